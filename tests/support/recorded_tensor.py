@@ -24,6 +24,7 @@ from wmma_cases import ROWS as WMMA_ROWS
 
 Array = npt.NDArray[Any]
 CAPABILITY = 90
+CLUSTERS = Path(__file__).parents[1] / "fixtures/recorded/clusters.cu"
 RECORD = "tensor_h200.npz"
 RECORDED = Path(__file__).parents[1] / "fixtures" / "recorded" / RECORD
 
@@ -161,7 +162,9 @@ def recorded_spellings() -> set[str]:
     found |= {f"cp.reduce.async.bulk {words}" for words in REDUCTIONS}
     found |= {f"cp.async.bulk.tensor.{numbers[3]}d" for numbers in TILES}
     others = re.compile(
-        r"(?<!\.)(?:mbarrier|cp\.async|barrier\.cluster|fence\.\w+|mapa)\.[\w.:]*\w"
+        r"(?<!\.)(?:mbarrier|cp\.async|st\.async|barrier\.cluster|fence\.\w+|mapa)\.[\w.:]*\w"
     )
-    found |= set(others.findall(ASYNCHRONOUS)) | set(others.findall(GEMM))
+    for text in (ASYNCHRONOUS, GEMM, CLUSTERS.read_text()):
+        found |= set(others.findall(text))
+    found.add("cp.reduce.async.bulk.tensor.2d add")  # of what tiles_out.cu has, the part recorded
     return found - {"cp.async.bulk.tensor"}  # of a macro, counted by rank above

@@ -55,6 +55,12 @@ class TileCase:
         return f"{self.operation} {self.kind} {self.box} at {self.at} swizzle {self.swizzle}"
 
     @property
+    def is_inside(self) -> bool:
+        """Whether no element of the tile lies outside of the tensor."""
+        axes = zip(self.at, self.box, self.extents, strict=True)
+        return all(start >= 0 and start + size <= extent for start, size, extent in axes)
+
+    @property
     def width(self) -> int:
         """Bytes of an element."""
         return np.dtype(_DTYPES[TYPES.index(self.kind)]).itemsize
@@ -84,17 +90,17 @@ def store_cases() -> tuple[TileCase, ...]:
         )
     found.append(TileCase("store", "f32", (36, 12), (32, 8), (-4, 8), 3))
     found.append(TileCase("store", "f32", (36, 12), (32, 8), (20, -3), 3))
-    found.append(TileCase("store", "u8", (140, 12), (64, 8), (-5, 9), 2))
-    found.append(TileCase("store", "f16", (70, 12), (64, 8), (-3, -3), 3))
-    found.append(TileCase("store", "bf16", (70, 12), (16, 8), (63, 2), 1))
-    found.append(TileCase("store", "u32", (100,), (64,), (70,)))
-    found.append(TileCase("store", "u32", (100,), (64,), (-9,)))
+    found.append(TileCase("store", "u8", (140, 12), (64, 8), (-16, 9), 2))
+    found.append(TileCase("store", "f16", (70, 12), (64, 8), (-8, -3), 3))
+    found.append(TileCase("store", "bf16", (70, 12), (16, 8), (56, 2), 1))
+    found.append(TileCase("store", "u32", (100,), (64,), (72,)))
+    found.append(TileCase("store", "u32", (100,), (64,), (-8,)))
     found.append(TileCase("store", "f32", (8, 6, 5), (8, 3, 2), (4, -1, 4)))
-    found.append(TileCase("store", "f16", (16, 4, 3), (16, 2, 2), (-2, 1, 1), 1))
+    found.append(TileCase("store", "f16", (16, 4, 3), (16, 2, 2), (-8, 1, 1), 1))
     found.append(TileCase("store", "u32", (4, 4, 3, 3), (4, 2, 2, 2), (0, -1, 2, 1)))
-    found.append(TileCase("store", "f32", (4, 3, 3, 2, 2), (4, 2, 2, 2, 2), (1, 2, 0, 1, -1)))
-    found.append(TileCase("store", "f32", (36, 12), (16, 8), (2, 1), steps=(1, 3)))
-    found.append(TileCase("store", "f16", (72, 12), (32, 9), (4, 1), 2, steps=(1, 2)))
+    found.append(TileCase("store", "f32", (8, 3, 3, 2, 2), (8, 2, 2, 2, 2), (4, 2, 0, 1, -1)))
+    found.append(TileCase("store", "f32", (36, 12), (16, 8), (4, 1), steps=(1, 3)))
+    found.append(TileCase("store", "f16", (72, 12), (32, 9), (8, 1), 2, steps=(1, 2)))
     return tuple(found)
 
 
@@ -112,10 +118,16 @@ def reduction_cases() -> tuple[TileCase, ...]:
         width = TileCase(operation, kind, (), (), ()).width
         swizzle = number % 4
         row = (32 << max(swizzle - 1, 0)) // width
-        extents, at = (144 // width, 12), ((-2, 3), (4, 6), (144 // width - 5, -2))[number % 3]
-        found.append(TileCase(operation, kind, extents, (row, 8), at, swizzle))
-    found.append(TileCase("add", "u32", (100,), (64,), (70,)))
+        unit, columns = 16 // width, 144 // width
+        starts = ((unit, 3), (-unit, 3), (unit, 6), (columns - 2 * unit, -2))
+        at = starts[(number + number // 4) % 4]
+        found.append(TileCase(operation, kind, (columns, 12), (row, 8), at, swizzle))
+    found.append(TileCase("add", "u32", (100,), (64,), (72,)))
     found.append(TileCase("add", "f32", (8, 6, 5), (8, 3, 2), (4, -1, 4)))
+    # As those that an H200 refused, but inside.
+    found.append(TileCase("add", "f32", (36, 12), (8, 8), (4, 3), 1))
+    found.append(TileCase("add", "f32", (8, 6, 5), (8, 3, 2), (0, 1, 2)))
+    found.append(TileCase("add", "f16", (72, 12), (64, 8), (8, 3), 3))
     return tuple(found)
 
 
@@ -132,17 +144,24 @@ def wild_cases() -> tuple[TileCase, ...]:
 def load_cases() -> tuple[TileCase, ...]:
     """The types of 32 bits, on the same words."""
     kinds = ("f32", "f32.ftz", "tf32", "tf32.ftz")
-    found = [TileCase("load", kind, (32, 14), (32, 16), (0, 0)) for kind in kinds]
-    return (*found, *(TileCase("load", k, (30, 12), (32, 8), (2, 6), 3, 1) for k in kinds))
+    found = [TileCase("load", kind, (32, 14), (32, 14), (0, 0)) for kind in kinds]
+    return (*found, *(TileCase("load", k, (30, 12), (32, 8), (4, 6), 3, 1) for k in kinds))
 
 
 def _parts() -> dict[str, tuple[TileCase, ...]]:
-    """Cases by the name of their record, of no more than one type where a GPU may refuse some."""
-    found = {"stores": store_cases(), "loads": load_cases()}
-    for name, cases in (("reductions", reduction_cases()), ("wild", wild_cases())):
-        for kind in TYPES:
-            if chosen := tuple(case for case in cases if case.kind == kind):
-                found[f"{name} {kind}"] = chosen
+    """Cases by the name of their record, apart from each other where a GPU may refuse some."""
+    found: dict[str, tuple[TileCase, ...]] = {}
+    found["unaligned"] = (TileCase("load", "f32", (32, 14), (32, 8), (2, 0)),)
+    every = (
+        ("stores", store_cases()),
+        ("loads", load_cases()),
+        ("reductions", reduction_cases()),
+        ("wild", wild_cases()),
+    )
+    for (name, cases), kind, inside in product(every, TYPES, (True, False)):
+        of_kind = (case for case in cases if case.kind == kind)
+        if chosen := tuple(case for case in of_kind if case.is_inside == inside):
+            found[f"{name} {kind}{'' if inside else ' outside'}"] = chosen
     return found
 
 
@@ -151,7 +170,7 @@ PARTS = _parts()
 
 def is_wild(part: str) -> bool:
     """Whether a part is given any words, and not ordinary numbers only."""
-    return part == "loads" or part.startswith("wild")
+    return part.split()[0] in ("unaligned", "loads", "wild")
 
 
 def tile_source() -> str:
@@ -219,11 +238,12 @@ def combined(case: TileCase, old: Array, new: Array) -> Array:
         return bits[case.operation]
     dtype = _DTYPES[TYPES.index(case.kind)]
     short = case.kind == "bf16"
-    a, b = (_widened(one) if short else _flushed(one.view(dtype)) for one in (old, new))
+    kept = _flushed if case.kind.endswith(".ftz") else np.asarray
+    a, b = (_widened(one) if short else kept(one.view(dtype)) for one in (old, new))
     with np.errstate(all="ignore"):
         match case.operation:
             case "add":
-                total = a + b if short else _flushed(a + b)
+                total = kept(a + b)
             case "min":
                 total = np.minimum(a, b)
             case "max":
@@ -243,9 +263,7 @@ def _widened(half: Array) -> Array:
 
 
 def _flushed(numbers: Array) -> Array:
-    """Zeros in place of subnormal numbers in f32, whose sums in global memory have none."""
-    if numbers.dtype != np.float32:
-        return numbers
+    """Zeros in place of subnormal numbers in f32."""
     small = np.abs(numbers) < np.finfo(np.float32).smallest_normal
     return np.where(small, np.copysign(np.float32(0), numbers), numbers)
 

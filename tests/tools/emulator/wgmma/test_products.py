@@ -68,7 +68,7 @@ def test_spellings_are_those_of_ptx() -> None:
 
 
 def test_enough_new_instructions_are_compared_with_a_gpu() -> None:
-    assert len(recorded_spellings()) >= 150
+    assert len(recorded_spellings()) == 171
 
 
 def test_a_lane_holds_its_part_of_a_row_of_sixteen() -> None:

@@ -19,7 +19,8 @@ void land_in_global(Warp* w, const BulkStore& store) {
     const uint8_t* from = store.data.data() + piece.first;
     uint8_t* to = d.host(piece.global);
     if (store.reduction.reduces) {
-      combine_bytes(to, from, piece.bytes, store.reduction.op, store.reduction.type, true);
+      combine_bytes(to, from, piece.bytes, store.reduction.op, store.reduction.type,
+                    store.reduction.flushes);
     } else {
       std::memcpy(to, from, piece.bytes);
     }

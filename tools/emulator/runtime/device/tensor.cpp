@@ -123,10 +123,25 @@ struct Tile {
   }
 };
 
-Tile tile_of(const BulkIssue& issue, uint64_t map, uint32_t rank, const uint32_t* const* at) {
+// The hardware calls an instruction illegal whose tile begins elsewhere in the innermost dimension.
+void check_start(const BulkIssue& issue, const Tile& tile, AccessNumber access) {
+  const int64_t first = tile.start[0] * tile.width;
+  if (first % kUnit == 0) return;
+  FaultAt found{.fault = Fault::misaligned, .warp = issue.w, .lane = issue.lane, .site = issue.site};
+  found.space = SpaceNumber::global;
+  found.access = access;
+  found.bytes = kUnit;
+  found.address = tile.map.address + static_cast<uint64_t>(first);
+  raise(found);
+}
+
+Tile tile_of(const BulkIssue& issue, uint64_t map, uint32_t rank, const uint32_t* const* at,
+             AccessNumber access) {
   const TensorMap found = map_at(issue, map);
   if (found.rank != rank) raise_no_map(issue, map, Fault::out_of_bounds);
-  return Tile(found, at, issue.lane);
+  Tile tile(found, at, issue.lane);
+  check_start(issue, tile, access);
+  return tile;
 }
 
 void check_tile_align(const BulkIssue& issue, uint32_t address, AccessNumber access) {
@@ -138,6 +153,11 @@ void check_tile_align(const BulkIssue& issue, uint32_t address, AccessNumber acc
   found.address = address;
   found.space_bytes = issue.w->block->shared_bytes;
   raise(found);
+}
+
+// Sums of f32 in tiles keep subnormal numbers, unlike those of bulk_store, but for these types.
+bool flushes(TensorType type) {
+  return type == TensorType::f32_ftz || type == TensorType::tf32_ftz;
 }
 
 AtomType reduced_type(TensorType type) {
@@ -162,7 +182,7 @@ void tensor_load(Warp* w, uint32_t site, Mask lanes, const uint32_t* to, const u
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
     const BulkIssue issue{w, site, lane};
-    const Tile tile = tile_of(issue, map[lane], rank, at);
+    const Tile tile = tile_of(issue, map[lane], rank, at, AccessNumber::read);
     BulkLoad load{};
     load.transaction = tile.bytes;
     tile.fill(load.data);
@@ -191,11 +211,12 @@ void tensor_store(Warp* w, uint32_t site, Mask lanes, const uint64_t* map, uint3
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
     const BulkIssue issue{w, site, lane};
-    const Tile tile = tile_of(issue, map[lane], rank, at);
+    const Tile tile = tile_of(issue, map[lane], rank, at, access);
     check_tile_align(issue, from[lane], AccessNumber::read);
     BulkStore store{};
     store.reduction = reduction;
     store.reduction.type = reduced_type(tile.map.type);
+    store.reduction.flushes = flushes(tile.map.type);
     store.data.resize(tile.bytes);
     read_pieces(issue, tile.pieces(from[lane]), store.data);
     bool first = true;

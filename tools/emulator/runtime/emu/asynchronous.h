@@ -43,6 +43,7 @@ struct BulkReduction {
   bool reduces = false;
   AtomOp op = AtomOp::add;
   AtomType type = AtomType::u32;
+  bool flushes = true;  // subnormal numbers in sums of f32 in global memory; a tile's type decides
 };
 
 // cp.async.bulk into shared memory; `blocks` null: of this block, else the ranks it goes to.

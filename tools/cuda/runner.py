@@ -91,7 +91,7 @@ def _halves(keys: Sequence[bytes]) -> Iterator[int]:
 
 Frame: TypeAlias = GpuStartFrame | GpuCallFrame | CaptureFrame | ArmFrame | GoFrame
 
-_ORDERS: Mapping[type[ctypes.Structure], Order] = {
+ORDERS: Mapping[type[ctypes.Structure], Order] = {
     GpuStartFrame: Order.START,
     GpuCallFrame: Order.CALL,
     CaptureFrame: Order.CAPTURE,
@@ -187,7 +187,7 @@ class GpuRunner:
     ) -> ReplyFrame | Ended | UnexpectedReply:
         """Give an order and wait until it is carried out; see `Runner.ask`."""
         self._sequence += 1
-        frame.head.kind, frame.head.sequence = _ORDERS[type(frame)], self._sequence
+        frame.head.kind, frame.head.sequence = ORDERS[type(frame)], self._sequence
         is_answer = _answers(self._sequence, starting=isinstance(frame, GpuStartFrame))
         return await self._runner.ask(
             bytes(frame), is_answer, limit_s, spinning=spinning, meanwhile=meanwhile

@@ -10,7 +10,7 @@ from cuda_llm.tools.cuda.call_log import CallLog
 from cuda_llm.tools.cuda.layout import SessionMemory, SlotLayout
 from cuda_llm.tools.cuda.memory import Memory
 from cuda_llm.tools.cuda.protocol import GpuCallFrame
-from cuda_llm.tools.cuda.runner import Frame
+from cuda_llm.tools.cuda.runner import ORDERS, Frame
 from cuda_llm.tools.cuda.sealing import Sealing
 from cuda_llm.tools.cuda.session_resources import LoadedRunner
 from cuda_llm.tools.cuda.verdicts import CallContext, verdict_on_end
@@ -113,6 +113,7 @@ class GpuSession:
         context = CallContext(
             log=runner.read_log(),
             limit_s=limit_s,
+            order=ORDERS[type(frame)],
             arena=range(base, base + self.arena.memory.size_bytes),
             names=self._names,
             in_graph=in_graph,

@@ -22,7 +22,7 @@ from cuda_llm.failures import LoadFailed
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cuda.layout import SlotLayout
 from cuda_llm.tools.cuda.memory import UNIT_BYTES, L2Flush, Memory, MemoryFull, MemoryPool
-from cuda_llm.tools.cuda.protocol import GpuStartFrame
+from cuda_llm.tools.cuda.protocol import GpuStartFrame, Order
 from cuda_llm.tools.cuda.runner import WARM_LIMIT_S, GpuRunner
 from cuda_llm.tools.cuda.verdicts import CallContext, load_failure, verdict_on_end
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
@@ -215,7 +215,9 @@ class SessionResources:
             if outcome.reply == Reply.REFUSED:
                 return load_failure(outcome)
             return LoadedRunner(runner=runner, memory=memory, base=outcome.address)
-        context = CallContext(log=runner.read_log(), limit_s=LOAD_LIMIT_S, arena=range(0))
+        context = CallContext(
+            log=runner.read_log(), limit_s=LOAD_LIMIT_S, order=Order.START, arena=range(0)
+        )
         return verdict_on_end(outcome, context)
 
 

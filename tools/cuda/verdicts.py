@@ -8,7 +8,7 @@ from cuda_llm.facts import BreachKind, CudaError, Location, PolicyBreach
 from cuda_llm.failures import LoadFailed, PolicyViolation, TimedOut
 from cuda_llm.outcomes import HostCrashed, InfraFailed, OutOfMemory, Verdict
 from cuda_llm.tools.cuda.call_log import CallLog, error_name, verdict_on_error
-from cuda_llm.tools.cuda.protocol import Forbidden
+from cuda_llm.tools.cuda.protocol import Forbidden, Order
 from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
 from cuda_llm.tools.runner.verdicts import FORGED, denied_call, load_failed, signal_name
@@ -16,14 +16,28 @@ from cuda_llm.tools.runner.verdicts import FORGED, denied_call, load_failed, sig
 _OUT_OF_MEMORY = 2
 _TAKEN_FOR_CALLS = frozenset({"capture", "graph", "graph launch", "scratch"})
 """What the runner takes memory for beside a loaded candidate. All else it has before."""
-_PARTS = _TAKEN_FOR_CALLS | {
-    *("arena", "batch", "child graph", "copying in", "copying out", "flush", "frame"),
-    *("kernel node", "memset node", "seal kernels"),
-    *("ask_for_key", "hand_over", "open_inputs", "tag_outputs"),
-    *("CUDA IPC", "host-shared memory", "context", "limits", "privileges", "landlock"),
-    *("violation handler", "seccomp"),
+_MEMORY = frozenset({"CUDA IPC", "host-shared memory", "arena", "flush"})
+_CONFINEMENT = frozenset(
+    {"limits", "/proc/self/statm", "privileges", "landlock", "violation handler", "seccomp"}
+)
+_IN_CALLS = frozenset({"scratch"})
+_PARTS: Mapping[Order, frozenset[str]] = {
+    Order.START: _MEMORY | _CONFINEMENT | {"frame"},
+    Order.CALL: _IN_CALLS,
+    Order.CAPTURE: _IN_CALLS | {"capture"},
+    Order.ARM: frozenset(
+        {"batch", "frame", "copying in", "context"}
+        | {"graph", "kernel node", "memset node", "child graph"}
+    ),
+    Order.GO: frozenset({"graph launch"}),
 }
-"""Parts of the runner that can fail from a start order on: no other word of it is repeated."""
+"""Parts of the runner that can fail in an order: no other word of it is repeated."""
+_CALLS_SOLVE = frozenset({Order.CALL, Order.CAPTURE, Order.GO})
+"""Host code of the candidate runs in these orders, in the process that replies to them.
+
+What fails in them of the runner's own has an error of its context, which is `FAULTED`, or finds no
+memory. Any other failure is told by the candidate, or comes of what it wrote to the driver.
+"""
 _LARGE: dict[int, BreachKind] = {
     Forbidden.LARGE_COPY: "large-copy",
     Forbidden.LARGE_COPIES: "large-copies",
@@ -36,6 +50,7 @@ class CallContext:
 
     log: CallLog
     limit_s: float
+    order: Order
     arena: range
     """Addresses of the shared device memory in the runner."""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -84,17 +99,19 @@ def _on_final_reply(reply: ReplyFrame, context: CallContext) -> Verdict:
             return denied_call(reply)
         case Reply.DIED:
             return _crashed(reply, context)
-    return _broken(reply)
+    return _broken(reply, context.order)
 
 
-def _broken(reply: ReplyFrame) -> Verdict:
+def _broken(reply: ReplyFrame, order: Order) -> Verdict:
     """Return the verdict on a runner whose own part failed; none but words of ours are in it."""
     part = reply.text.partition(": ")[0]
-    if part not in _PARTS:
+    if part not in _PARTS[order]:
         return FORGED
     if reply.number == _OUT_OF_MEMORY and part in _TAKEN_FOR_CALLS:
         error = CudaError(number=reply.number, name=error_name(reply.number))
         return OutOfMemory(request="to-run", bound="device", error=error)
+    if order in _CALLS_SOLVE:
+        return FORGED
     error_text = f": {error_name(reply.number)}" if reply.number else ""
     return InfraFailed(component="runner", detail=part + error_text)
 

@@ -47,7 +47,7 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cuda.call_log import CallLog
-from cuda_llm.tools.cuda.protocol import Forbidden
+from cuda_llm.tools.cuda.protocol import Forbidden, Order
 from cuda_llm.tools.cuda.sanitizer import read_findings
 from cuda_llm.tools.cuda.verdicts import CallContext, load_failure, verdict_on_end
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Scalar, Session
@@ -71,6 +71,13 @@ BUGS = FIXTURES / "counters"
 BEHAVIOURS = (FIXTURES / "devices/behaviours.cu").read_text()
 MODES = re.findall(r'"([^"]+)"', BEHAVIOURS.partition("modes[] = {")[2].partition("}")[0])
 LAUNCHED = CallLog(launches=1, entries=(LoggedLaunch(kind=LaunchKind.KERNEL, symbol="add"),))
+SCENE = CallContext(
+    log=LAUNCHED,
+    limit_s=3.0,
+    order=Order.CALL,
+    arena=range(1000, 2000),
+    names={"add": "add"},
+)
 NONSENSE = re.compile(r"\b0[- ]bytes?\b|multiple of 0|None|<[A-Z]")
 """What stands where a fact is unknown and somebody writes it nevertheless."""
 CHANGES_ON_REPEAT = """\
@@ -198,8 +205,7 @@ def fault_in(outcome: CallReport | Verdict) -> Verdict:
 def lost(number: int, reply: Reply = Reply.FAULTED) -> Verdict:
     """What a GPU's runner says whose last reply is this."""
     words = ReplyFrame(reply=reply, number=number)
-    scene = CallContext(log=LAUNCHED, limit_s=3.0, arena=range(1000, 2000), names={"add": "add"})
-    return verdict_on_end(Ended(status=0, final_reply=words, expired=False), scene)
+    return verdict_on_end(Ended(status=0, final_reply=words, expired=False), SCENE)
 
 
 def ended(reply: Reply, number: int, source: str, cause: str) -> VerdictPath:
@@ -212,7 +218,7 @@ def hung(source: str, cause: str) -> VerdictPath:
 
     def verdict() -> Verdict:
         log = replace(LAUNCHED, waiting=True)
-        scene = CallContext(log=log, limit_s=3.0, arena=range(1000, 2000), names={"add": "add"})
+        scene = replace(SCENE, log=log)
         late = verdict_on_end(Ended(status=-9, final_reply=None, expired=True), scene)
         assert (late.code, lacks_place(late)) == ("TIMED_OUT", True)
         return with_place(late, emulate(source))

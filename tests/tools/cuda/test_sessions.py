@@ -15,7 +15,7 @@ import pytest
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.facts import ExceededLimit, LaunchShape
 from cuda_llm.failures import IllegalAccess, LoadFailed, PolicyViolation, TimedOut
-from cuda_llm.outcomes import HostCrashed, InfraFailed, LaunchFailed, OutOfMemory, Verdict
+from cuda_llm.outcomes import HostCrashed, LaunchFailed, OutOfMemory, Verdict
 from cuda_llm.tools.cuda.sessions import Sessions
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level, Scalar, TimedSession
@@ -105,7 +105,7 @@ def test_a_call_sees_what_was_placed_and_its_guards_stay(
         ("forge_denied", PolicyViolation),
         ("forge_forbidden", PolicyViolation),
         ("forge_broken", PolicyViolation),
-        ("forge_part", InfraFailed),
+        ("forge_part", PolicyViolation),
         ("refuse", LaunchFailed),
         ("exhaust", OutOfMemory),
     ],
@@ -124,6 +124,7 @@ RULES = {
     "forge_denied": "syscall",
     "forge_forbidden": "runner-protocol",
     "forge_broken": "runner-protocol",
+    "forge_part": "runner-protocol",
 }
 
 

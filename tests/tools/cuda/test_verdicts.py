@@ -17,7 +17,7 @@ from cuda_llm.failures import (
 )
 from cuda_llm.outcomes import HostCrashed, InfraFailed, LaunchFailed, OutOfMemory, Verdict
 from cuda_llm.tools.cuda.call_log import CallLog
-from cuda_llm.tools.cuda.protocol import Forbidden
+from cuda_llm.tools.cuda.protocol import Forbidden, Order
 from cuda_llm.tools.cuda.verdicts import CallContext, load_failure, verdict_on_end
 from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch
 from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
@@ -25,7 +25,9 @@ from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
 from cuda_llm.wording import describe
 
 LOG = CallLog(launches=1, entries=(LoggedLaunch(kind=LaunchKind.KERNEL, symbol="_Z3addv"),))
-CONTEXT = CallContext(log=LOG, limit_s=3.0, arena=range(1000, 2000), names={"_Z3addv": "add"})
+CONTEXT = CallContext(
+    log=LOG, limit_s=3.0, order=Order.CALL, arena=range(1000, 2000), names={"_Z3addv": "add"}
+)
 
 
 def last(reply: Reply, number: int = 0, address: int = 0, detail: str = "") -> Ended:
@@ -98,26 +100,61 @@ def test_using_what_was_refused_is_running_out_of_memory() -> None:
     assert verdict_on_end(died(1), context) == replace(refused, then="exit")
 
 
-@pytest.mark.parametrize("what", ["capture", "graph", "graph launch", "scratch"])
-def test_a_candidate_that_leaves_no_memory_to_call_it_ran_out_of_memory(what: str) -> None:
-    detail = f"{what}: CUDA_ERROR_OUT_OF_MEMORY"
-    found = verdict_on_end(last(Reply.BROKEN, 2, detail=detail), CONTEXT)
-    assert found == OutOfMemory(request="to-run", bound="device", error=NO_MEMORY)
+def broken(order: Order, part: str, number: int = 0) -> Verdict:
+    found = last(Reply.BROKEN, number, detail=f"{part}: the wizard is out")
+    return verdict_on_end(found, replace(CONTEXT, order=order))
 
 
 @pytest.mark.parametrize(
-    ("part", "number", "detail"),
+    ("order", "part"),
     [
-        ("CUDA IPC", 2, "CUDA IPC: cudaErrorMemoryAllocation"),
-        ("graph", 999, "graph: cudaErrorUnknown"),
-        ("landlock", 0, "landlock"),
+        (Order.CALL, "scratch"),
+        (Order.CAPTURE, "scratch"),
+        (Order.CAPTURE, "capture"),
+        (Order.ARM, "graph"),
+        (Order.GO, "graph launch"),
+    ],
+)
+def test_a_candidate_that_leaves_no_memory_to_call_it_ran_out_of_memory(
+    order: Order, part: str
+) -> None:
+    assert broken(order, part, 2) == OutOfMemory(request="to-run", bound="device", error=NO_MEMORY)
+
+
+@pytest.mark.parametrize(
+    ("order", "part", "number", "detail"),
+    [
+        (Order.START, "CUDA IPC", 2, "CUDA IPC: cudaErrorMemoryAllocation"),
+        (Order.START, "arena", 2, "arena: cudaErrorMemoryAllocation"),
+        (Order.START, "landlock", 0, "landlock"),
+        (Order.START, "/proc/self/statm", 0, "/proc/self/statm"),
+        (Order.ARM, "graph", 999, "graph: cudaErrorUnknown"),
+        (Order.ARM, "batch", 0, "batch"),
     ],
 )
 def test_what_a_candidate_cannot_have_caused_is_our_failure(
-    part: str, number: int, detail: str
+    order: Order, part: str, number: int, detail: str
 ) -> None:
-    found = verdict_on_end(last(Reply.BROKEN, number, detail=f"{part}: any text"), CONTEXT)
-    assert found == InfraFailed(component="runner", detail=detail)
+    assert broken(order, part, number) == InfraFailed(component="runner", detail=detail)
+
+
+@pytest.mark.parametrize(
+    ("part", "number"), [("arena", 0), ("arena", 2), ("graph", 2), ("scratch", 999), ("frame", 0)]
+)
+@pytest.mark.parametrize("order", [Order.CALL, Order.CAPTURE, Order.GO])
+def test_while_its_host_code_runs_a_candidate_cannot_say_that_the_runner_broke(
+    order: Order, part: str, number: int
+) -> None:
+    found = broken(order, part, number)
+    assert isinstance(found, PolicyViolation)
+    assert found.rule == "runner-protocol"
+
+
+@pytest.mark.parametrize(
+    ("order", "part"), [(Order.START, "graph"), (Order.ARM, "arena"), (Order.ARM, "landlock")]
+)
+def test_a_part_that_an_order_does_not_use_cannot_break_in_it(order: Order, part: str) -> None:
+    assert isinstance(broken(order, part, 999), PolicyViolation)
 
 
 def test_parts_of_the_runner_that_nobody_wrote_are_not_repeated() -> None:

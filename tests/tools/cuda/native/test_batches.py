@@ -10,7 +10,7 @@ from seal_reference import sealed, tag
 
 from cuda_llm.outcomes import OutOfMemory
 from cuda_llm.tools.cuda.call_log import CallLog
-from cuda_llm.tools.cuda.protocol import Armed, ArmFlag, Captured
+from cuda_llm.tools.cuda.protocol import Armed, ArmFlag, Captured, Order
 from cuda_llm.tools.cuda.verdicts import CallContext, verdict_on_end
 from cuda_llm.tools.runner.protocol import Reply
 from cuda_llm.tools.runner.runner import Ended
@@ -220,6 +220,6 @@ def test_a_graph_without_memory_is_said_and_means_that_it_ran_out(
         reply = runner.arm(ORDER, ALL)
         assert reply.reply == Reply.BROKEN
         assert reply.text.startswith("graph: CUDA_ERROR_OUT_OF_MEMORY")
-        context = CallContext(log=CallLog(), limit_s=1.0, arena=range(0))
+        context = CallContext(log=CallLog(), limit_s=1.0, order=Order.ARM, arena=range(0))
         ended = Ended(status=0, final_reply=reply, expired=False)
         assert isinstance(verdict_on_end(ended, context), OutOfMemory)

@@ -89,6 +89,8 @@ class EmulatedCheck:
     """What the emulated device says of a kernel that a GPU has judged."""
 
     fault: Verdict | None = None
+    clean: bool = False
+    """Every case was executed, and none ended in a verdict."""
     notes: tuple[str, ...] = ()
     """What was found, or why nothing could be: lines for a person."""
 
@@ -139,7 +141,7 @@ def conclude_check(verdict: Verdict | None) -> EmulatedCheck:
         case None:
             sought = "races, accesses, barriers, results"
             note = f"the emulated device found nothing: {sought} at small sizes"
-            return EmulatedCheck(notes=(note,))
+            return EmulatedCheck(clean=True, notes=(note,))
         case EmulatorUnsupported() | CompileFailed() | LoadFailed() | InfraFailed():
             return _not_run(describe(verdict)[0])
         case (

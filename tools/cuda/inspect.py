@@ -53,14 +53,21 @@ class Inspection:
     """The fault of a call at a size that nobody times."""
     emulated: Verdict | None = None
     """The fault that the emulated device found."""
+    emulated_clean: bool = False
+    """The emulated device executed the kernel and found nothing."""
     notes: tuple[str, ...] = ()
     """What was inspected and what could not be, for a person."""
 
     @property
     def fault(self) -> Verdict | None:
-        """The first finding of a sanitizer, else that of a large size, or the emulated device's."""
+        """The first finding of a sanitizer, else that of a large size, or the emulated device's.
+
+        What a sanitizer may have made up comes last, and not where the emulated device is clean.
+        """
         found = (verdict for one in self.sanitized for verdict in one.verdicts)
-        return next(found, self.large or self.emulated)
+        doubted = (verdict for one in self.sanitized for verdict in one.doubted)
+        unrefuted = None if self.emulated_clean else next(doubted, None)
+        return next(found, self.large or self.emulated or unrefuted)
 
 
 async def inspect_there(

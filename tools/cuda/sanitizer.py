@@ -50,12 +50,62 @@ _RACES: Mapping[tuple[str, str], RaceKind] = {
 
 def read_findings(text: str, compiled: Compiled) -> tuple[Verdict, ...]:
     """Return every finding in `text`, in its order, each kind at a place once."""
+    return _once_a_place(_blocks(text), compiled)
+
+
+def _once_a_place(blocks: Sequence[list[str]], compiled: Compiled) -> tuple[Verdict, ...]:
     found: dict[tuple[str, str], Verdict] = {}
-    for block in _blocks(text):
+    for block in blocks:
         verdict = _verdict(block, compiled)
         if verdict is not None:
             found.setdefault((verdict.code, str(getattr(verdict, "spot", ""))), verdict)
     return tuple(found.values())
+
+
+def _split_races(text: str, compiled: Compiled) -> tuple[tuple[Verdict, ...], tuple[Verdict, ...]]:
+    """Return the findings that count, and the races that the tool may have made up.
+
+    A race is laid to the kernel it is reported in, or, where that is a function of its own, to
+    every kernel of the program.
+    """
+    blocks = _blocks(text)
+    if not any(_RACE.search(line) for block in blocks for line in block):
+        return read_findings(text, compiled), ()
+    arriving = _arriving_kernels(compiled)
+    kernels = frozenset(compiled.kernel_names.values()) | arriving
+    sure: list[list[str]] = []
+    unsure: list[list[str]] = []
+    for block in blocks:
+        places = [
+            match[2]
+            for line in block
+            for pattern in (_RACE, _AND)
+            if (match := pattern.search(line))
+        ]
+        named = kernels.intersection(_place(place, compiled)[0] for place in places)
+        doubted = bool(places) and bool((named or kernels) & arriving)
+        (unsure if doubted else sure).append(block)
+    return _once_a_place(sure, compiled), _once_a_place(unsure, compiled)
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/")
+_FUNCTION = re.compile(r"^(?=[^\n]*\.(?:entry|func)\b)", re.MULTILINE)
+_ENTRY = re.compile(r"[^\n]*\.entry\s+(\w+)")
+_ARRIVES = re.compile(r"\b(?:bar|barrier)(?:\.cta)?\.arrive\b")
+"""A barrier of a block. What racecheck follows is not meant: mbarriers, barriers of a cluster."""
+
+
+def _arriving_kernels(compiled: Compiled) -> frozenset[str]:
+    """Return the kernels in which warps arrive at barriers without waiting there.
+
+    What a function does that is not inlined, any kernel may do.
+    """
+    symbols: set[str] = set()
+    for part in _FUNCTION.split(_COMMENT.sub("", compiled.ptx.read_text(encoding="utf-8"))):
+        if _ARRIVES.search(part):
+            entry = _ENTRY.match(part)
+            symbols.update(compiled.kernel_names if entry is None else {entry[1]})
+    return frozenset(compiled.kernel_names.get(symbol, symbol) for symbol in symbols)
 
 
 def _blocks(text: str) -> list[list[str]]:
@@ -188,7 +238,11 @@ _OF_ONE = {
 }
 """Calls that CUDA refused are judged elsewhere: a candidate may have found another way."""
 
-State = Literal["clean", "found", "not finished", "not run"]
+_DOUBT = (
+    "{} reports a race, but does not follow barriers at which some warps arrive without waiting "
+    "(bar.arrive): it counts unless the emulated device runs the kernel and finds nothing"
+)
+State = Literal["clean", "found", "doubted", "not finished", "not run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +252,9 @@ class SanitizerResult:
     tool: str
     state: State
     verdicts: tuple[Verdict, ...] = ()
+    doubted: tuple[Verdict, ...] = ()
+    """Races in kernels whose barriers racecheck does not follow: another tool has to confirm them,
+    unless none can run the kernel."""
     note: str = ""
     """Why it is neither clean nor found; never empty then."""
     missing: tuple[str, ...] = ()
@@ -234,9 +291,16 @@ async def sanitizer_works_confined(
 
 def read_result(tool: str, run: ToolRun, compiled: Compiled, wall_s: float) -> SanitizerResult:
     """Read the result from the output of one tool."""
-    verdicts = read_findings(run.output, compiled)
-    if verdicts:
-        return SanitizerResult(tool=tool, state="found", verdicts=verdicts, missing=run.missing)
+    verdicts, doubted = _split_races(run.output, compiled)
+    if verdicts or doubted:
+        return SanitizerResult(
+            tool=tool,
+            state="found" if verdicts else "doubted",
+            verdicts=verdicts,
+            doubted=doubted,
+            note=_DOUBT.format(tool) if doubted else "",
+            missing=run.missing,
+        )
     if run.timed_out:
         note = f"{tool} did not finish within {wall_s:.0f} s"
         return SanitizerResult(tool=tool, state="not finished", note=note, missing=run.missing)

@@ -81,7 +81,8 @@ def watched_cases(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
 
 
 CHECK_LIMIT_S = 60.0
-"""For the whole check, with all that g++ builds for it."""
+"""For the whole check, with what g++ builds of the kernel, but not what it builds once a
+version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +90,8 @@ class EmulatedCheck:
     """What the emulated device says of a kernel that a GPU has judged."""
 
     fault: Verdict | None = None
+    clean: bool = False
+    """Every case was executed, and none ended in a verdict."""
     notes: tuple[str, ...] = ()
     """What was found, or why nothing could be: lines for a person."""
 
@@ -122,6 +125,7 @@ async def check_source(
     Never raises: on a machine without g++ the verdict of the GPU is worth having alone.
     """
     try:
+        await prepare_emulated(emulated)
         async with asyncio.timeout(limit_s):
             verdict = await build_and_check(task, emulated, source, name, nonce)
     except TimeoutError:
@@ -139,7 +143,7 @@ def conclude_check(verdict: Verdict | None) -> EmulatedCheck:
         case None:
             sought = "races, accesses, barriers, results"
             note = f"the emulated device found nothing: {sought} at small sizes"
-            return EmulatedCheck(notes=(note,))
+            return EmulatedCheck(clean=True, notes=(note,))
         case EmulatorUnsupported() | CompileFailed() | LoadFailed() | InfraFailed():
             return _not_run(describe(verdict)[0])
         case (
@@ -163,7 +167,6 @@ async def build_and_check(
     task: Task, emulated: Device, source: str, name: str, nonce: bytes | None
 ) -> Verdict | None:
     """Build the source and the baseline for the emulated device, and check there."""
-    await prepare_emulated(emulated)
     compiled = await compile_source(task, emulated, source, name)
     if not isinstance(compiled, Compiled):
         return compiled

@@ -115,7 +115,11 @@ async def inspect_on_gpu(
 ) -> Inspection:
     """Inspect with Nvidia's tools; a kernel that they find nothing in is called at large sizes."""
     found = await device.carry_out(inspect_there, task, compiled, dims, options)
-    if found.fault is not None or not task.sizes.large or not device.capabilities.measures_time:
+    if (
+        any(one.verdicts for one in found.sanitized)
+        or not task.sizes.large
+        or not device.capabilities.measures_time
+    ):
         return found
     baseline = await compile_baseline(task, device.target)
     large = await device.carry_out(check_large_there, task, compiled, baseline)
@@ -125,7 +129,10 @@ async def inspect_on_gpu(
 async def join_inspections(
     on_gpu: Awaitable[Inspection], on_emulated: Coroutine[Any, Any, EmulatedCheck]
 ) -> Inspection:
-    """Await both at the same time. Where both find a fault, the GPU's own comes first."""
+    """Await both at the same time. Where both find a fault, the GPU's own comes first.
+
+    Not so a race that racecheck may have made up: the emulated device has the say on that.
+    """
     check_task = asyncio.create_task(on_emulated)
     try:
         inspection = await on_gpu
@@ -133,4 +140,9 @@ async def join_inspections(
     finally:
         check_task.cancel()
         await asyncio.gather(check_task, return_exceptions=True)
-    return replace(inspection, emulated=check.fault, notes=(*inspection.notes, *check.notes))
+    return replace(
+        inspection,
+        emulated=check.fault,
+        emulated_clean=check.clean,
+        notes=(*inspection.notes, *check.notes),
+    )

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,40 @@ def test_a_race_is_a_fault(tools: Tools, compiled: Compiled) -> None:
     found = look(compiled, counters=False, sass=False)
     assert isinstance(found.fault, DataRace)
     assert [note for note in found.notes if "found nothing: memcheck, initcheck" in note]
+
+
+ARRIVES = """
+__global__ void add(const float* A, const float* B, float* C, int n) {
+    __shared__ float sums[32];
+    int i = blockIdx.x * 32 + threadIdx.x % 32;
+    if (threadIdx.x < 32) {
+        sums[threadIdx.x] = i < n ? A[i] + B[i] : 0;
+        asm volatile("bar.arrive 1, 64;" ::: "memory");
+    } else {
+        asm volatile("bar.sync 1, 64;" ::: "memory");
+        if (i < n) C[i] = sums[threadIdx.x % 32];
+    }
+}
+extern "C" void solve(const float* A, const float* B, float* C, int n) {
+    add<<<(n + 31) / 32, 64>>>(A, B, C, n);
+}
+"""
+
+
+def test_a_race_at_barriers_that_racecheck_does_not_follow_waits_for_the_emulated_device(
+    tools: Tools,
+) -> None:
+    task = load_task("vector_add")
+    request = replace(baseline_request(task, "sm_90"), source=ARRIVES)
+    tools.add("compute-sanitizer", SANITIZER.replace("{racecheck}", RACE))
+    built = asyncio.run(compile_candidate(request))
+    assert isinstance(built, Compiled)
+    options = InspectionOptions(counters=False, sass=False)
+    found = asyncio.run(inspect(task, built, {"n": 64}, options))
+    assert {one.state for one in found.sanitized if one.tool == "racecheck"} == {"doubted"}
+    assert [note for note in found.notes if "racecheck reports a race, but" in note]
+    assert isinstance(found.fault, DataRace)
+    assert replace(found, emulated_clean=True).fault is None
 
 
 def test_every_sanitizer_runs_at_every_small_size(tools: Tools, compiled: Compiled) -> None:

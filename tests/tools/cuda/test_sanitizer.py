@@ -1,12 +1,20 @@
 """What compute-sanitizer finds becomes a verdict with kernel, line and thread."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cuda_llm.facts import Location, MemoryAccess, SourceSpot, ThreadSpot
 from cuda_llm.failures import DataRace, IllegalAccess, Misaligned, UninitialisedRead
-from cuda_llm.tools.cuda.sanitizer import read_findings, read_result, summary_errors
+from cuda_llm.profile import KernelResources
+from cuda_llm.tools.cuda.sanitizer import (
+    SanitizerResult,
+    read_findings,
+    read_result,
+    summary_errors,
+)
 from cuda_llm.tools.cuda.vendor_tools import ToolRun
 from cuda_llm.tools.device.candidate import Compiled
 
@@ -20,7 +28,7 @@ def candidate(bug: str) -> Compiled:
         source=(FIXTURES / f"bugs/{bug}.cu").read_text(),
         target="sm_90a",
         library=Path("candidate.so"),
-        ptx=Path("kernel.ptx"),
+        ptx=Path(os.devnull),
         kernels=(),
     )
 
@@ -176,3 +184,59 @@ def test_what_is_no_fault_of_a_kernel_is_clean(bug: str, tool: str) -> None:
 def test_a_kernel_that_hangs_is_not_finished() -> None:
     hung = read_result("memcheck", run(recorded("hangs", "memcheck"), None), candidate("hangs"), 8)
     assert hung.state == "not finished"
+
+
+ADD = KernelResources(
+    kernel="add",
+    symbol="_Z3addPKfS0_Pfi",
+    registers=8,
+    shared_bytes=0,
+)
+OTHER = replace(ADD, kernel="scale", symbol="_Z5scalePf")
+
+
+def racing(folder: Path, add: str, other: str = "", function: str = "") -> SanitizerResult:
+    """What becomes of the recorded race in `add` where the program has these instructions."""
+    ptx = folder / "kernel.ptx"
+    ptx.write_text(
+        f".version 9.0\n.func helper()\n{{\n{function}\n}}\n"
+        f".visible .entry {ADD.symbol}(\n.param .u64 a\n)\n{{\n{add}\n}}\n"
+        f".visible .entry {OTHER.symbol}(\n.param .u64 a\n)\n{{\n{other}\n}}\n"
+    )
+    compiled = replace(candidate("race"), ptx=ptx, kernels=(ADD, OTHER))
+    return read_result("racecheck", run(recorded("race", "racecheck"), 86), compiled, 30)
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    ["bar.arrive 1, 64;", "barrier.arrive 1, 64;", "@%p1 barrier.cta.arrive.aligned %r1, 64;"],
+)
+def test_a_race_where_warps_arrive_without_waiting_is_doubted(
+    tmp_path: Path, instruction: str
+) -> None:
+    found = racing(tmp_path, instruction)
+    assert (found.state, found.verdicts) == ("doubted", ())
+    assert [one.code for one in found.doubted] == ["DATA_RACE"]
+    assert "racecheck reports a race, but does not follow barriers" in found.note
+    assert racing(tmp_path, "", function=instruction).state == "doubted"
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "bar.sync 1, 64;",
+        "mbarrier.arrive.shared.b64 _, [%r1];",
+        "barrier.cluster.arrive;",
+        "// bar.arrive 1, 64;",
+        "/* bar.arrive\n1, 64; */",
+    ],
+)
+def test_a_race_among_barriers_that_racecheck_follows_counts(
+    tmp_path: Path, instruction: str
+) -> None:
+    found = racing(tmp_path, instruction)
+    assert (found.state, found.doubted, found.note) == ("found", (), "")
+
+
+def test_a_kernel_is_not_excused_by_the_barriers_of_another(tmp_path: Path) -> None:
+    assert racing(tmp_path, "bar.sync 0;", other="bar.arrive 1, 64;").state == "found"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from corpus import TASKS
+from small_tasks import small_task
 
 from cuda_llm.facts import MemoryAccess
 from cuda_llm.failures import (
@@ -39,6 +40,7 @@ from cuda_llm.tools.validator.cases import generator
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 H200 = EmulatedDevice(find_hardware("H200"))
 CLEAN = ("the emulated device found nothing: races, accesses, barriers, results at small sizes",)
+PASSED = EmulatedCheck(clean=True, notes=CLEAN)
 RACE = DataRace(kind="write-write")
 
 
@@ -68,12 +70,12 @@ def test_a_race_between_stores_and_atomics_is_found_with_its_line() -> None:
 )
 def test_an_honest_kernel_has_no_fault(kernel: str) -> None:
     task = kernel.partition("/")[0]
-    assert check_kernel(task, FIXTURES / "honest" / kernel) == EmulatedCheck(notes=CLEAN)
+    assert check_kernel(task, FIXTURES / "honest" / kernel) == PASSED
 
 
 def test_what_only_a_gpu_executes_is_a_note(tmp_path: Path) -> None:
     halves = FIXTURES / "honest_extra/wgmma_and_tma.cu"
-    assert check_kernel(str(TASKS / "half_gemm"), halves) == EmulatedCheck(notes=CLEAN)
+    assert check_kernel(str(TASKS / "half_gemm"), halves) == PASSED
     kernel = tmp_path / "kernel.cu"
     baseline = Path(load_task("vector_add").baseline).read_text()
     product = "mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 {%0, %1}, {%2}, {%2}, {%2, %2};"
@@ -158,6 +160,61 @@ def test_a_fault_of_either_is_one_of_the_kernel_and_the_gpus_own_comes_first() -
     assert joined(replace(clean, sanitized=(there,)), here).fault == own
     assert joined(clean, here).notes == ("there", "here")
     assert joined(clean, EmulatedCheck()) == clean
+
+
+def test_a_doubted_race_counts_unless_the_emulated_device_ran_the_kernel_and_found_nothing() -> (
+    None
+):
+    said = SanitizerResult(tool="racecheck", state="doubted", doubted=(RACE,), note="doubted")
+    there = Inspection(sanitized=(said,), notes=("doubted",))
+    assert joined(there, conclude_check(None)).fault is None
+    assert joined(there, conclude_check(None)).notes == ("doubted", *CLEAN)
+    unsupported = conclude_check(TimedOut(stage="kernel", limit_s=10))
+    for unable in (EmulatedCheck(notes=("not finished",)), unsupported):
+        assert joined(there, unable).fault == RACE
+    own = InvalidSync(kind="divergent-barrier")
+    assert joined(there, conclude_check(own)).fault == own
+    certain = replace(said, state="found", verdicts=(RACE,))
+    assert joined(replace(there, sanitized=(certain,)), conclude_check(None)).fault == RACE
+
+
+HANDS_OVER = """
+__device__ void arrive(int at) { asm volatile("bar.arrive %0, 96;" :: "r"(at) : "memory"); }
+__device__ void wait(int at) { asm volatile("bar.sync %0, 96;" :: "r"(at) : "memory"); }
+enum { FREE = 2, READY = 4 };
+
+__global__ void add(const float* A, const float* B, float* C, int n) {
+    __shared__ float sums[2][32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (int turn = 0; turn < 8; ++turn) {
+        int i = (blockIdx.x * 8 + turn) * 32 + lane, half = turn % 2;
+        if (warp == 0) {
+            if (turn >= 2) wait(FREE + half);
+            sums[half][lane] = i < n ? A[i] + B[i] : 0;
+            arrive(READY + half);
+        } else {
+            wait(READY + half);
+            if (i < n && lane % 2 == warp - 1) C[i] = sums[half][lane];
+            if (turn < 6) arrive(FREE + half);
+        }
+    }
+}
+extern "C" void solve(const float* A, const float* B, float* C, int n) {
+    add<<<(n + 255) / 256, 96>>>(A, B, C, n);
+}
+"""
+"""One warp adds and two store: they meet at named barriers, where one side does not wait."""
+
+
+def check_text(source: str) -> EmulatedCheck:
+    return asyncio.run(check_source(small_task("vector_add"), H200, source, "kernel.cu"))
+
+
+def test_the_emulated_device_follows_barriers_at_which_warps_only_arrive() -> None:
+    assert check_text(HANDS_OVER) == PASSED
+    for step in ("wait(READY + half);", "if (turn >= 2) wait(FREE + half);"):
+        assert HANDS_OVER.count(step) == 1
+        assert check_text(HANDS_OVER.replace(step, "")).fault is not None
 
 
 def test_a_gpu_that_breaks_ends_the_check_on_the_emulated_device() -> None:

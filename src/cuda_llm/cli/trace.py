@@ -101,7 +101,7 @@ def predictions(out: Out = None, as_json: AsJson = False) -> None:
     from cuda_llm.search import predictions_of
     from cuda_llm.traces.find import RUNS, list_runs
     from cuda_llm.traces.history import read_history
-    from cuda_llm.traces.text import describe_records
+    from cuda_llm.traces.text import describe_records, plural
 
     runs = list_runs(out)
     histories = [read_history(run)[0] for run in runs]
@@ -112,7 +112,7 @@ def predictions(out: Out = None, as_json: AsJson = False) -> None:
     elif found:
         print_lines(describe_records(found))
     else:
-        typer.echo(f"no predictions in {len(runs)} runs of {out or RUNS}")
+        typer.echo(f"no predictions in {plural(len(runs), 'run')} of {out or RUNS}")
 
 
 def print_lines(lines: Iterable[str]) -> None:

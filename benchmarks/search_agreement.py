@@ -50,17 +50,10 @@ LEAST_APART = 0.05
 
 def main() -> None:
     """Search one shard of the tasks; write the result when all tasks are searched."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="emulated:H200")
-    parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
+    parser = _parser_of_shards()
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of {CANDIDATES} kernels each")
-    parser.add_argument("--limit-s", type=float, default=600)
-    parser.add_argument("--lines", type=Path, help="folder of the lines; default: in the cache")
-    parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
-    deadline = time.monotonic() + arguments.limit_s
-    device = open_device(arguments.device)
-    device.prepare()
+    deadline, device = _open(arguments)
     source = device.capabilities.time_source
     folder = arguments.lines or cache_folder(f"searches/{source}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,16 +80,8 @@ def main() -> None:
 
 def model_main() -> None:
     """Model what was measured of one shard of the tasks; write the result when all are modelled."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="emulated:H200")
-    parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
-    parser.add_argument("--limit-s", type=float, default=600)
-    parser.add_argument("--lines", type=Path, help="folder of the lines; default: in the cache")
-    parser.add_argument("--results", type=Path, default=record.RESULTS)
-    arguments = parser.parse_args()
-    deadline = time.monotonic() + arguments.limit_s
-    device = open_device(arguments.device)
-    device.prepare()
+    arguments = _parser_of_shards().parse_args()
+    deadline, device = _open(arguments)
     folder = arguments.lines or cache_folder("searches/modelled")
     measured = read_tasks(arguments.results / f"{RESULTS['measured']}.json")
     for name in record.sharded(list(measured), arguments.shard):
@@ -110,6 +95,25 @@ def model_main() -> None:
     if set(done) == set(measured):
         content = {"device": device.name, "hardware": device.hardware.name, "tasks": done}
         print(record.write("search_points_modelled", content, arguments.results))
+
+
+def _parser_of_shards() -> argparse.ArgumentParser:
+    """Return a parser of what a shard of the tasks needs, on whichever device."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="emulated:H200")
+    parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
+    parser.add_argument("--limit-s", type=float, default=600)
+    parser.add_argument("--lines", type=Path, help="folder of the lines; default: in the cache")
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    return parser
+
+
+def _open(arguments: argparse.Namespace) -> tuple[float, Device]:
+    """Return when to stop, and the device, which is ready."""
+    deadline = time.monotonic() + arguments.limit_s
+    device = open_device(arguments.device)
+    device.prepare()
+    return deadline, device
 
 
 def measured_rows(found: Mapping[str, Any]) -> list[Row]:

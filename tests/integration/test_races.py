@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from corpus import FIXTURES, read_table
+from corpus import FIXTURES, races, read_table
 from small_tasks import small_task
 
 from cuda_llm.outcomes import Passed, Verdict
@@ -16,7 +16,6 @@ from cuda_llm.wording import describe
 
 RACES = FIXTURES / "races"
 TABLE: Mapping[str, Any] = read_table(RACES / "table.toml")
-MENDED = "#define MENDED\n"
 AT_ONCE = 3
 
 
@@ -29,16 +28,18 @@ async def judge_text(task: str, text: str, name: str, turn: asyncio.Semaphore) -
         return judged.verdict
 
 
-def judge_all(before: str) -> dict[str, Verdict]:
-    """Judge every kernel of the table with a line in front of it, side by side."""
+def judge_all(*, mended: bool) -> dict[str, Verdict]:
+    """Judge every kernel of the table, as written or mended, side by side."""
 
     async def run() -> dict[str, Verdict]:
         turn = asyncio.Semaphore(AT_ONCE)
-        texts = {name: before + (RACES / f"{name}.cu").read_text() for name in TABLE}
+        kernels = [one for one in races() if one.honest is mended]
         async with asyncio.TaskGroup() as group:
             judging = {
-                name: group.create_task(judge_text(TABLE[name]["task"], text, f"{name}.cu", turn))
-                for name, text in texts.items()
+                one.path.stem: group.create_task(
+                    judge_text(one.task, one.read(), one.path.name, turn)
+                )
+                for one in kernels
             }
         return {name: one.result() for name, one in judging.items()}
 
@@ -47,12 +48,12 @@ def judge_all(before: str) -> dict[str, Verdict]:
 
 @pytest.fixture(scope="module")
 def as_written() -> Iterator[dict[str, Verdict]]:
-    yield judge_all("")
+    yield judge_all(mended=False)
 
 
 @pytest.fixture(scope="module")
 def mended() -> Iterator[dict[str, Verdict]]:
-    yield judge_all(MENDED)
+    yield judge_all(mended=True)
 
 
 @pytest.mark.slow

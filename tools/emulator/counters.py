@@ -5,7 +5,6 @@ neighbours: there each site has a part of its sectors that is new to the wave, a
 that the wave before had.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -99,7 +98,7 @@ def scale_up(
     sharing: Sequence[Sharing],
     *,
     counted_blocks: int,
-    path_deviation_clk: float = 0.0,
+    path_error_clk: float = 0.0,
     wave_blocks: int,
     shared_line: float,
     allocated_bytes: int,
@@ -107,7 +106,7 @@ def scale_up(
 ) -> LaunchCounters:
     """Return the counters of the whole grid from those of `counted_blocks` of its blocks.
 
-    `path_deviation_clk` is the standard deviation of the clocks that they took each. `sharing`, by
+    `path_error_clk` is the standard error of the clocks that they took on average. `sharing`, by
     site, is of `wave_blocks` neighbours. `shared_line` are the passes of atomics over
     the worst line that several of the counted blocks used; `account.worst_line` is that of lines
     only one did. `allocated_bytes` have all buffers together.
@@ -136,7 +135,7 @@ def scale_up(
         barriers=account.barriers * factor,
         footprint_bytes=round(min(moved, allocated_bytes)),
         sampled_blocks=counted_blocks,
-        spread=_spread(account.path_clk, path_deviation_clk, counted_blocks),
+        spread=1.96 * path_error_clk / account.path_clk if account.path_clk else 0.0,
     )
 
 
@@ -166,7 +165,3 @@ def _kept_part(wave_bytes: float, l2_bytes: int) -> float:
     if not l2_bytes:
         return 0.0
     return min(1.0, max(0.0, 1.5 - wave_bytes / l2_bytes))
-
-
-def _spread(mean: float, deviation: float, count: int) -> float:
-    return 1.96 * deviation / math.sqrt(max(1, count - 1)) / mean if mean else 0.0

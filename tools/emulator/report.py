@@ -281,7 +281,7 @@ def _read_account(
         account,
         sharing,
         counted_blocks=counted,
-        path_deviation_clk=int(entry["path_deviation"]) / TICKS,
+        path_error_clk=int(entry["path_error"]) / TICKS,
         wave_blocks=int(entry["wave_blocks"]),
         shared_line=float(entry["shared_line"]),
         allocated_bytes=int(entry["allocated_bytes"]),

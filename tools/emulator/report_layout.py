@@ -113,7 +113,7 @@ LAUNCH_ENTRY = np.dtype(
         ("longest_ticks", "u8"),
         ("worst_line", "u8"),
         ("meetings", "u8"),
-        ("path_deviation", "u8"),
+        ("path_error", "u8"),
         ("counted_blocks", "u8"),
         ("wave_blocks", "u8"),
         ("shared_line", "u8"),

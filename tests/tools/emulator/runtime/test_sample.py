@@ -37,6 +37,19 @@ def test_few_blocks_are_executed_and_counted_for_all(run: Run) -> None:
     assert some.path_clk == pytest.approx(every.path_clk, rel=0.1)
 
 
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_blocks_of_unlike_work_are_counted_as_often_as_there_are_of_them(
+    run: Run, seed: int
+) -> None:
+    busy, busy_loads, idle_loads = 2857, 4000, 200
+    exact = WARPS * (busy * busy_loads + (BLOCKS - busy) * idle_loads)
+    some = sampled(run("many_blocks_of_two_kinds", level=SAMPLE, seed=seed))
+    assert some.sampled_blocks < 30
+    assert some.sites[OWN_LOAD].requests == pytest.approx(exact, rel=0.015)
+    assert some.sites[STORE].requests == pytest.approx(BLOCKS * WARPS, rel=1e-3)
+    assert 0 < some.spread < 0.05
+
+
 def test_what_blocks_share_is_not_brought_from_dram_by_each(run: Run) -> None:
     some, every = (
         sampled(run("many_blocks_copy", level=level, seed=SEED)) for level in (SAMPLE, 1)

@@ -148,13 +148,12 @@ void weigh(const BlockRun& slot) {
   }
   work[kPipes] = slot.path;
   for (uint32_t u = 0; u < kUnits; ++u) {
-    launch.work[u] += work[u];
+    launch.counters.work[u] += work[u];
     launch.heaviest[u] = std::max(launch.heaviest[u], work[u]);
   }
   uint64_t longest = 0;
   for (const Warp& w : slot.warps) longest = std::max(longest, w.ticks);
-  launch.path_ticks += longest;
-  launch.path_squares += static_cast<double>(longest) * static_cast<double>(longest);
+  launch.counters.path_ticks += longest;
   launch.longest_ticks = std::max(launch.longest_ticks, longest);
 }
 

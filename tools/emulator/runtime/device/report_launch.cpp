@@ -1,6 +1,5 @@
 // The launch log of the report, with the counters of launches that were counted.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "device/account.h"
@@ -42,12 +41,6 @@ uint64_t write_counters(const LaunchRun& launch) {
   return at;
 }
 
-uint64_t path_deviation(const LaunchRun& launch, uint64_t blocks) {
-  const double mean = static_cast<double>(launch.path_ticks) / static_cast<double>(blocks);
-  const double variance = launch.path_squares / static_cast<double>(blocks) - mean * mean;
-  return static_cast<uint64_t>(std::sqrt(std::max(0.0, variance)));
-}
-
 uint64_t allocated_bytes() {
   uint64_t bytes = 0;
   for (const Allocation& one : device().allocations) {
@@ -77,9 +70,9 @@ void report_launch(LaunchRun& launch) {
   entry.blocks_total = launch.blocks_total;
   entry.barriers = launch.counters.barriers;
   entry.threads_run = launch.counters.threads_run;
-  std::copy(launch.work, launch.work + kUnits, entry.work);
+  std::copy(launch.counters.work, launch.counters.work + kUnits, entry.work);
   std::copy(launch.heaviest, launch.heaviest + kUnits, entry.heaviest);
-  entry.path_ticks = launch.path_ticks;
+  entry.path_ticks = launch.counters.path_ticks;
   entry.longest_ticks = launch.longest_ticks;
   // Exactly known where every block was executed.
   entry.worst_line = sampling.partial ? launch.counters.worst_line
@@ -87,7 +80,7 @@ void report_launch(LaunchRun& launch) {
   // A grid that meets by means of its own waits for itself no shorter.
   entry.meetings = std::max(launch.counters.meetings, launch.counters.waits_for_blocks);
   entry.counted_blocks = sampling.partial ? sampling.counted_blocks : launch.blocks_total;
-  entry.path_deviation = path_deviation(launch, entry.counted_blocks);
+  entry.path_error = static_cast<uint64_t>(sampling.path_error);
   entry.wave_blocks = sampling.partial ? sampling.wave_blocks : 0;
   entry.shared_line = sampling.shared_line;
   entry.allocated_bytes = allocated_bytes();

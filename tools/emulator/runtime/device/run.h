@@ -178,6 +178,7 @@ struct Sampling {
   std::vector<Sharing> sites;
   std::vector<Misses> misses;    // by site
   uint64_t shared_line = 0;      // most passes of atomics on a line that several blocks use
+  double path_error = 0;         // standard error of the mean path of counted blocks, in ticks
 };
 
 // What a launch touched of one allocation.
@@ -200,6 +201,8 @@ struct Counters {
   uint64_t worst_line = 0;
   uint64_t meetings = 0;          // arrivals at the barrier of the grid
   uint64_t waits_for_blocks = 0;  // waits for other blocks, by polling
+  uint64_t work[kUnits] = {};
+  uint64_t path_ticks = 0;
 };
 
 // A plain read of what others update, until it turns out to be a first guess (races.h).
@@ -232,10 +235,7 @@ struct LaunchRun {
   Counters counters;
   std::vector<uint32_t> block_ticks;  // of one execution of each basic block
   uint64_t sector_ticks = 0;          // of eight words on the data path of L1 and shared memory
-  uint64_t work[kUnits] = {};
   uint64_t heaviest[kUnits] = {};
-  uint64_t path_ticks = 0;
-  double path_squares = 0;  // summed, in ticks
   uint64_t longest_ticks = 0;
   uint32_t serial = 0;  // of the launch: stamps lines that atomics touch
   Sampling sampling;

@@ -3,7 +3,8 @@
 //   one block           what a block costs; where all together cost too much:
 //   a wave and another  neighbours in the order of the grid, somewhere in it, each block only the first
 //                       iterations of its outermost loops: what blocks share in L2
-//   some blocks         whole, one somewhere in each of as many parts of the grid: all other counts
+//   some blocks         whole, one somewhere in each of as many parts of the grid, the last one, and
+//                       more between neighbours of unlike work: all other counts
 //
 // Nothing tells a block in which of them it is.
 #include "device/sample.h"
@@ -12,6 +13,7 @@
 
 #include "device/checks.h"
 #include "device/cluster.h"
+#include "device/executed.h"
 #include "device/grid.h"
 #include "device/order.h"
 
@@ -20,8 +22,10 @@ namespace {
 
 constexpr uint64_t kFewestBlocks = 2;
 constexpr uint64_t kMostBlocks = 512;
+constexpr uint32_t kMostBetween = 8;  // halvings that find where blocks of other work begin
 constexpr uint32_t kFewestTrips = 2;
 constexpr uint32_t kMostRounds = 1 << 14;
+constexpr int64_t kFuelBetween = 2;   // blocks for which it must last, or the call is taken to be endless
 constexpr uint32_t kOtherLines = 0x80000000;  // lines that atomics touch are counted anew
 
 class Sampler {
@@ -101,7 +105,6 @@ class Sampler {
     c.sites.resize(k.site_count + 1);
     c.site_sectors_first.resize(k.site_count + 1);
     c.site_sectors_wave.resize(k.site_count + 1);
-    launch_.sampling.shared_line = 0;
   }
 
   void run_waves(uint64_t cost, uint64_t allowed) {
@@ -138,22 +141,43 @@ class Sampler {
     Sampling& sampling = launch_.sampling;
     const uint64_t total = launch_.blocks_total;
     const uint64_t count = std::min(wanted, total);
-    forget_counters();
+    sampling.shared_line = 0;
     sampling.phase = Phase::blocks;
     launch_.serial ^= kOtherLines;
+    std::vector<Executed> blocks;
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t begin = total * i / count, end = total * (i + 1) / count;
-      wave_ += 2;
-      run_one(begin + draw(end - begin));
-      weigh(slot_);
+      blocks.push_back(execute(begin + draw(end - begin)));
     }
-    sampling.counted_blocks = static_cast<uint32_t>(count);
+    // What is left over for the end of a grid is often less.
+    if (blocks.back().linear + 1 < total) blocks.push_back(execute(total - 1));
+    const size_t spread_evenly = blocks.size();
+    for (uint32_t more = 0; more < kMostBetween && launch_.fuel > kFuelBetween * dearest_; ++more) {
+      const std::optional<uint64_t> linear = find_doubt(blocks);
+      if (!linear) break;
+      auto follows = [&](const Executed& one) { return one.linear > *linear; };
+      const auto at = std::find_if(blocks.begin(), blocks.end(), follows);
+      blocks.insert(at, execute(*linear));
+    }
+    count_for_all(launch_, blocks, blocks.size() > spread_evenly);
+    sampling.counted_blocks = static_cast<uint32_t>(blocks.size());
+  }
+
+  Executed execute(uint64_t linear) {
+    forget_counters();
+    wave_ += 2;
+    const int64_t fuel = launch_.fuel;
+    run_one(linear);
+    dearest_ = std::max(dearest_, fuel - launch_.fuel);
+    weigh(slot_);
+    return {linear, cost_of_block(), launch_.counters};
   }
 
   LaunchRun& launch_;
   BlockRun slot_;
   uint64_t started_ = 0;
   uint64_t drawn_ = 0;
+  int64_t dearest_ = 0;  // fuel that one block took at most
   uint32_t wave_ = 0;
 };
 

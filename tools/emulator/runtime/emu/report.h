@@ -133,7 +133,7 @@ struct LaunchEntry {
   uint64_t longest_ticks;      // of any block
   uint64_t worst_line;         // most passes of atomics on one line of L2
   uint64_t meetings;           // of blocks with each other, summed over blocks
-  uint64_t path_deviation;     // standard deviation of the paths of counted blocks, in ticks
+  uint64_t path_error;         // standard error of the mean path of counted blocks, in ticks
   uint64_t counted_blocks;     // that the counters are of; all but where the launch was sampled
   uint64_t wave_blocks;        // whose sharing was looked at; 0: the launch was executed whole
   uint64_t shared_line;        // of lines that several blocks use: as worst_line

@@ -6,6 +6,9 @@ namespace {
 
 constexpr uint32_t kManyBlocks = 4000;
 constexpr uint32_t kThreads = 64;
+constexpr uint32_t kBusyBlocks = 2857;
+constexpr uint32_t kBusyLoads = 4000;
+constexpr uint32_t kIdleLoads = 200;
 constexpr uint64_t kBytes = uint64_t{4} * kManyBlocks * kThreads;
 
 void address_own(Warp* w, uint32_t parameter) {
@@ -35,6 +38,16 @@ void read_of_the_first(Warp* w, Mask m, uint32_t) {
   leave(w, m);
 }
 
+// The blocks of the first part of the grid do most of the work, those behind it little.
+void work_in_two_kinds(Warp* w, Mask m, uint32_t) {
+  address_own(w, 0);
+  const uint32_t loads = w->block->linear < kBusyBlocks ? kBusyLoads : kIdleLoads;
+  for (uint32_t i = 0; i < loads; ++i) load_g(w, 0, m, regs(w).a);
+  address_own(w, 1);
+  store_g(w, 1, m, regs(w).a);
+  leave(w, m);
+}
+
 Scenario many(Status (*kernel)(Warp*), bool steers, bool pooled) {
   return [=](Call& c) {
     declared.steers = steers;
@@ -51,6 +64,7 @@ Scenario many(Status (*kernel)(Warp*), bool steers, bool pooled) {
 Register all[] = {
     {"many_blocks_copy", many(run<copy_and_share>, false, false)},
     {"many_blocks_copy_pages", many(run<copy_and_share>, false, true)},
+    {"many_blocks_of_two_kinds", many(run<work_in_two_kinds>, false, false)},
     {"many_blocks_read_one", many(run<read_of_the_first>, false, false)},
     {"many_blocks_go_by_one", many(run<read_of_the_first>, true, false)},
 };

@@ -3,13 +3,15 @@
     PYTHONPATH=src:benchmarks python benchmarks/diagnosis_on_gpu.py count --device cuda:0 \\
         --out FOLDER/diagnosis.jsonl --resume --shard 1/1 --limit-s 500
     python benchmarks/diagnosis_on_gpu.py model --out FOLDER/modelled.jsonl --resume
-    python benchmarks/diagnosis_on_gpu.py compare --rows FOLDER/diagnosis.jsonl
+    python benchmarks/diagnosis_on_gpu.py compare --keep --rows FOLDER/diagnosis.jsonl \\
+        --modelled FOLDER/modelled.jsonl
 
 `count`, on a GPU, writes a row a kernel as it ends: its time and what `run` says of it, from the
 time and the launches alone; and what Nsight Compute counts of one call, for what `evaluate
 --inspect` says and for the rule of `nsight_rule.py`, which knows nothing of either. `model` takes
 the diagnosis of the emulated GPU for the same kernels and sizes. `compare` applies both of today's
-diagnoses and the rule to the rows, and writes `results/h200_diagnosis.json`.
+diagnoses and the rule to the rows, or to those kept in `tests/fixtures/counters`, and writes
+`results/h200_diagnosis.json`.
 """
 
 import argparse
@@ -24,7 +26,7 @@ from typing import Any
 import nsight_rule
 import record
 from diagnosed_kernels import Kernel, kernels, short_hash
-from diagnosis_rows import compare_rows, print_rows, summarise
+from diagnosis_rows import GPU, compare_rows, kept_row, print_rows, summarise
 
 from cuda_llm.errors import CudaLLMError
 from cuda_llm.facts import DependentLaunch
@@ -59,6 +61,8 @@ MORE = (
     "smsp__average_warp_latency_per_inst_issued.ratio",
 )
 BREAKDOWNS = tuple(f"breakdown:{name}" for name in MORE[:2])
+METRICS_KEPT = frozenset((*METRICS, *nsight_rule.READ, *MORE))
+KEPT = record.ROOT / "tests/fixtures/counters/h200_diagnosis.jsonl"
 GROUPS = (METRICS, nsight_rule.READ, MORE, BREAKDOWNS)
 """A version that refuses a name loses its group, not all: the first kernel shows which it takes."""
 NCU_LIMIT_S = 40.0
@@ -276,19 +280,26 @@ async def _call(
 def compare() -> None:
     """Compare what is named with what the counters show, print and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=Path, required=True)
-    parser.add_argument("--modelled", type=Path)
+    parser.add_argument("--rows", type=Path, default=KEPT)
+    parser.add_argument("--modelled", type=Path, help="of `model`; without it, those kept")
     parser.add_argument("--part", choices=("all", "seen"), default="all")
+    parser.add_argument("--keep", action="store_true", help="write what is read of the rows")
     parser.add_argument("--results", type=Path, default=record.RESULTS)
     asked = parser.parse_args()
-    modelled = record.read_rows(asked.modelled) if asked.modelled else []
-    rows = compare_rows(record.read_rows(asked.rows), modelled)
-    rows = [one for one in rows if asked.part == "all" or not one["held_back"]]
+    kept = [kept_row(row, METRICS_KEPT) for row in record.read_rows(asked.rows)]
+    if asked.modelled:
+        modelled = {row["name"]: row for row in record.read_rows(asked.modelled)}
+        for row in kept:
+            row["modelled"] = modelled.get(row["name"], {}).get("modelled", [])
+    if asked.keep:
+        KEPT.write_text("".join(json.dumps(row) + "\n" for row in kept))
+    rows = [row for row in compare_rows(kept) if asked.part == "all" or not row["held_back"]]
     print_rows(rows)
     figures = summarise(rows)
     print(json.dumps(figures, indent=1))
     if asked.part == "all":
-        print(record.write("h200_diagnosis", {"figures": figures, "kernels": rows}, asked.results))
+        whole = {"gpu": GPU, "figures": figures, "kernels": rows}
+        print(record.write("h200_diagnosis", whole, asked.results))
 
 
 def _parse() -> argparse.Namespace:

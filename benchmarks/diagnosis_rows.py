@@ -1,6 +1,6 @@
 """What `diagnosis_on_gpu.py` recorded: today's diagnoses of it, beside what the counters show."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from nsight_rule import Shown, show_bottleneck
@@ -17,48 +17,63 @@ DIAGNOSES = ("timed", "inspected", "modelled")
 GPU = "NVIDIA H200"
 
 
-def compare_rows(
-    rows: Iterable[Mapping[str, Any]], modelled: Iterable[Mapping[str, Any]]
-) -> list[Row]:
-    """Return what each kernel's diagnoses name, and what its counters show, in order of names."""
-    emulated = {row["name"]: row for row in modelled}
-    found = [
-        compare_row(row, emulated.get(row["name"], {}))
-        for row in rows
-        if row.get("code") == "PASSED" and row.get("counted")
+def kept_row(row: Mapping[str, Any], metrics: Container[str]) -> Row:
+    """Return a row with those metrics alone, in four digits."""
+    counted = [
+        {
+            "kernel": one["kernel"],
+            "metrics": {
+                name: float(f"{value:.4g}")
+                for name, value in one["metrics"].items()
+                if name in metrics
+            },
+        }
+        for one in row.get("counted", ())
     ]
+    return {**row, "counted": counted}
+
+
+def compare_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Return what each kernel's diagnoses name, and what its counters show, in order of names."""
+    found = [compare_row(row) for row in rows if row.get("code") == "PASSED" and row.get("counted")]
     return sorted(found, key=lambda row: str(row["name"]))
 
 
-def compare_row(row: Mapping[str, Any], emulated: Mapping[str, Any]) -> Row:
+def compare_row(row: Mapping[str, Any]) -> Row:
     """Return one kernel's."""
-    shown = show_bottleneck([one["metrics"] for one in row["counted"]])
+    counted = [one["metrics"] for one in row["counted"]]
+    shown, before = show_bottleneck(counted), show_bottleneck(counted, as_written=True)
     named = {
         "timed": explain_timed(row).bottlenecks,
         "inspected": explain_inspected(row).bottlenecks,
     }
     codes = {which: [one.code for one in found] for which, found in named.items()}
-    codes["modelled"] = [one["code"] for one in emulated.get("modelled", ())]
+    codes["modelled"] = [one["code"] for one in row.get("modelled", ())]
+    named_first = {which: found[0] for which, found in codes.items() if found}
     return {
         "name": row["name"],
         "held_back": row["held_back"],
         "time_us": round(row["time_us"], 2),
         "shown": shown.bottleneck,
+        "shown_as_written": before.bottleneck,
         "balanced": list(shown.balanced),
         "causes": list(shown.causes),
         "stall": shown.stall,
         "busy": {unit: round(share, 3) for unit, share in shown.shares.items() if share >= 0.1},
         "named": codes,
-        "agree": {which: is_shown(codes[which], shown) for which in DIAGNOSES if codes[which]},
+        "agree": {which: is_shown(found, shown) for which, found in named_first.items()},
         "agree_strictly": {
-            which: is_shown(codes[which], shown, strict=True) for which in DIAGNOSES if codes[which]
+            which: is_shown(found, shown, strict=True) for which, found in named_first.items()
+        },
+        "agree_as_written": {
+            which: is_shown(found, before) for which, found in named_first.items()
         },
     }
 
 
-def is_shown(codes: Sequence[str], shown: Shown, *, strict: bool = False) -> bool:
-    """Tell whether the headline names what the counters show."""
-    return codes[0] in (shown.strict if strict else shown.terms)
+def is_shown(code: str, shown: Shown, *, strict: bool = False) -> bool:
+    """Tell whether a headline names what the counters show."""
+    return code in (shown.strict if strict else shown.terms)
 
 
 def explain_timed(row: Mapping[str, Any]) -> Profile:
@@ -106,12 +121,10 @@ def summarise(rows: Sequence[Row]) -> dict[str, Row]:
 def _figures(rows: Sequence[Row]) -> Row:
     figures: Row = {"kernels": len(rows)}
     for which in DIAGNOSES:
-        agreed = [row["agree"][which] for row in rows if which in row["agree"]]
-        strictly = [row["agree_strictly"][which] for row in rows if which in row["agree_strictly"]]
-        figures[which] = {
-            "compared": len(agreed),
-            "agree": _share(agreed),
-            "agree_strictly": _share(strictly),
+        compared = [row for row in rows if which in row["agree"]]
+        figures[which] = {"compared": len(compared)} | {
+            how: _share([row[how][which] for row in compared])
+            for how in ("agree", "agree_strictly", "agree_as_written")
         }
     return figures
 

@@ -1,21 +1,24 @@
 """What is counted of a kernel, and whether its diagnoses agree with it, without a GPU."""
 
 import asyncio
+import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from diagnosed_kernels import SIZES, held_back, kernels
-from diagnosis_on_gpu import MORE, Counter
+from diagnosis_on_gpu import KEPT, MORE, Counter
 from diagnosis_rows import compare_rows, summarise
-from nsight_rule import READ
+from nsight_rule import L2_COUNTERS, READ, UNITS
+from record import RESULTS, read_rows
 
 from cuda_llm.tools.cuda.ncu import METRICS, parse_table
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.open_device import open_device
 
+OTHER_MEMORY = (*UNITS["dram"], *UNITS["l1"])
 PAGES = Path(__file__).parents[1] / "fixtures/counters/ncu"
 
 
@@ -93,16 +96,50 @@ def row(name: str, *, held_back: bool, time_us: float = 253.0) -> dict[str, Any]
 
 def test_diagnoses_are_made_again_of_what_was_recorded_and_compared() -> None:
     rows = [row("a", held_back=True), row("b", held_back=False), {"name": "c", "code": "TIMED_OUT"}]
-    modelled = [
-        {"name": "a", "modelled": [{"code": "uncoalesced_global"}]},
-        {"name": "b", "modelled": [{"code": "issue"}]},
-    ]
-    found = compare_rows(rows, modelled)
+    for one, code in zip(rows, ("uncoalesced_global", "issue"), strict=False):
+        one["modelled"] = [{"code": code}]
+    found = compare_rows(rows)
     assert [one["name"] for one in found] == ["a", "b"]
     assert found[0]["named"]["inspected"][0] == "uncoalesced_global"
     assert "uncoalesced_global" in found[0]["causes"]
     assert [one["agree"]["modelled"] for one in found] == [True, False]
     figures = summarise(found)
     assert figures["all"]["kernels"] == 2
-    assert figures["held back"]["modelled"] == {"compared": 1, "agree": 1.0, "agree_strictly": 1.0}
+    assert figures["held back"]["modelled"] == {
+        "compared": 1,
+        "agree": 1.0,
+        "agree_strictly": 1.0,
+        "agree_as_written": 1.0,
+    }
     assert figures["others"]["modelled"]["agree"] == 0.0
+
+
+def recorded() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / "h200_diagnosis.json").read_text())
+    return found
+
+
+def test_the_diagnosis_with_counters_names_what_they_show_in_four_of_five_kernels() -> None:
+    figures = recorded()["figures"]
+    assert figures["all"]["kernels"] >= 40
+    for part in ("all", "held back", "others"):
+        assert figures[part]["inspected"]["agree"] >= 0.8
+
+
+def test_today_s_diagnoses_of_the_recorded_counters_are_those_published() -> None:
+    found = compare_rows(read_rows(KEPT))
+    assert summarise(found) == recorded()["figures"]
+    assert found == recorded()["kernels"]
+
+
+def test_memory_throughput_is_what_we_take_l2_from() -> None:
+    for kernel in read_rows(KEPT):
+        for metrics in (one["metrics"] for one in kernel["counted"]):
+            parts = [metrics.get(name, 0.0) for name in (*L2_COUNTERS, *OTHER_MEMORY)]
+            assert max(parts) == pytest.approx(metrics[MORE[1]], abs=0.005), kernel["name"]
+
+
+def test_an_h200_counts_every_metric_that_is_asked_for() -> None:
+    for kernel in read_rows(KEPT):
+        for one in kernel["counted"]:
+            assert [name for name in METRICS if name not in one["metrics"]] == []

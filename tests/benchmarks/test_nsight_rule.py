@@ -35,7 +35,7 @@ def test_a_scattered_transpose_is_bound_by_a_memory_whose_bytes_are_not_used() -
     ("metric", "bottleneck", "code"),
     [
         ("dram__throughput", "dram", "dram_bandwidth"),
-        ("lts__throughput", "l2", "l2_bandwidth"),
+        ("lts__t_sectors", "l2", "l2_bandwidth"),
         ("l1tex__throughput", "l1", "l1_bandwidth"),
         ("smsp__issue_active", "issue", "issue"),
         ("sm__pipe_fma_cycles_active", "fma", "fp32"),
@@ -53,7 +53,7 @@ def test_the_unit_that_is_busiest_is_the_bottleneck(
 
 def test_units_within_ten_points_of_the_busiest_are_in_balance_with_it() -> None:
     shown = show_bottleneck(
-        [launch(**{"dram__throughput" + ELAPSED: 0.8, "lts__throughput" + ELAPSED: 0.72})]
+        [launch(**{"dram__throughput" + ELAPSED: 0.8, "lts__t_sectors" + ELAPSED: 0.72})]
     )
     assert (shown.bottleneck, shown.balanced) == ("dram", ("l2",))
     assert shown.strict == {"dram_bandwidth"}
@@ -79,7 +79,7 @@ def test_a_kernel_that_hardly_takes_longer_than_its_start_is_bound_by_the_launch
 
 def test_the_launch_that_takes_longest_decides() -> None:
     first = launch(**{"dram__throughput" + ELAPSED: 0.9})
-    second = launch(**{DURATION: 90e-6, "lts__throughput" + ELAPSED: 0.9})
+    second = launch(**{DURATION: 90e-6, "lts__t_sectors" + ELAPSED: 0.9})
     assert show_bottleneck([first, second]).bottleneck == "l2"
 
 
@@ -123,6 +123,21 @@ def test_conflicts_are_the_cause_of_a_busy_shared_memory_alone() -> None:
     busy = show_bottleneck([launch(**conflicts, **{"l1tex__throughput" + ELAPSED: 0.9})])
     assert busy.terms == {"shared_bandwidth", "bank_conflicts"}
     assert show_bottleneck([launch(**conflicts)]).terms == {"latency"}
+
+
+def test_l2_is_read_from_what_memory_throughput_is_made_of_but_was_not_meant_to_be() -> None:
+    streams = launch(
+        **{"dram__throughput" + ELAPSED: 0.62, "lts__throughput" + ELAPSED: 0.8}
+        | {"lts__d_sectors" + ELAPSED: 0.5}
+    )
+    assert show_bottleneck([streams]).terms == {"dram_bandwidth"}
+    assert show_bottleneck([streams], as_written=True).terms == {"l2_bandwidth"}
+
+
+def test_waiting_on_a_grid_of_less_than_a_wave_is_its_size_too() -> None:
+    small = launch(launch__waves_per_multiprocessor=0.2)
+    assert show_bottleneck([small]).terms == {"latency", "tail"}
+    assert show_bottleneck([small], as_written=True).terms == {"latency"}
 
 
 def test_without_a_launch_nothing_is_shown() -> None:

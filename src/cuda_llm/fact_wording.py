@@ -102,16 +102,16 @@ def describe_access(access: MemoryAccess) -> str:
     size = "" if access.bytes is None else f" {count(access.bytes, 'byte')}"
     what = f"{VERBS[access.kind]}{size}"
     if access.descriptor is not None:
-        what = f"{_FLAWS[access.descriptor]}: {what}"
+        what = f"a {_FLAWS[access.descriptor]}: {what}"
     if access.location is not None:
         return f"{what} {describe_location(access.location)}"
     return f"{what} of {access.space} memory" if access.space else what
 
 
 _FLAWS: Mapping[DescriptorFlaw, str] = {
-    "reserved-bits": "a matrix descriptor sets bits that are to be 0",
-    "no-pattern": "a matrix descriptor does not begin, or go on, at a pattern of its swizzle",
-    "negative-start": "a tile that is written begins at a negative coordinate",
+    "reserved-bits": "matrix descriptor sets bits that are to be 0",
+    "no-pattern": "matrix descriptor does not begin, or go on, where a pattern of its swizzle does",
+    "negative-start": "tile that is written begins at a negative coordinate",
 }
 
 

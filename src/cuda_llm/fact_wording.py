@@ -99,19 +99,19 @@ UNPLACED = (
 
 def describe_access(access: MemoryAccess) -> str:
     """Return `reads 4 bytes at byte 4000 of buffer C (4000 bytes)`."""
-    what = VERBS[access.kind]
-    if access.bytes is not None:
-        what += f" {count(access.bytes, 'byte')}"
+    size = "" if access.bytes is None else f" {count(access.bytes, 'byte')}"
+    what = f"{VERBS[access.kind]}{size}"
     if access.descriptor is not None:
-        what = f"a matrix descriptor {_FLAWS[access.descriptor]}: {what}"
+        what = f"a {_FLAWS[access.descriptor]}: {what}"
     if access.location is not None:
         return f"{what} {describe_location(access.location)}"
     return f"{what} of {access.space} memory" if access.space else what
 
 
 _FLAWS: Mapping[DescriptorFlaw, str] = {
-    "reserved-bits": "sets bits that are to be 0",
-    "no-pattern": "does not begin, or go on, where a pattern of its swizzle does",
+    "reserved-bits": "matrix descriptor sets bits that are to be 0",
+    "no-pattern": "matrix descriptor does not begin, or go on, where a pattern of its swizzle does",
+    "negative-start": "tile that is written begins at a negative coordinate",
 }
 
 

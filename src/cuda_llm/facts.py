@@ -51,9 +51,9 @@ Owner = Literal[
 RaceKind = Literal["write-write", "read-write", "write-read"]
 """The earlier access, then the later one; an atomic update counts as a write."""
 
-DescriptorFlaw = Literal["reserved-bits", "no-pattern"]
-"""What is wrong with the matrix descriptor that an access follows; `no-pattern`: no pattern of its
-swizzle begins where it says."""
+DescriptorFlaw = Literal["reserved-bits", "no-pattern", "negative-start"]
+"""What is wrong with the matrix descriptor, or the tile, that an access follows; `no-pattern`: no
+pattern of its swizzle begins where it says; `negative-start`: a tile is written from there on."""
 
 SyncKind = Literal["divergent-barrier", "partial-mask", "deadlock", "unwaited", "unfenced"]
 """`unwaited`: a register of an asynchronous product was touched before the wait; `unfenced`: one

@@ -77,7 +77,6 @@ _STALLS = (
 )
 _SHARES = {
     "dram_share": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-    "l2_share": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
     "l1_share": "l1tex__throughput.avg.pct_of_peak_sustained_active",
     "issue_share": "smsp__issue_active.avg.pct_of_peak_sustained_active",
     "fp32_share": "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active",
@@ -90,6 +89,16 @@ _SHARES = {
     "l2_hit_share": "lts__t_sector_hit_rate.pct",
     "l2_bytes": "lts__t_bytes.sum",
 }
+_L2 = tuple(
+    f"lts__{name}.avg.pct_of_peak_sustained_elapsed"
+    for name in (
+        *("t_sectors", "t_tag_requests", "d_sectors", "d_sectors_fill_device"),
+        *("d_atomic_input_cycles_active", "lts2xbar_cycles_active", "xbar2lts_cycles_active"),
+    )
+)
+"""Of L2, what "Memory Throughput" is made of. `lts__throughput` counts something else too: on an
+H200 it is at 80 % in a kernel that streams through a DRAM at 60 %."""
+_SM_CLOCKS = ("sm__cycles_active.avg", "sm__cycles_active.max")
 _SECTORS = {kind: f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum" for kind in ("ld", "st")}
 _REQUESTS = {kind: f"l1tex__t_requests_pipe_lsu_mem_global_op_{kind}.sum" for kind in ("ld", "st")}
 _USED = {
@@ -104,7 +113,7 @@ _DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 
 METRICS = (
     DURATION,
-    *_SHARES.values(),
+    *(*_SHARES.values(), *_L2, *_SM_CLOCKS),
     *(*_SECTORS.values(), *_REQUESTS.values(), *_USED.values()),
     *(_LANES, _CONFLICTS, _SHARED_PASSES, _PASSES, *_DRAM),
     *map(_STALLED.format, _STALLS),
@@ -117,6 +126,10 @@ def read_counters(counted: NcuRow, *, flushed: bool) -> KernelCounters:
     metrics = counted.metrics
     figures = {name: metrics[metric] for name, metric in _SHARES.items() if metric in metrics}
     figures |= _coalescing(metrics) | _banks(metrics)
+    if any(name in metrics for name in _L2):
+        figures["l2_share"] = max(metrics.get(name, 0.0) for name in _L2)
+    if metrics.get(_SM_CLOCKS[1]):
+        figures["idle_sm_share"] = 1 - metrics.get(_SM_CLOCKS[0], 0.0) / metrics[_SM_CLOCKS[1]]
     if _LANES in metrics:
         figures["simd_efficiency"] = metrics[_LANES] / 32
     if all(name in metrics for name in _DRAM):

@@ -38,6 +38,7 @@ class Reason(IntEnum):
     DIFFERENT_OPERANDS = 16
     RESERVED_BITS = 17
     NO_PATTERN = 18
+    NEGATIVE_START = 19
 
     @property
     def word(self) -> str:

@@ -235,20 +235,26 @@ def find_shapes(
             advice="use fewer registers or less shared memory a block, or larger blocks",
         )
     blocks, sms = launch.figures.get("blocks", 0.0), hardware.sm_count
-    idle = launch.figures.get("idle_share", 0.0)
+    waves, idle = (launch.figures.get(name, 0.0) for name in ("waves", "idle_share"))
+    counted = launch.figures.get("idle_sm_share")
     if idle <= 0:
         return
     if blocks < sms:
         explanation = f"{blocks:.0f} blocks leave {sms - blocks:.0f} of {sms} SMs without work"
         advice = WASTE_ADVICE["few_blocks"]
     else:
-        waves = launch.figures.get("waves", 0.0)
+        # Blocks that wait side by side on one SM take no longer than one that waits alone.
+        idle *= 1 - idle_share if waves <= 1 else 1
+        which = "theoretical" if counted is None else f"{counted:.0%} of their clocks, as counted"
         explanation = (
             f"{blocks:,.0f} blocks are {waves:.2f} waves and do not divide evenly among {sms} SMs: "
-            f"up to {idle:.0%} of them idle at the end (theoretical)"
+            f"up to {idle:.0%} of them idle at the end ({which})"
         )
         advice = WASTE_ADVICE["uneven_grid"]
-    yield _shape_reason("tail", share=idle, time_us=time_us, explanation=explanation, advice=advice)
+    share = idle if counted is None else counted
+    yield _shape_reason(
+        "tail", share=share, time_us=time_us, explanation=explanation, advice=advice
+    )
 
 
 def _shape_reason(

@@ -21,6 +21,9 @@ from cuda_llm.tools.profiler.time_model import TimeReason
 WASTE_WEIGHT = 2.0
 """A waste is listed before a busy unit of up to this many times its share: it can be avoided. Less
 than for modelled times, which include what the kernel would take without the waste."""
+BUSY = 0.6
+"""A unit that is at less of its peak is not what limits a kernel: warps wait. It is the threshold
+of Nsight Compute's "Speed Of Light" rule; below it, a unit's share counts half."""
 REPLACED = {"dram_bandwidth", "fp32", "fp64", "fp16", "tensor", "latency"}
 """Reasons that counters show better than rates do."""
 
@@ -92,7 +95,10 @@ def _is_explained(one: _LaunchReason, causes: Mapping[tuple[str, str], float]) -
 
 
 def _rank(one: _LaunchReason) -> float:
-    return one.share * (WASTE_WEIGHT if one.finding.waste else 1.0)
+    if one.finding.waste:
+        return WASTE_WEIGHT * one.share
+    is_rest = one.finding.code in ("latency", "launch_overhead")
+    return one.share if is_rest or one.finding.share >= BUSY else one.share / 2
 
 
 def profile_call(

@@ -34,6 +34,7 @@ class KernelCounters:
 
     - parts of a peak, 0 to 1: `dram_share`, `l2_share`, `l1_share` (L1 and shared memory),
       `issue_share`, `fp32_share`, `int_share`, `fp64_share`, `sfu_share`, `tensor_share`;
+    - `idle_sm_share`: part of the busiest SM's clocks in which an SM has no warp, on average;
     - `achieved_occupancy`: resident warps over the most; `simd_efficiency`: active lanes of 32;
     - `dram_bytes`, `l2_bytes`, `l2_hit_share`, `l1_hit_share`;
     - `sectors_per_request`, `useful_byte_share` of global loads and stores together;
@@ -116,7 +117,9 @@ def _pipes(one: KernelCounters) -> Iterator[TimeReason]:
 def _wastes(one: KernelCounters) -> Iterator[TimeReason]:
     figures = one.figures
     useful = figures.get("useful_byte_share", 1.0)
-    busy = max(figures.get(f"{level}_share", 0.0) for level in ("dram", "l2", "l1"))
+    on_shared = figures.get("shared_passes_share", 0.0)
+    l1 = figures.get("l1_share", 0.0)
+    busy = max(figures.get("dram_share", 0.0), figures.get("l2_share", 0.0), (1 - on_shared) * l1)
     yield _counted_reason(
         one,
         "uncoalesced_global",
@@ -127,11 +130,10 @@ def _wastes(one: KernelCounters) -> Iterator[TimeReason]:
         waste=True,
     )
     ways = figures.get("bank_ways", 1.0)
-    on_shared = figures.get("shared_passes_share", 0.0)
     yield _counted_reason(
         one,
         "bank_conflicts",
-        (1 - 1 / ways) * max(on_shared * figures.get("l1_share", 0.0), _stalled(one, _ON_SHARED)),
+        (1 - 1 / ways) * max(on_shared * l1, _stalled(one, _ON_SHARED)),
         f"shared-memory bank conflicts: {ways:.1f} passes an access where 1 would do",
         WASTE_ADVICE["bank_conflicts"],
         waste=True,
@@ -152,13 +154,14 @@ def _waits(one: KernelCounters) -> Iterator[TimeReason]:
     if not one.stalls:
         return
     busiest = max((value for name, value in one.figures.items() if name in _UNITS), default=0.0)
+    idle = one.figures.get("idle_sm_share", 0.0)
     reasons = ", ".join(f"{stall.reason} {stall.share:.0%}" for stall in one.stalls[:3])
     achieved = one.figures.get("achieved_occupancy")
     occupancy = f", {achieved:.0%} occupancy achieved" if achieved is not None else ""
     yield _counted_reason(
         one,
         "latency",
-        1 - busiest,
+        1 - busiest - idle,
         f"no unit is above {busiest:.0%} of its peak; warps stall for {reasons}{occupancy}",
         _LATENCY_ADVICE.get(one.stalls[0].reason, _LATENCY_ADVICE["long_scoreboard"]),
     )

@@ -1,5 +1,7 @@
 """Why a measured call takes as long as it does."""
 
+from dataclasses import replace
+
 import pytest
 
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS
@@ -151,6 +153,36 @@ def test_bank_conflicts_cost_what_shared_memory_is_busy() -> None:
     first, *_ = explain_measured(transposed(510.0), [launch()], H200, PUBLISHED, [tile])
     assert first.code == "bank_conflicts"
     assert first.share > 0.8
+
+
+@pytest.mark.parametrize(("busy", "first"), [(0.58, "latency"), (0.62, "l2_bandwidth")])
+def test_a_unit_limits_a_kernel_from_60_percent_of_its_peak_on(busy: float, first: str) -> None:
+    found = explain_measured(
+        transposed(500.0), [launch()], H200, PUBLISHED, [counted(l2_share=busy)]
+    )
+    assert found[0].code == first
+
+
+def test_idle_sms_are_those_that_were_counted() -> None:
+    uneven = launch(blocks=168, idle_share=0.36)
+    even, idle = counted(idle_sm_share=0.02), counted(idle_sm_share=0.4)
+    for one, first in ((even, "latency"), (idle, "tail")):
+        launches = with_counters([uneven], [one], 500.0)
+        found = explain_measured(transposed(500.0), launches, H200, PUBLISHED, [one])
+        assert found[0].code == first
+        assert ("tail" in [reason.code for reason in found]) == (first == "tail")
+
+
+def test_blocks_that_wait_side_by_side_leave_no_sm_idle() -> None:
+    found = explain_measured(transposed(2000.0), [launch(168, idle_share=0.36)], H200, PUBLISHED)
+    assert found[0].code == "latency"
+
+
+def test_unused_bytes_are_not_held_against_a_busy_shared_memory() -> None:
+    shared = counted(l1_share=0.9, shared_passes_share=0.95, useful_byte_share=0.5)
+    quiet = replace(shared, stalls=(Stall(reason="mio_throttle", share=0.8),))
+    found = explain_measured(transposed(500.0), [launch()], H200, PUBLISHED, [quiet])
+    assert found[0].code == "shared_bandwidth"
 
 
 def test_stall_reasons_are_evidence_of_latency() -> None:

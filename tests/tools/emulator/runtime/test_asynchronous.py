@@ -42,7 +42,7 @@ def test_blocks_of_a_cluster_read_each_others_memory(run: Run, level: int, seed:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("scenario", "column"),
-    [("tile_inside", 4), ("tile_over_the_edge", 32), ("tile_before_the_edge", -8)],
+    [("tile_inside", 4), ("tile_over_the_edge", 32)],
 )
 def test_a_swizzled_tile_goes_there_and_back(
     run: Run, scenario: str, column: int, level: int
@@ -51,7 +51,7 @@ def test_a_swizzled_tile_goes_there_and_back(
     assert ran.status == 0, ran.record.fault
     found = np.array(ran.words(0, 6 * 48)).reshape(6, 48)
     moved = np.zeros((6, 48), int)
-    inside = slice(max(column, 0), min(column + 32, 48))
+    inside = slice(column, min(column + 32, 48))
     moved[1:5, inside] = (1000 + np.arange(6 * 48).reshape(6, 48))[1:5, inside]
     assert found.tolist() == moved.tolist()
 
@@ -59,6 +59,13 @@ def test_a_swizzled_tile_goes_there_and_back(
 @pytest.mark.parametrize("level", LEVELS)
 def test_an_arrival_waits_for_the_copies_before_it(run: Run, level: int) -> None:
     assert run("arrives_with_its_copies", level=level, seed=5).status == 0
+
+
+def test_a_tile_is_not_stored_from_before_the_edge(run: Run) -> None:
+    fault = run("tile_before_the_edge").record.fault
+    assert isinstance(fault, IllegalAccess), fault
+    assert fault.access is not None
+    assert (fault.access.kind, fault.access.descriptor) == ("write", "negative-start")
 
 
 def test_what_is_no_tensor_map_is_refused_at_its_line(run: Run) -> None:

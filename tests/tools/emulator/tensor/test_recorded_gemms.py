@@ -6,11 +6,12 @@ from functools import cache
 import numpy as np
 import pytest
 from device_calls import run
-from recorded_gemms import NOT_RECORDED, RECORDED, Array, is_recorded, programs
+from recorded_gemms import NOT_RECORDED, RECORDED, REFUSED, Array, is_recorded, programs
 from tile_cases import PARTS
 
-from cuda_llm.failures import Misaligned
+from cuda_llm.failures import IllegalAccess, Misaligned
 from cuda_llm.tools.device import CallOptions, Level
+from cuda_llm.wording import describe
 
 PROGRAMS = programs()
 EMULATED = [name for name, one in PROGRAMS.items() if one.emulated]
@@ -61,21 +62,41 @@ def test_numpy_makes_of_every_recorded_program_what_the_hardware_made(name: str)
 
 def test_what_is_not_recorded_is_named_with_its_reason() -> None:
     assert sorted(recorded()) == sorted(OF_THE_HARDWARE)
-    assert {name.split()[0] for name in PROGRAMS if not is_recorded(name)} == set(NOT_RECORDED)
-    assert all(NOT_RECORDED.values())
+    missing = [name for name in PROGRAMS if not is_recorded(name)]
+    assert {name.split()[-1] for name in missing} == set(NOT_RECORDED)
 
 
-def test_every_tile_but_the_one_meant_to_be_refused_begins_at_a_multiple_of_16_bytes() -> None:
-    refused = {
-        name for name, cases in PARTS.items() if any(case.at[0] * case.width % 16 for case in cases)
+def test_the_hardware_refused_what_begins_between_units_or_is_written_from_before_the_tensor() -> (
+    None
+):
+    illegal = {
+        name.removesuffix(" before")
+        for name, cases in PARTS.items()
+        if any(case.at[0] * case.width % 16 or case.is_before for case in cases)
     }
-    assert refused == {"unaligned"}
+    assert illegal == REFUSED
+
+
+def refused(part: str) -> object:
+    """What the emulated device says of a program."""
+    one = PROGRAMS[part]
+    values = {"given0": one.given[0], "left": one.left}
+    return run(one.source, values, ["left"], *one.numbers, device="H200").outcome
 
 
 def test_the_emulated_device_refuses_a_tile_that_begins_between_multiples_of_16_bytes() -> None:
-    one = PROGRAMS["unaligned"]
-    values = {"given0": one.given[0], "left": one.left}
-    outcome = run(one.source, values, ["left"], *one.numbers, device="H200").outcome
+    outcome = refused("unaligned")
     assert isinstance(outcome, Misaligned), outcome
     assert outcome.access is not None
     assert (outcome.access.space, outcome.access.bytes) == ("global", 16)
+
+
+@pytest.mark.parametrize("part", [name for name in PARTS if name.endswith(" before")])
+def test_the_emulated_device_refuses_a_tile_that_is_written_from_before_the_tensor(
+    part: str,
+) -> None:
+    outcome = refused(part)
+    assert isinstance(outcome, IllegalAccess), outcome
+    assert outcome.access is not None
+    assert outcome.access.descriptor == "negative-start"
+    assert "a tile that is written begins at a negative coordinate" in " ".join(describe(outcome))

@@ -4,6 +4,7 @@
 
 #include "device/bulk.h"
 #include "device/fault.h"
+#include "emu/convert_half.h"
 #include "emu/tensor_map.h"
 
 namespace emu {
@@ -79,9 +80,15 @@ struct Tile {
 
   int64_t extent(uint32_t axis) const { return int64_t{map.extents[axis]} + 1; }
 
-  // Calls `visit(row)` for every row with an element inside.
+  // A store writes the last 16 bytes of a row whole, into what pads it.
+  int64_t last_stored() const {
+    const int64_t unit = map.rank > 1 ? kUnit / width : 1;
+    return (extent(0) + unit - 1) / unit * unit;
+  }
+
+  // Calls `visit(row)` for every row with an element inside; of a row, `last` is where elements end.
   template <class Visitor>
-  void each_row(Visitor visit) const {
+  void each_row(int64_t last, Visitor visit) const {
     const uint32_t rows = bytes / (width * sizes[0]);
     for (uint32_t number = 0; number < rows; ++number) {
       uint64_t address = map.address;
@@ -95,7 +102,7 @@ struct Tile {
       }
       if (!inside) continue;
       const int64_t skipped = std::max<int64_t>(0, -start[0]);
-      const int64_t end = std::min<int64_t>(sizes[0], extent(0) - start[0]);
+      const int64_t end = std::min<int64_t>(sizes[0], last - start[0]);
       if (skipped >= end) continue;
       visit(Row{number * sizes[0] * width,
                 address + static_cast<uint64_t>((start[0] + skipped) * width),
@@ -123,16 +130,37 @@ struct Tile {
   }
 };
 
-// The hardware calls an instruction illegal whose tile begins elsewhere in the innermost dimension.
+// The hardware calls an instruction illegal whose tile begins elsewhere in the innermost dimension, or
+// is written and begins before the tensor in any.
 void check_start(const BulkIssue& issue, const Tile& tile, AccessNumber access) {
-  const int64_t first = tile.start[0] * tile.width;
-  if (first % kUnit == 0) return;
   FaultAt found{.fault = Fault::misaligned, .warp = issue.w, .lane = issue.lane, .site = issue.site};
   found.space = SpaceNumber::global;
   found.access = access;
   found.bytes = kUnit;
+  int64_t first = tile.start[0] * tile.width;
+  if (first % kUnit == 0) {
+    if (access == AccessNumber::read) return;
+    int64_t lowest = 0;
+    for (uint32_t axis = 0; axis < tile.map.rank; ++axis) {
+      lowest = std::min(lowest, tile.start[axis]);
+      if (axis > 0) first += tile.start[axis] * static_cast<int64_t>(tile.map.strides[axis - 1]);
+    }
+    if (lowest >= 0) return;
+    found.fault = Fault::out_of_bounds;
+    found.reason = ReasonNumber::negative_start;
+  }
   found.address = tile.map.address + static_cast<uint64_t>(first);
   raise(found);
+}
+
+// Loads of tf32 round to nearest, ties to even, and keep subnormal numbers.
+void round_to_tf32(uint8_t* data, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i, data += sizeof(float)) {
+    float number;
+    std::memcpy(&number, data, sizeof number);
+    const uint32_t rounded = float_to_tf32<rn>(number);
+    std::memcpy(data, &rounded, sizeof rounded);
+  }
 }
 
 Tile tile_of(const BulkIssue& issue, uint64_t map, uint32_t rank, const uint32_t* const* at,
@@ -187,12 +215,13 @@ void tensor_load(Warp* w, uint32_t site, Mask lanes, const uint32_t* to, const u
     load.transaction = tile.bytes;
     tile.fill(load.data);
     bool first = true;
-    tile.each_row([&](const Row& row) {
+    tile.each_row(tile.extent(0), [&](const Row& row) {
       const uint64_t bytes = uint64_t{row.count} * tile.width;
       check_bulk_global(issue, row.address, bytes, AccessNumber::read);
       race_bulk_read(issue, row.address, bytes);
       uint8_t* into = load.data.data() + row.first + size_t{row.skipped} * tile.width;
       std::memcpy(into, device().host(row.address), bytes);
+      if (tile.map.type >= TensorType::tf32) round_to_tf32(into, row.count);
       if (w->block->counted) {
         load.ready = std::max(
             load.ready, account_bulk(issue, row.address, bytes, first, AccessNumber::read));
@@ -220,7 +249,7 @@ void tensor_store(Warp* w, uint32_t site, Mask lanes, const uint64_t* map, uint3
     store.data.resize(tile.bytes);
     read_pieces(issue, tile.pieces(from[lane]), store.data);
     bool first = true;
-    tile.each_row([&](const Row& row) {
+    tile.each_row(reduction.reduces ? tile.extent(0) : tile.last_stored(), [&](const Row& row) {
       const uint32_t bytes = row.count * tile.width;
       check_bulk_global(issue, row.address, bytes, access);
       store.pieces.push_back({row.address, row.first + row.skipped * tile.width, bytes});

@@ -45,6 +45,7 @@ enum class ReasonNumber : uint32_t {
   different_operands,        // of wgmma, in lanes or warps of a warpgroup
   reserved_bits,             // of a matrix descriptor are set
   no_pattern,                // of its swizzle begins where a matrix descriptor says
+  negative_start,            // of a tile that is written
 };
 
 // What a launch asks too much of.

@@ -1,0 +1,313 @@
+"""Is the bottleneck that we name the one that Nsight Compute's counters show?
+
+    PYTHONPATH=src:benchmarks python benchmarks/diagnosis_on_gpu.py count --device cuda:0 \\
+        --out FOLDER/diagnosis.jsonl --resume --shard 1/1 --limit-s 500
+    python benchmarks/diagnosis_on_gpu.py model --out FOLDER/modelled.jsonl --resume
+    python benchmarks/diagnosis_on_gpu.py compare --keep --rows FOLDER/diagnosis.jsonl \\
+        --modelled FOLDER/modelled.jsonl
+
+`count`, on a GPU, writes a row a kernel as it ends: its time and what `run` says of it, from the
+time and the launches alone; and what Nsight Compute counts of one call, for what `evaluate
+--inspect` says and for the rule of `nsight_rule.py`, which knows nothing of either. `model` takes
+the diagnosis of the emulated GPU for the same kernels and sizes. `compare` applies both of today's
+diagnoses and the rule to the rows, or to those kept in `tests/fixtures/counters`, and writes
+`results/h200_diagnosis.json`.
+"""
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import nsight_rule
+import record
+from diagnosed_kernels import Kernel, kernels, short_hash
+from diagnosis_rows import GPU, compare_rows, kept_row, print_rows, summarise
+
+from cuda_llm.errors import CudaLLMError
+from cuda_llm.facts import DependentLaunch
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.compiler.nvcc import find_toolkit
+from cuda_llm.tools.compiler.workspace import private_folder
+from cuda_llm.tools.cuda.ncu import METRICS, NcuRow, parse_table
+from cuda_llm.tools.cuda.solve_driver import driver_command
+from cuda_llm.tools.cuda.vendor_tools import find_tool, run_untrusted
+from cuda_llm.tools.device import CallReport, Device, Level, SamplingSession, Site
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulated.call_report import EmulatedCallReport
+from cuda_llm.tools.emulator.codegen.libraries import translate
+from cuda_llm.tools.emulator.tables import Translated
+from cuda_llm.tools.judge.device_bench import time_compiled
+from cuda_llm.tools.judge.modelled_times import call_unfilled
+from cuda_llm.tools.judge.steps import compile_baseline, compile_source
+from cuda_llm.tools.measure.failures import without_case
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.profiler.explain_modelled import explain_call
+from cuda_llm.wording import describe
+
+MORE = (
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "launch__waves_per_multiprocessor",
+    "launch__grid_size",
+    "launch__block_size",
+    "launch__registers_per_thread",
+    "smsp__warps_eligible.avg.per_cycle_active",
+    "smsp__average_warp_latency_per_inst_issued.ratio",
+)
+BREAKDOWNS = tuple(f"breakdown:{name}" for name in MORE[:2])
+METRICS_KEPT = frozenset((*METRICS, *nsight_rule.READ, *MORE))
+KEPT = record.ROOT / "tests/fixtures/counters/h200_diagnosis.jsonl"
+GROUPS = (METRICS, nsight_rule.READ, MORE, BREAKDOWNS)
+"""A version that refuses a name loses its group, not all: the first kernel shows which it takes."""
+NCU_LIMIT_S = 40.0
+
+
+def count() -> None:
+    """Time and count what has no row yet, on a GPU."""
+    asked = _parse()
+    asyncio.run(_count_all(asked))
+
+
+async def _count_all(asked: argparse.Namespace) -> None:
+    until_s = time.monotonic() + asked.limit_s
+    todo = _left(asked)
+    device = open_device(asked.device)
+    device.prepare()
+    await _compile_all(device, todo, asked.jobs)
+    counter = Counter(find_tool("ncu", find_toolkit()))
+    for kernel in todo:
+        if time.monotonic() < until_s:
+            row = await _count_one(device, counter, kernel)
+            record.add_row(asked.out, {**_head(kernel), **row})
+    print(f"{len(record.read_rows(asked.out))} of {len(kernels())} kernels have a row")
+
+
+def _left(asked: argparse.Namespace) -> list[Kernel]:
+    """Return what is to do, after the rows of an earlier call are kept or thrown away."""
+    if not asked.resume:
+        asked.out.unlink(missing_ok=True)
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    done = {row["name"] for row in record.read_rows(asked.out)}
+    return [one for one in record.sharded(kernels(), asked.shard) if one.name not in done]
+
+
+def _head(kernel: Kernel) -> dict[str, Any]:
+    return {
+        "name": kernel.name,
+        "task": kernel.task,
+        "dims": dict(kernel.dims),
+        "source": short_hash(kernel.source),
+        "held_back": kernel.held_back,
+    }
+
+
+async def _compile_all(device: Device, todo: Sequence[Kernel], jobs: int) -> None:
+    """Compile into the cache."""
+    turns = asyncio.Semaphore(jobs)
+
+    async def compile_one(kernel: Kernel) -> None:
+        async with turns:
+            await _compile(device, kernel)
+
+    await asyncio.gather(*map(compile_one, todo))
+
+
+async def _compile(device: Device, kernel: Kernel) -> Compiled | Verdict:
+    task = kernel.load_task()
+    await compile_baseline(task, device.target)
+    return await compile_source(task, device, kernel.source, "kernel.cu")
+
+
+async def _count_one(device: Device, counter: "Counter", kernel: Kernel) -> dict[str, Any]:
+    began_s = time.monotonic()
+    compiled = await _compile(device, kernel)
+    if not isinstance(compiled, Compiled):
+        return {"code": compiled.code, "summary": " ".join(describe(compiled)[:1])}
+    timed = await _time(device, kernel, compiled)
+    between_s = time.monotonic()
+    counted = await counter.count(kernel, compiled)
+    return {
+        **timed,
+        **counted,
+        "time_s": round(between_s - began_s, 2),
+        "count_s": round(time.monotonic() - between_s, 2),
+    }
+
+
+async def _time(device: Device, kernel: Kernel, compiled: Compiled) -> dict[str, Any]:
+    """Return time, launches and bottlenecks as a run has them: from the time alone."""
+    timing: KernelTimes | Verdict
+    try:
+        timing = without_case(await time_compiled(kernel.load_task(), device, compiled))
+    except CudaLLMError as error:
+        return {"code": type(error).__name__, "summary": str(error)[:300]}
+    if not isinstance(timing, KernelTimes):
+        return {"code": timing.code, "summary": " ".join(describe(timing)[:1])[:300]}
+    return {
+        "code": "PASSED",
+        "time_us": timing.times[-1][1],
+        "launches": [asdict(one) for one in timing.launches],
+        "timed": [_shown(asdict(one)) for one in timing.bottlenecks],
+    }
+
+
+def _shown(bottleneck: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: bottleneck[name] for name in ("code", "share", "explanation")}
+
+
+class Counter:
+    """Nsight Compute with as many of the metrics as it takes."""
+
+    def __init__(self, ncu: Path | None) -> None:
+        self._ncu = ncu
+        self._metrics: tuple[str, ...] = ()
+
+    async def count(self, kernel: Kernel, compiled: Compiled) -> dict[str, Any]:
+        """Count one call, caches flushed before each launch and clocks left alone."""
+        if self._ncu is None:
+            return {"counted": [], "ncu": "ncu is missing"}
+        if not self._metrics:
+            everything = tuple(dict.fromkeys(name for group in GROUPS for name in group))
+            rows, said = await self._run(kernel, compiled, everything)
+            self._metrics = everything if rows else await self._taken(kernel, compiled, said)
+            if rows:
+                return {"counted": _plain(rows)}
+        rows, said = await self._run(kernel, compiled, self._metrics)
+        return {"counted": _plain(rows)} | ({} if rows else {"ncu": said[-600:]})
+
+    async def _taken(self, kernel: Kernel, compiled: Compiled, said: str) -> tuple[str, ...]:
+        """Return what it takes, given what it said of all: without names it tells of, or groups."""
+        taken: list[str] = []
+        for group in GROUPS:
+            left = tuple(name for name in group if not _is_refused(name, said))
+            rows, said_of_it = await self._run(kernel, compiled, left)
+            if not rows:
+                left = tuple(name for name in left if not _is_refused(name, said_of_it))
+                rows, _ = await self._run(kernel, compiled, left)
+            taken += left if rows else ()
+        return tuple(dict.fromkeys(taken))
+
+    async def _run(
+        self, kernel: Kernel, compiled: Compiled, metrics: Sequence[str]
+    ) -> tuple[tuple[NcuRow, ...], str]:
+        assert self._ncu is not None
+        with private_folder() as folder:
+            command = ncu_command(self._ncu, kernel, compiled, metrics)
+            run = await run_untrusted(command, folder, wall_s=NCU_LIMIT_S)
+        return parse_table(run.output), run.output
+
+
+def _plain(rows: Sequence[NcuRow]) -> list[dict[str, Any]]:
+    return [{"kernel": one.kernel, "metrics": dict(one.metrics)} for one in rows]
+
+
+def _is_refused(name: str, said: str) -> bool:
+    """Tell whether an error names a metric."""
+    told = [line for line in said.splitlines() if "ERROR" in line or "metric" in line.lower()]
+    return any(name in line for line in told if len(line) < 4 * len(name) + 200)
+
+
+def ncu_command(ncu: Path, kernel: Kernel, compiled: Compiled, metrics: Sequence[str]) -> list[str]:
+    """Return the command that counts one call of a kernel of ours, after one that is not seen."""
+    return [
+        str(ncu),
+        *("--clock-control", "none", "--cache-control", "all", "--profile-from-start", "off"),
+        *("--target-processes", "application-only", "--launch-count", "16"),
+        *("--metrics", ",".join(metrics), "--csv", "--page", "raw", "--print-units", "base"),
+        *driver_command(
+            find_toolkit(),
+            kernel.load_task(),
+            compiled,
+            kernel.dims,
+            seed=1,
+            confined=False,
+            warm_ups=1,
+        ),
+    ]
+
+
+def model() -> None:
+    """Take the emulated GPU's diagnosis of what has no row yet."""
+    asked = _parse()
+    until_s = time.monotonic() + asked.limit_s
+    todo = _left(asked)
+    device = open_device("emulated:H200")
+    device.prepare()
+    for kernel in todo:
+        if time.monotonic() < until_s:
+            record.add_row(asked.out, {**_head(kernel), **asyncio.run(_model_one(device, kernel))})
+
+
+async def _model_one(device: Device, kernel: Kernel) -> dict[str, Any]:
+    began_s = time.monotonic()
+    compiled = await _compile(device, kernel)
+    if not isinstance(compiled, Compiled):
+        return {"code": compiled.code}
+    translated = await translate(
+        compiled.ptx, kernels=compiled.kernels, source_name=compiled.name, source=kernel.source
+    )
+    assert isinstance(translated, Translated), translated
+    report = await device.carry_out(_call, kernel, compiled)
+    if not isinstance(report, EmulatedCallReport):
+        return {"code": type(report).__name__, "summary": repr(report)[:300]}
+    explained = explain_call(report.accounts, translated.kernels, compiled.kernels, device.hardware)
+    return {
+        "code": "PASSED",
+        "time_us": round(explained.time_us, 3),
+        "launches": [asdict(one) for one in explained.launches],
+        "modelled": [_shown(asdict(one)) for one in explained.bottlenecks],
+        "model_s": round(time.monotonic() - began_s, 2),
+    }
+
+
+async def _call(
+    site: Site, kernel: Kernel, compiled: Compiled
+) -> CallReport | DependentLaunch | Verdict:
+    async with site.open(compiled) as session:
+        if not isinstance(session, SamplingSession):
+            raise RuntimeError(f"{site.name} samples no blocks")
+        return await call_unfilled(
+            kernel.load_task(), session, kernel.dims, nonce=b"diagnosis", level=Level.SAMPLE
+        )
+
+
+def compare() -> None:
+    """Compare what is named with what the counters show, print and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=Path, default=KEPT)
+    parser.add_argument("--modelled", type=Path, help="of `model`; without it, those kept")
+    parser.add_argument("--part", choices=("all", "seen"), default="all")
+    parser.add_argument("--keep", action="store_true", help="write what is read of the rows")
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    asked = parser.parse_args()
+    kept = [kept_row(row, METRICS_KEPT) for row in record.read_rows(asked.rows)]
+    if asked.modelled:
+        modelled = {row["name"]: row for row in record.read_rows(asked.modelled)}
+        for row in kept:
+            row["modelled"] = modelled.get(row["name"], {}).get("modelled", [])
+    if asked.keep:
+        KEPT.write_text("".join(json.dumps(row) + "\n" for row in kept))
+    rows = [row for row in compare_rows(kept) if asked.part == "all" or not row["held_back"]]
+    print_rows(rows)
+    figures = summarise(rows)
+    print(json.dumps(figures, indent=1))
+    if asked.part == "all":
+        whole = {"gpu": GPU, "figures": figures, "kernels": rows}
+        print(record.write("h200_diagnosis", whole, asked.results))
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    record.add_arguments(parser)
+    parser.add_argument("--jobs", type=int, default=12)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    record.dispatch({"count": count, "model": model, "compare": compare})

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import time
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +31,7 @@ FLAGS = (
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 START_S, ANSWER_S = 30.0, 30.0
 NO_BROWSER = "no Chromium found; install it: apt-get install chromium (or set CHROMIUM to its path)"
+DRAWN = "new Promise((done) => requestAnimationFrame(() => setTimeout(done, 5)))"
 CODES = {"Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 CODES |= {"Tab": 9, "Enter": 13}
 
@@ -60,9 +62,16 @@ class Browser:
         command = [find_browser(), *FLAGS, size, f"--user-data-dir={self.folder}", "about:blank"]
         # Proxies of the surroundings are not for a page of this machine.
         env = {name: one for name, one in os.environ.items() if "proxy" not in name.lower()}
-        self._log = (self.folder / "log").open("wb")
-        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, env=env)
-        self._socket = connect(self._address(), max_size=None, open_timeout=START_S, proxy=None)
+        self._open = ExitStack()
+        with ExitStack() as opening:
+            log = opening.enter_context((self.folder / "log").open("wb"))
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+            opening.callback(self._end)
+            address = self._address()
+            self._socket = opening.enter_context(
+                connect(address, max_size=None, open_timeout=START_S, proxy=None)
+            )
+            self._open = opening.pop_all()
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         width, height = self.size
@@ -76,10 +85,15 @@ class Browser:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._socket.close()
+        self._open.close()
+
+    def _end(self) -> None:
         self._process.terminate()
-        self._process.wait(10)
-        self._log.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def _address(self) -> str:
         """The page's DevTools address, once the browser has written its port."""
@@ -130,6 +144,8 @@ class Browser:
 
     def open(self, address: str) -> float:
         """Open a page and wait until it is drawn; return its own milliseconds until then."""
+        # Another part of the same page would be no loading of it.
+        self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=address)
         return self.wait_ready()
 
@@ -159,11 +175,12 @@ class Browser:
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
-        """Press and release a key, as a person does."""
+        """Press and release a key, as a person does, and wait until what it did is drawn."""
         text = {} if key in CODES and key != "Enter" else {"text": "\r" if key == "Enter" else key}
         code = {"windowsVirtualKeyCode": CODES[key]} if key in CODES else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text, **code)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, **code)
+        self.evaluate(DRAWN)
 
     def screenshot(self, path: Path) -> None:
         """Write what is on the screen as PNG."""

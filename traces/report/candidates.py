@@ -76,6 +76,11 @@ def view_candidate(
         lines = tuple(harmless(line) for line in describe(verdict))
     else:
         lines = (harmless(attempt.summary),) if attempt else ()
+    if attempt is not None and attempt.source_sha:
+        sha = attempt.source_sha
+        reader.read(lambda: run.same_source(name, sha))
+    if attempt is not None and attempt.times_us and verdict is not None and profile is None:
+        reader.missing[f"candidates/{name}/profile.json: gone"] = None
     known = brief or attempt
     folder = f"candidates/{name}"
     texts = {

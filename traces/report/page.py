@@ -29,11 +29,10 @@ DIGITS = 6
 def render_page(gathered: Gathered, other: Gathered | None = None) -> str:
     """Return the HTML of a run, beside another one where one is given."""
     script, style = _asset_text(SCRIPTS), _asset_text(("report.css",))
-    # Where a run has no candidate with a text there is still something to unpack.
     data = {"run": shortened(encode(gathered.run))}
     if other is not None:
         data["other"] = shortened(encode(other.run))
-    return _template().render(
+    html: str = _template().render(
         title=f"{gathered.run.task} · {gathered.run.run_id}",
         policy=_policy(script, style),
         script=script,
@@ -42,13 +41,15 @@ def render_page(gathered: Gathered, other: Gathered | None = None) -> str:
         packed=pack(gathered),
         summary=gathered.run.result,
     )
+    return html
 
 
 def render_list(runs: Sequence[Mapping[str, Any]], folder: str) -> str:
     """Return the HTML of a list of runs, each linked to its report. It needs no script."""
     style = _asset_text(("report.css",))
     template = _environment().get_template("runs.html.j2")
-    return template.render(runs=runs, folder=folder, policy=_policy("", style), style=style)
+    html: str = template.render(runs=runs, folder=folder, policy=_policy("", style), style=style)
+    return html
 
 
 def pack(gathered: Gathered) -> str:

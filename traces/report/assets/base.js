@@ -7,10 +7,12 @@ const HINTS = new Map(RUN.hints.map((hint) => [hint.id, hint]));
 const SVG = "http://www.w3.org/2000/svg";
 
 /** What is looked at: kept in the address, so that a link and a reload show it again. */
-const state = { view: "progress", c: "", pane: "about", x: "evaluation", sort: "", filter: "" };
+const AT_FIRST = { view: "progress", c: "", pane: "about", x: "evaluation", sort: "", filter: "" };
+const state = { ...AT_FIRST };
 
 function readState() {
   const given = new URLSearchParams(location.hash.slice(1));
+  Object.assign(state, AT_FIRST);
   for (const key of Object.keys(state)) {
     if (given.has(key)) state[key] = given.get(key);
   }
@@ -63,7 +65,7 @@ function seconds(value) {
   return digits(value / 3600) + " h";
 }
 
-const dollars = (value) => (isNumber(value) ? "$" + digits(value) : "price unknown");
+const dollars = (value) => (isNumber(value) ? "$" + (value >= 1 ? value.toFixed(2) : digits(value)) : "price unknown");
 const tokens = (value) =>
   value < 1000 ? String(value) : value < 999500 ? digits(value / 1000) + "k" : digits(value / 1e6) + "M";
 

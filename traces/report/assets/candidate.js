@@ -31,6 +31,8 @@ async function showCandidate() {
       h("button", { type: "button", role: "tab", id: "pane-" + name, "aria-selected": String(name === pane), "aria-controls": "pane-body",
         tabindex: name === pane ? 0 : -1, class: hasPane(name, view, row) ? null : "empty", onclick: () => choosePane(name) }, title))),
     body);
+  // The view is narrower now.
+  markSelected(true);
 }
 
 /** Whether a pane has anything to show: others are greyed, never hidden. */

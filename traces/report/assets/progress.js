@@ -18,7 +18,7 @@ function viewProgress() {
     h("section", {}, h("h2", {}, "Best so far, every candidate a dot"),
       axisChoice(axis), progressPlot([{ run: RUN, kind: "own" }], axis, 940, 400), legend(),
       h("p", { class: "note" }, `Speed-ups are over the task's own baseline, times ${TIME_WORD}. The line is the ` +
-        "kernel to beat after each round: it changes only where a choice says so. Below the axis: candidates without a time.")),
+        "kernel to beat after each round: it changes only where a choice says so. At the bottom: candidates without a time, each where it failed.")),
     h("div", { class: "columns" }, h("section", {}, h("h2", {}, "What became of the candidates"), outcomes()),
       h("section", {}, h("h2", {}, "What limits the kernels that passed"), limits())),
     h("section", {}, h("h2", {}, "The run"), factTable(RUN.facts)),
@@ -74,11 +74,11 @@ function progressPlot(drawn, axis, width, height) {
   const y = scaleFor([1, ...timed.map(({ row }) => row.speedup)], bottom - gutter, PAD.top);
   const svg = s("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": `speed-up of ${timed.length} timed candidates over ${axis.name}` });
-  svg.append(axes(width, height, x, y, axis.word, `speed-up (×, ${TIME_WORD})`, axis.whole));
+  svg.append(axes(width, height, x, y, axis.word, `speed-up (×, ${drawn[0].run.time_source || TIME_WORD})`, axis.whole));
   svg.append(s("line", { class: "baseline", x1: PAD.left, x2: width - PAD.right, y1: y(1), y2: y(1) }),
     s("text", { class: "soft", x: width - PAD.right - 4, y: y(1) - 5, "text-anchor": "end" }, "baseline"),
     s("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: bottom - gutter + 6, y2: bottom - gutter + 6 }),
-    s("text", { class: "soft", x: PAD.left + 4, y: bottom - 4 }, "without a time"));
+    s("text", { class: "soft", x: PAD.left - 7, y: bottom - 8, "text-anchor": "end" }, "no time"));
   for (const { run, kind } of drawn) svg.append(s("path", { class: `best-line ${kind}`, d: bestLine(run, axis, x, y, width) }));
   const crowded = new Map();
   for (const { row, kind } of dots) {

@@ -33,16 +33,19 @@ function viewTimeline() {
     for (const { span, line } of lines) {
       const from = x(span.start_s), wide = Math.max(1, x(span.end_s) - from);
       const bad = span.outcome && !["ok", "PASSED", "faster", "slower", "tie"].includes(span.outcome);
-      body.append(s("rect", { class: `span ${lane}${bad ? " bad" : ""}`, "data-c": span.candidate || null, x: from.toFixed(1),
+      body.append(s("rect", { class: `span ${lane}${bad ? (wide < 6 ? " bad narrow" : " bad") : ""}`, "data-c": span.candidate || null, x: from.toFixed(1),
         y: y + line * step, width: wide.toFixed(1), height: step - 2, rx: 1.5 }, s("title", {}, spanTitle(span))));
       const text = [span.candidate, span.what].filter(Boolean).join(" ");
       if (step >= 15 && wide > text.length * 6.2) body.append(s("text", { class: `in-span ${lane}`, x: from + 4, y: y + line * step + 10 }, text));
     }
     y += count * step + 10;
   }
+  let named = -Infinity;
   for (const [number, start] of RUN.round_starts) {
-    body.append(s("line", { class: "round", x1: x(start), x2: x(start), y1: 14, y2: y }),
-      s("text", { class: "soft", x: x(start) + 3, y: 11 }, `round ${number}`));
+    body.append(s("line", { class: "round", x1: x(start), x2: x(start), y1: 14, y2: y }));
+    if (x(start) - named < 62) continue;
+    named = x(start);
+    body.append(s("text", { class: "soft", x: named + 3, y: 11 }, `round ${number}`));
   }
   for (const tick of linearTicks(0, end, 8 * zoom)) {
     body.append(s("line", { class: "tick", x1: x(tick), x2: x(tick), y1: y, y2: y + 4 }),

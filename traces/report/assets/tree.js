@@ -1,6 +1,6 @@
 // Lineage: a column a round, a line from each parent. Failures stay where they were made.
 
-const COLUMN = 186, LINE = 24, TOP = 40;
+const COLUMN = 206, LABEL = 152, LINE = 24, TOP = 40;
 
 function viewTree() {
   const places = placeTree();
@@ -16,10 +16,10 @@ function viewTree() {
   for (const row of RUN.rows) {
     const to = places.of.get(row.id), from = places.of.get(row.parent);
     if (!from) continue;
-    const bend = from.x + (132 + COLUMN) / 2;
+    const bend = from.x + (LABEL + COLUMN) / 2;
     const isBest = path.has(row.id) && path.has(row.parent);
     // Lines begin behind the label of the parent.
-    const end = to.x - 9, start = from.x + 132;
+    const end = to.x - 9, start = from.x + LABEL;
     edges.append(s("path", { class: "edge" + (isBest ? " best" : "") + (failed(row) ? " failed" : ""), "data-to": row.id,
       d: start < end ? `M${start},${from.y}C${bend},${from.y} ${bend},${to.y} ${end},${to.y}` : `M${from.x},${from.y}L${end},${to.y}` }));
   }
@@ -28,8 +28,8 @@ function viewTree() {
     const node = mark(row, place.x, place.y, 5.5);
     const label = ROWS.has(id) ? resultOf(row) : "lost";
     node.append(s("text", { class: path.has(id) ? "strong" : "", x: 12, y: 4 }, `${id} `,
-      s("tspan", { class: "soft" }, label.length > 12 ? label.slice(0, 11) + "…" : label)));
-    node.append(s("rect", { class: "target", x: -9, y: -LINE / 2, width: 138, height: LINE }));
+      s("tspan", { class: "soft" }, label.length > 15 ? label.slice(0, 14) + "…" : label)));
+    node.append(s("rect", { class: "target", x: -9, y: -LINE / 2, width: LABEL + 6, height: LINE }));
     nodes.append(node);
   }
   svg.append(edges, nodes);

@@ -185,7 +185,9 @@ def write_large_run(path: Path, *, rounds: int = 25, candidates: int = 20) -> Ru
     run.write_run({"run_id": path.name, "request": request, "device_spec": "cuda:0"})
     clock.tell(0, started(path.name, rounds, candidates))
     clock.tell(2, BaselineJudged(sizes=SIZES, times_us=BASELINE_US, seconds=1.5))
-    best, best_id, last_hint = 1.0, None, None
+    best = 1.0
+    best_id: str | None = None
+    last_hint: Hint | None = None
     judged: dict[str, Attempt] = {}
     for number in range(1, rounds + 1):
         briefs = tuple(_briefs(numbers, number, candidates, judged, best_id, last_hint))
@@ -383,10 +385,10 @@ def write_hostile_run(path: Path) -> RunFolder:
             run.write_verdict(name, replace(verdict, profile=profile, notes=(EVIL,)))
         else:
             run.write_verdict(name, CompileFailed(compiler_output=EVIL, detail=EVIL))
-    for file in (run.path / "hints").glob("*.json"):
-        hint = run.hint(file.stem)
+    for kept in (run.path / "hints").glob("*.json"):
+        hint = run.hint(kept.stem)
         assert hint is not None
-        write_json(file, encode(replace(hint, text=EVIL, evidence=EVIL)))
+        write_json(kept, encode(replace(hint, text=EVIL, evidence=EVIL)))
     text = run.events.read_text()
     run.events.write_text(text.replace("DRAM bandwidth", "</script><script>owned()</script>"))
     return run

@@ -168,15 +168,18 @@ def newer(run: Path) -> None:
         events.write('{"v":99,"seq":200,"at":"2030-01-01T00:00:00.000Z","kind":"dreamt"}\n')
 
 
+def events_folder(run: Path) -> None:
+    """A folder where the log should be."""
+    (run / "events.jsonl").unlink()
+    (run / "events.jsonl").mkdir()
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "torn": (torn, "events.jsonl: 1 line cut off"),
     "interleaved": (interleaved, "events.jsonl: 1 line cut off"),
     "newer": (newer, "events.jsonl: 1 line written by a newer cuda-llm"),
     "no-events": (lambda run: (run / "events.jsonl").unlink(), ""),
-    "events-folder": (
-        lambda run: ((run / "events.jsonl").unlink(), (run / "events.jsonl").mkdir()),
-        "events.jsonl: Is a directory",
-    ),
+    "events-folder": (events_folder, "events.jsonl: Is a directory"),
     "run-json": (lambda run: (run / "run.json").write_text("{"), "run.json: broken"),
     "attempt": (
         lambda run: (run / "candidates/r2-c1/attempt.json").write_text("[]"),

@@ -79,7 +79,7 @@ function progressPlot(drawn, axis, width, height) {
     s("text", { class: "soft", x: width - PAD.right - 4, y: y(1) - 5, "text-anchor": "end" }, "baseline"),
     s("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: bottom - gutter + 6, y2: bottom - gutter + 6 }),
     s("text", { class: "soft", x: PAD.left - 7, y: bottom - 8, "text-anchor": "end" }, "no time"));
-  for (const { run, kind } of drawn) svg.append(s("path", { class: `best-line ${kind}`, d: bestLine(run, axis, x, y, width) }));
+  for (const { run, kind } of drawn) svg.append(s("path", { class: `best-line ${kind}`, d: bestLine(run, axis, x, y) }));
   const crowded = new Map();
   for (const { row, kind } of dots) {
     // Candidates of one round stand beside each other.
@@ -100,14 +100,16 @@ function spread(row, crowded, width) {
   return together < 2 ? 0 : ((place % together) / (together - 1) - 0.5) * Math.min(width, together * 12);
 }
 
-function bestLine(run, axis, x, y, width) {
+function bestLine(run, axis, x, y) {
   let path = "";
   for (const step of run.steps) {
     if (!step.speedup) continue;
     const at = x(axis.of(step)).toFixed(1), up = y(step.speedup).toFixed(1);
     path += path ? `H${at}V${up}` : `M${at},${up}`;
   }
-  return path && path + `H${width - PAD.right}`;
+  // A run knows nothing beyond its own end.
+  const end = Math.max(...[...run.rows, ...run.steps].map(axis.of).filter(isNumber));
+  return path && path + `H${x(end).toFixed(1)}`;
 }
 
 function outcomes() {

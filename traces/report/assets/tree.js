@@ -19,23 +19,30 @@ function viewTree() {
     const bend = from.x + (LABEL + COLUMN) / 2;
     const isBest = path.has(row.id) && path.has(row.parent);
     // Lines begin behind the label of the parent.
-    const end = to.x - 9, start = from.x + LABEL;
+    const end = to.x - 9, start = from.x + LABEL, label = Math.min(LABEL, 20 + 6.6 * labelOf(row.parent).length);
     edges.append(s("path", { class: "edge" + (isBest ? " best" : "") + (failed(row) ? " failed" : ""), "data-to": row.id,
-      d: start < end ? `M${start},${from.y}C${bend},${from.y} ${bend},${to.y} ${end},${to.y}` : `M${from.x},${from.y}L${end},${to.y}` }));
+      d: start < end ? `M${from.x + label},${from.y}H${start}C${bend},${from.y} ${bend},${to.y} ${end},${to.y}` : `M${from.x},${from.y}L${end},${to.y}` }));
   }
   for (const [id, place] of places.of) {
     const row = ROWS.get(id) ?? { id: "", kind: "improve", code: "", state: "its files are lost", summary: "" };
     const node = mark(row, place.x, place.y, 5.5);
-    const label = ROWS.has(id) ? resultOf(row) : "lost";
     node.append(s("text", { class: path.has(id) ? "strong" : "", x: 12, y: 4 }, `${id} `,
-      s("tspan", { class: "soft" }, label.length > 15 ? label.slice(0, 14) + "…" : label)));
+      s("tspan", { class: "soft" }, labelOf(id).slice(id.length + 1))));
     node.append(s("rect", { class: "target", x: -9, y: -LINE / 2, width: LABEL + 6, height: LINE }));
     nodes.append(node);
   }
+  // What is thick lies above.
+  edges.append(...edges.querySelectorAll(".best"));
   svg.append(edges, nodes);
   return [h("h2", {}, "Lineage"), legend(),
     h("p", { class: "note" }, "The thick line leads to the best kernel. ← parent, → child, ↑ ↓ neighbours."),
     h("div", { class: "scroll tall" }, pickable(svg))];
+}
+
+/** A candidate's id and result, short enough for its column. */
+function labelOf(id) {
+  const result = ROWS.has(id) ? resultOf(ROWS.get(id)) : "lost";
+  return `${id} ${result.length > 15 ? result.slice(0, 14) + "…" : result}`;
 }
 
 /** Ids from the best kernel back to its first ancestor. */

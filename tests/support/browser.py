@@ -26,10 +26,15 @@ from websockets.sync.client import connect
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--remote-debugging-port=0", "--hide-scrollbars", "--force-color-profile=srgb"),
+    *(
+        "--remote-debugging-port=0",
+        "--hide-scrollbars",
+        "--disable-dev-shm-usage",
+        "--force-color-profile=srgb",
+    ),
 )
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-START_S, ANSWER_S = 30.0, 30.0
+START_S, ANSWER_S = 60.0, 60.0
 NO_BROWSER = "no Chromium found; install it: apt-get install chromium (or set CHROMIUM to its path)"
 DRAWN = "new Promise((done) => requestAnimationFrame(() => setTimeout(done, 5)))"
 CODES = {"Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 REPORT = "report.html"
 """Name of the file in the run's folder, unless the user says otherwise."""
+SHOWN = 3
+"""Parts that cannot be read and are named; the report's first line names more."""
 LOOK_S = 1.0
 """Between two looks at a run that goes on."""
 
@@ -46,8 +48,9 @@ def report(
     missing = write(folder, other, path, live=alive)
     size = path.stat().st_size
     typer.echo(f"{printable(shlex.quote(str(path)))}: {size / 1e6:.2f} MB; open it in a browser")
-    for line in missing:
-        typer.echo(printable(f"  not there: {line}"), err=True)
+    if missing:
+        more = f"; and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        typer.echo(printable(f"  not there: {'; '.join(missing[:SHOWN])}{more}"), err=True)
     if alive:
         typer.echo("  kept current until the run ends; Ctrl-C stops that")
     seen = None

@@ -8,7 +8,7 @@ function viewCompare() {
   }
   const axis = AXES[state.x] && hasAxis(RUN, AXES[state.x]) && hasAxis(other, AXES[state.x]) ? AXES[state.x] : AXES.evaluation;
   const same = RUN.comparable && RUN.comparable === other.comparable;
-  const named = (letter, run) => h("h3", {}, h("span", { class: "key " + letter }, letter.toUpperCase()), ` ${run.run_id}`);
+  const named = (letter, run) => h("h3", {}, h("span", { class: "key " + letter }, letter.toUpperCase()), " ", RUN.home ? h("a", { href: "/run/" + encodeURIComponent(run.run_id) }, run.run_id) : run.run_id);
   return [
     h("h2", {}, "Two runs"),
     h("div", { class: "columns" }, h("div", {}, named("a", RUN)), h("div", {}, named("b", other))),

@@ -71,7 +71,13 @@ const pointTitle = ({ ceiling, us: time }) => `${ceiling.label}: ${us(time)}, le
 
 /** The smallest and the largest size by name; those between would cover each other. */
 function labelPoints(svg, points, xs, ys) {
-  for (const index of new Set([0, points.length - 1])) {
+  const last = points.length - 1;
+  const close = last > 0 && Math.abs(xs[0] - xs[last]) < 60 && Math.abs(ys[0] - ys[last]) < 34;
+  if (close) {
+    svg.append(s("text", { class: "soft", x: xs[0] + 12, y: Math.max(...ys) + 14 }, `${points[0].ceiling.label} … ${points[last].ceiling.label}`));
+    return;
+  }
+  for (const index of new Set([0, last])) {
     const right = xs[index] > WIDE * 0.7;
     svg.append(s("text", { class: "soft", x: xs[index] + (right ? -9 : 9), y: ys[index] + (index ? 20 : 4), "text-anchor": right ? "end" : "start" }, points[index].ceiling.label));
   }

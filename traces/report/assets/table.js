@@ -12,7 +12,7 @@ const COLUMNS = [
   ["had", "had", (row) => us(row.had_us), (row) => row.had_us ?? -Infinity],
   ["seconds", "took", (row) => seconds(sumOf(row.seconds)), (row) => sumOf(row.seconds)],
   ["tokens", "tokens", (row) => (row.own_tokens ? tokens(row.own_tokens) : ""), (row) => row.own_tokens],
-  ["idea", "idea", (row) => row.idea || row.direction, (row) => row.idea],
+  ["idea", "idea, and why it failed", (row) => (failed(row) ? [h("div", {}, linked(row.summary)), h("div", { class: "soft" }, row.idea)] : row.idea || row.direction), (row) => row.idea],
 ];
 const FIGURES = new Set(["speedup", "versus", "predicted", "had", "seconds", "tokens"]);
 

@@ -18,9 +18,10 @@ from cuda_llm.traces.report.gather import Gathered
 
 SCRIPTS = (
     *("base.js", "plot.js", "code.js", "progress.js", "tree.js", "table.js", "timeline.js"),
-    *("story.js", "candidate.js", "roofline.js", "compare.js", "main.js"),
+    *("story.js", "candidate.js", "speed.js", "roofline.js", "compare.js", "main.js"),
 )
 """Parts of one script, in this order."""
+STYLES = ("theme.css", "page.css", "plot.css")
 LESS_SPACE = (",", ":")
 DIGITS = 6
 """Of figures in the page: no plot and no table shows more."""
@@ -28,7 +29,7 @@ DIGITS = 6
 
 def render_page(gathered: Gathered, other: Gathered | None = None) -> str:
     """Return the HTML of a run, beside another one where one is given."""
-    script, style = _asset_text(SCRIPTS), _asset_text(("report.css",))
+    script, style = _asset_text(SCRIPTS), _asset_text(STYLES)
     data = {"run": shortened(encode(gathered.run))}
     if other is not None:
         data["other"] = shortened(encode(other.run))
@@ -46,7 +47,7 @@ def render_page(gathered: Gathered, other: Gathered | None = None) -> str:
 
 def render_list(runs: Sequence[Mapping[str, Any]], folder: str) -> str:
     """Return the HTML of a list of runs, each linked to its report. It needs no script."""
-    style = _asset_text(("report.css",))
+    style = _asset_text(STYLES)
     template = _environment().get_template("runs.html.j2")
     html: str = template.render(runs=runs, folder=folder, policy=_policy("", style), style=style)
     return html

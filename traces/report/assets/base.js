@@ -65,7 +65,8 @@ function seconds(value) {
   return digits(value / 3600) + " h";
 }
 
-const dollars = (value) => (isNumber(value) ? "$" + (value >= 1 ? value.toFixed(2) : digits(value)) : "price unknown");
+const dollars = (value) =>
+  isNumber(value) ? "$" + (value >= 1 ? value.toFixed(2) : digits(value)) : "price unknown";
 const tokens = (value) =>
   value < 1000 ? String(value) : value < 999500 ? digits(value / 1000) + "k" : digits(value / 1e6) + "M";
 
@@ -82,8 +83,18 @@ const failed = (row) => Boolean(row.code) && row.code !== "PASSED";
 function link(id) {
   if (!id) return "";
   if (!ROWS.has(id)) return id;
-  return h("a", { href: "#" + new URLSearchParams({ ...state, c: id }), class: "id",
-    onclick: (event) => { event.preventDefault(); select(id); } }, id);
+  return h(
+    "a",
+    {
+      href: "#" + new URLSearchParams({ ...state, c: id }),
+      class: "id",
+      onclick: (event) => {
+        event.preventDefault();
+        select(id);
+      },
+    },
+    id,
+  );
 }
 
 /** Splits a text at ids of candidates, and links them. */

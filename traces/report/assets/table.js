@@ -12,7 +12,15 @@ const COLUMNS = [
   ["had", "had", (row) => us(row.had_us), (row) => row.had_us ?? -Infinity],
   ["seconds", "took", (row) => seconds(sumOf(row.seconds)), (row) => sumOf(row.seconds)],
   ["tokens", "tokens", (row) => (row.own_tokens ? tokens(row.own_tokens) : ""), (row) => row.own_tokens],
-  ["idea", "idea, and why it failed", (row) => (failed(row) ? [h("div", {}, linked(row.summary)), h("div", { class: "soft" }, row.idea)] : row.idea || row.direction), (row) => row.idea],
+  [
+    "idea",
+    "idea, and why it failed",
+    (row) =>
+      failed(row)
+        ? [h("div", {}, linked(row.summary)), h("div", { class: "soft" }, row.idea)]
+        : row.idea || row.direction,
+    (row) => row.idea,
+  ],
 ];
 const FIGURES = new Set(["speedup", "versus", "predicted", "had", "seconds", "tokens"]);
 
@@ -21,12 +29,26 @@ const sumOf = (values) => Object.values(values).reduce((sum, one) => sum + (isNu
 /** Rows that the filter lets through, in the order chosen. */
 function shownRows() {
   const wanted = state.filter.toLowerCase();
-  const rows = RUN.rows.filter((row) => !wanted || [row.id, row.kind, row.code, row.state, row.limited_by, row.idea, row.direction,
-    row.summary, row.outcome].some((one) => one.toLowerCase().includes(wanted)));
+  const rows = RUN.rows.filter(
+    (row) =>
+      !wanted ||
+      [
+        row.id,
+        row.kind,
+        row.code,
+        row.state,
+        row.limited_by,
+        row.idea,
+        row.direction,
+        row.summary,
+        row.outcome,
+      ].some((one) => one.toLowerCase().includes(wanted)),
+  );
   const [name, way] = state.sort.split(":");
   const found = COLUMNS.find(([key]) => key === name);
   if (!found) return rows;
-  const value = found[3], sign = way === "down" ? -1 : 1;
+  const value = found[3],
+    sign = way === "down" ? -1 : 1;
   return rows.sort((a, b) => sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0));
 }
 
@@ -36,25 +58,60 @@ function viewTable() {
   const refill = () => {
     const rows = shownRows();
     count.textContent = `${rows.length} of ${RUN.rows.length} candidates`;
-    body.replaceChildren(...rows.map((row) => h("tr", { "data-c": row.id, class: row.id === RUN.best ? "best" : failed(row) ? "failed" : "" },
-      COLUMNS.map(([key, , cell]) => h("td", { class: FIGURES.has(key) ? "figure" : key }, cell(row))))));
+    body.replaceChildren(
+      ...rows.map((row) =>
+        h(
+          "tr",
+          { "data-c": row.id, class: row.id === RUN.best ? "best" : failed(row) ? "failed" : "" },
+          COLUMNS.map(([key, , cell]) => h("td", { class: FIGURES.has(key) ? "figure" : key }, cell(row))),
+        ),
+      ),
+    );
     markSelected();
   };
   body.addEventListener("click", (event) => {
     const found = event.target.closest("tr");
     if (found) select(found.dataset.c);
   });
-  const filter = h("input", { type: "search", id: "filter", value: state.filter, "aria-label": "filter",
+  const filter = h("input", {
+    type: "search",
+    id: "filter",
+    value: state.filter,
+    "aria-label": "filter",
     placeholder: "filter: a verdict, a bottleneck, an idea ( / )",
-    oninput: (event) => { state.filter = event.target.value; writeState(); refill(); } });
+    oninput: (event) => {
+      state.filter = event.target.value;
+      writeState();
+      refill();
+    },
+  });
   const [sorted, way] = state.sort.split(":");
-  const head = COLUMNS.map(([key, name]) => h("th", { "aria-sort": key === sorted ? (way === "down" ? "descending" : "ascending") : null,
-    class: FIGURES.has(key) ? "figure" : null },
-    h("button", { type: "button", class: "plainly", onclick: () => {
-      state.sort = `${key}:${key === sorted ? (way === "down" ? "up" : "down") : FIGURES.has(key) ? "down" : "up"}`;
-      show();
-    } }, name, key === sorted ? (way === "down" ? " ↓" : " ↑") : "")));
+  const head = COLUMNS.map(([key, name]) =>
+    h(
+      "th",
+      {
+        "aria-sort": key === sorted ? (way === "down" ? "descending" : "ascending") : null,
+        class: FIGURES.has(key) ? "figure" : null,
+      },
+      h(
+        "button",
+        {
+          type: "button",
+          class: "plainly",
+          onclick: () => {
+            state.sort = `${key}:${key === sorted ? (way === "down" ? "up" : "down") : FIGURES.has(key) ? "down" : "up"}`;
+            show();
+          },
+        },
+        name,
+        key === sorted ? (way === "down" ? " ↓" : " ↑") : "",
+      ),
+    ),
+  );
   refill();
-  return [h("h2", {}, "Candidates"), h("p", {}, filter, " ", count),
-    h("div", { class: "scroll" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, head)), body))];
+  return [
+    h("h2", {}, "Candidates"),
+    h("p", {}, filter, " ", count),
+    h("div", { class: "scroll" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, head)), body)),
+  ];
 }

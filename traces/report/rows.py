@@ -1,6 +1,7 @@
 """Each candidate in a line, the course of the best, and what calls cost round by round."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 
 from cuda_llm.search import Attempt, Brief
 from cuda_llm.traces.event_log import Recorded
@@ -49,7 +50,7 @@ class Progress:
                 usd=usd,
                 tokens=tokens,
                 candidate=choice.incumbent,
-                speedup=best.speedup if best else None,
+                speedup=drawable_speedup(best),
                 reason=harmless(choice.reason),
             )
 
@@ -77,8 +78,7 @@ def rows_of(
         done_s = progress.line.ready_s.get(name)
         usd, tokens = progress.spent(done_s) if done_s is not None else (0.0, 0)
         own_usd, own_tokens = own.get(name, (None, 0))
-        speedup = attempt.speedup if attempt else None
-        before = parent.speedup if parent else None
+        speedup, before = drawable_speedup(attempt), drawable_speedup(parent)
         predicted = attempt.predicted if attempt else None
         yield Row(
             id=name,
@@ -106,6 +106,12 @@ def rows_of(
             state=_state(name, attempt, history),
             outcome=outcomes.get(name, ""),
         )
+
+
+def drawable_speedup(attempt: Attempt | None) -> float | None:
+    """Return a speed-up that has a place on an axis; a damaged file may hold any number."""
+    speedup = attempt.speedup if attempt else None
+    return speedup if speedup and 0 < speedup < inf else None
 
 
 def _state(name: str, attempt: Attempt | None, history: RunHistory) -> str:

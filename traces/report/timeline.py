@@ -6,7 +6,7 @@ look at a kernel are recorded when they end, with their seconds.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from cuda_llm.traces.event_log import Recorded
 from cuda_llm.traces.events import (
@@ -52,6 +52,7 @@ def work_seconds(events: Sequence[Recorded]) -> list[float]:
     found = []
     for one in events:
         at = datetime.fromisoformat(one.at)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
         if before is not None and not isinstance(one.event, RunResumed):
             seconds += max(0.0, (at - before).total_seconds())
         before = at

@@ -1,10 +1,12 @@
 """What a report says of a run is what its events and files say, damaged ones as far as they go."""
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recorded_run import OTHERS, beginning, ending, write_run
@@ -19,6 +21,7 @@ from cuda_llm.traces.events import (
     StageLeft,
 )
 from cuda_llm.traces.report.gather import Gathered, gather
+from cuda_llm.traces.report.page import render_page
 from cuda_llm.traces.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[3]
@@ -216,6 +219,35 @@ def test_a_damaged_run_is_read_as_far_as_it_goes(tmp_path: Path, name: str) -> N
         assert len(view.rows) == 12
         others = [row for row in view.rows if row.id != "r2-c1"]
         assert all(row.code == "PASSED" and row.speedup for row in others)
+
+
+def senseless(numbers: random.Random, value: Any) -> Any:
+    """A value of a file, one thing in it replaced by something that has no place there."""
+    if isinstance(value, dict) and value and numbers.random() < 0.9:
+        name = numbers.choice(list(value))
+        return value | {name: senseless(numbers, value[name])}
+    if isinstance(value, list) and value and numbers.random() < 0.9:
+        place = numbers.randrange(len(value))
+        return [*value[:place], senseless(numbers, value[place]), *value[place + 1 :]]
+    return numbers.choice((None, [], {}, "</script>", -1, 0, 1e308, "inf", "nan", True))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_values_that_make_no_sense_end_no_report(tmp_path: Path, seed: int) -> None:
+    run, numbers = tmp_path / "run", random.Random(seed)
+    shutil.copytree(EXAMPLE, run)
+    events = run / "events.jsonl"
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
+    for _ in range(4):
+        place = numbers.randrange(len(lines))
+        lines[place] = senseless(numbers, lines[place])
+    lines[numbers.randrange(9, 30)]["at"] = "2026-11-22T18:56:58"
+    events.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for file in numbers.sample(sorted(run.rglob("*.json")), 5):
+        file.write_text(json.dumps(senseless(numbers, json.loads(file.read_text()))))
+    page = render_page(gather(RunFolder(run)))
+    assert page.count("<script") == 3
+    assert '"id":"r3-c4"' in page
 
 
 def test_half_a_candidate_is_shown_with_what_it_is_at(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ function paneProfile(view) {
               Object.entries(one.terms)
                 .sort((a, b) => b[1] - a[1])
                 .map(([name, value]) => [name, value, us(value)]),
-              `time by cause (${profile.source}; they overlap)`,
+              "time by cause, as modelled (they overlap)",
             )
           : "",
         Object.keys(one.figures).length

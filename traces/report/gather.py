@@ -19,7 +19,7 @@ from cuda_llm.traces.history import (
 from cuda_llm.traces.report.candidates import Reader, harmless, view_candidate
 from cuda_llm.traces.report.roofline import find_roofline
 from cuda_llm.traces.report.rows import Progress, rows_of, spends_of
-from cuda_llm.traces.report.timeline import break_down, draw_timeline
+from cuda_llm.traces.report.timeline import break_down, break_down_rounds, draw_timeline
 from cuda_llm.traces.report.view import CallView, CandidateView, HintView, RoundView, RunView
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import describe_duel
@@ -94,6 +94,7 @@ def gather(folder: RunFolder, *, live: bool = False, home: str = "") -> Gathered
         shares=tuple(break_down(line, process_s)),
         wall_s=line.wall_s,
         round_starts=tuple(line.round_starts),
+        round_times=tuple(break_down_rounds(line)),
         spends=tuple(spends_of(history)),
         calls=calls,
         rounds=tuple(_round(one) for one in history.rounds.values()),

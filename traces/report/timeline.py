@@ -5,7 +5,7 @@ look at a kernel are recorded when they end, with their seconds.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from cuda_llm.traces.event_log import Recorded
@@ -21,10 +21,12 @@ from cuda_llm.traces.events import (
     StageLeft,
     WinnerRemeasured,
 )
-from cuda_llm.traces.report.view import Share, Span
+from cuda_llm.traces.report.view import RoundTime, Share, Span
 
 LANES = {"generate": "generator", "compile": "compiler", "validate": "device", "profile": "device"}
 """By stage."""
+WORK = ("model", "generator", "compiler", "device", "contests")
+"""Lanes in which something is done."""
 LEAST_WAIT_S = 0.02
 """Shorter gaps are the steps of the graph, not waiting."""
 
@@ -142,7 +144,7 @@ def break_down(line: Timeline, process_s: float | None) -> Iterator[Share]:
     """
     wall_s = line.wall_s
     work = [one for one in line.spans if one.lane != "waiting"]
-    for lane in ("model", "generator", "compiler", "device", "contests"):
+    for lane in WORK:
         spans = [one for one in work if one.lane == lane]
         if spans:
             yield _share(lane, spans, wall_s)
@@ -166,6 +168,24 @@ def break_down(line: Timeline, process_s: float | None) -> Iterator[Share]:
     waits = [one for one in line.spans if one.lane == "waiting"]
     if waits:
         yield _share("candidates waiting", waits, wall_s, "between two stages, for a free slot")
+
+
+def break_down_rounds(line: Timeline) -> Iterator[RoundTime]:
+    """Yield the same of each round, and first of what came before them."""
+    starts = [(0, 0.0), *line.round_starts]
+    ends = [start_s for _, start_s in starts[1:]] + [line.wall_s]
+    for (number, start_s), end_s in zip(starts, ends, strict=True):
+        inside = [
+            replace(one, start_s=max(one.start_s, start_s), end_s=min(one.end_s, end_s))
+            for one in line.spans
+            if one.lane != "waiting" and one.start_s < end_s and one.end_s > start_s
+        ]
+        yield RoundTime(
+            round=number,
+            wall_s=end_s - start_s,
+            lanes_s={lane: _covered(one for one in inside if one.lane == lane) for lane in WORK},
+            own_s=max(0.0, end_s - start_s - _covered(inside)),
+        )
 
 
 def _share(name: str, spans: Sequence[Span], wall_s: float, note: str = "") -> Share:

@@ -95,6 +95,18 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoundTime:
+    """Where the time of one round went; 0 is what came before the first."""
+
+    round: int
+    wall_s: float
+    lanes_s: Mapping[str, float]
+    """By lane: time of the clock on the wall in which it was at work."""
+    own_s: float
+    """In which none was: the search itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spend:
     """What one agent's calls cost in one round."""
 
@@ -216,6 +228,7 @@ class RunView:
     shares: tuple[Share, ...]
     wall_s: float
     round_starts: tuple[tuple[int, float], ...]
+    round_times: tuple[RoundTime, ...]
     spends: tuple[Spend, ...]
     calls: tuple[CallView, ...]
     rounds: tuple[RoundView, ...]

@@ -108,6 +108,9 @@ def test_lanes_show_what_overlaps_and_what_waits(tmp_path: Path) -> None:
     shares = {one.name: (one.busy_s, one.wall_s) for one in line.shares}
     assert shares["compiler"] == (2.5, 2.0)
     assert shares["search itself"] == (1.5, 1.5)
+    before, first = line.round_times
+    assert (before.wall_s, before.lanes_s["device"], before.own_s) == (2.0, 1.5, 0.5)
+    assert (first.wall_s, first.lanes_s["compiler"], first.own_s) == (4.0, 2.0, 1.0)
 
 
 def test_a_pause_before_a_resume_is_no_time_at_work(tmp_path: Path) -> None:

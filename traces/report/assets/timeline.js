@@ -169,12 +169,43 @@ function viewCost() {
         ),
       ),
     ),
+    h("h2", {}, "Round by round"),
+    roundTable(),
     h("h2", {}, "What models cost"),
     spends.length ? spendTable(spends) : h("p", {}, "No model was asked."),
   ];
 }
 
 const shareName = (one) => LANE_WORDS[one.name] ?? one.name;
+
+/** Wall time of each round by lane, and what is left to the search. */
+function roundTable() {
+  const lanes = Object.keys(LANE_WORDS).filter((lane) => RUN.round_times.some((one) => one.lanes_s[lane] > 0));
+  const names = ["round", "whole", ...lanes.map((lane) => LANE_WORDS[lane]), "search itself", "of the whole"];
+  const row = (one) => [
+    seconds(one.wall_s),
+    ...lanes.map((lane) => seconds(one.lanes_s[lane])),
+    seconds(one.own_s),
+    one.wall_s ? `${digits((one.own_s / one.wall_s) * 100, 2)} %` : "",
+  ];
+  return h(
+    "table",
+    { class: "rows narrow" },
+    h("thead", {}, h("tr", {}, names.map((name, index) => h("th", { class: index ? "figure" : null }, name)))),
+    h(
+      "tbody",
+      {},
+      RUN.round_times.map((one) =>
+        h(
+          "tr",
+          {},
+          h("td", {}, one.round ? String(one.round) : "before the first"),
+          row(one).map((cell) => h("td", { class: "figure" }, cell)),
+        ),
+      ),
+    ),
+  );
+}
 
 function spendTable(spends) {
   const names = [

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cuda_llm.cli.trace_report import report
+from cuda_llm.cli.trace_serve import serve
 from cuda_llm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -203,3 +205,6 @@ USES = {
     "cupy": "CuPy: import it as a package",
     "torch": "PyTorch: import it as a package",
 }
+
+trace_app.command()(report)
+trace_app.command()(serve)

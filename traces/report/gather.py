@@ -1,0 +1,296 @@
+"""A run read from its folder, damaged or not, as the values that a report shows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cuda_llm.predictions import tally
+from cuda_llm.search import Attempt, Brief, predictions_of
+from cuda_llm.traces.event_log import Trace
+from cuda_llm.traces.events import ModelCalled
+from cuda_llm.traces.history import (
+    RoundHistory,
+    RunHistory,
+    final_speedup,
+    read_history,
+    state_of,
+    total_calls,
+)
+from cuda_llm.traces.report.candidates import Reader, harmless, view_candidate
+from cuda_llm.traces.report.roofline import find_roofline
+from cuda_llm.traces.report.rows import Progress, rows_of, spends_of
+from cuda_llm.traces.report.timeline import break_down, break_down_rounds, draw_timeline
+from cuda_llm.traces.report.view import CallView, CandidateView, HintView, RoundView, RunView
+from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.run_text import describe_duel
+from cuda_llm.traces.text import (
+    clock,
+    describe_call_totals,
+    describe_end,
+    describe_time_source,
+    list_names,
+    plural,
+    tokens,
+    us,
+)
+from cuda_llm.wording import name_sizes
+
+STATES = {"running": "under way", "killed": "killed", "interrupted": "stopped", "empty": "empty"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """A run for a report: what the page needs at once, and what it unpacks."""
+
+    run: RunView
+    candidates: tuple[CandidateView, ...]
+    texts: Mapping[str, str]
+
+
+def gather(folder: RunFolder, *, live: bool = False, home: str = "") -> Gathered:
+    """Return all that can be read of a run; what cannot is named in `missing`."""
+    reader = Reader(folder)
+    about = reader.read(folder.read_run) or {}
+    history, trace = reader.read(lambda: read_history(folder)) or (RunHistory(), Trace())
+    attempts, briefs = _attempts(reader, history), _briefs(reader, history)
+    line = draw_timeline(trace.events)
+    progress = Progress(trace.events, line)
+    rows = tuple(rows_of(history, attempts, briefs, progress, reader))
+    views = tuple(
+        view_candidate(reader, row.id, briefs.get(row.id), attempts.get(row.id), history.generator)
+        for row in rows
+    )
+    calls = tuple(_calls(reader, history))
+    started, state = history.started, state_of(folder, history)
+    baseline = history.baseline
+    labels = name_sizes(baseline.sizes) if baseline else ()
+    task = str((about.get("request") or {}).get("task") or (started.task if started else ""))
+    roof, roof_note = find_roofline(
+        task, started.hardware if started else "", baseline.sizes if baseline else (), labels
+    )
+    process_s = None
+    if history.finished is not None and not history.resumed:
+        process_s = history.finished.seconds
+    best = history.incumbent
+    view = RunView(
+        run_id=folder.name,
+        state=state,
+        state_text=_state_text(history, state),
+        live=live and state == "running",
+        home=home,
+        facts=tuple((label, harmless(text)) for label, text in _facts(history)),
+        task=started.task if started else task,
+        device=started.device if started else "",
+        time_source=started.time_source if started else "",
+        model=started.model if started else "",
+        result=_result(history, attempts, state),
+        best=best,
+        speedup=final_speedup(history),
+        baseline=tuple(zip(labels, baseline.times_us, strict=False)) if baseline else (),
+        missing=(*_skipped(trace), *(harmless(one) for one in reader.missing)),
+        rows=rows,
+        steps=tuple(progress.steps(attempts)),
+        spans=tuple(line.spans),
+        shares=tuple(break_down(line, process_s)),
+        wall_s=line.wall_s,
+        round_starts=tuple(line.round_starts),
+        round_times=tuple(break_down_rounds(line)),
+        spends=tuple(spends_of(history)),
+        calls=calls,
+        rounds=tuple(_round(one) for one in history.rounds.values()),
+        hints=tuple(_hints(history, briefs)),
+        records=tuple(
+            (one.code, str(one.tried), us(one.saved_us), us(one.had_us), str(one.came_true))
+            for one in tally(predictions_of(attempts.values()))
+        ),
+        roofline=roof,
+        roofline_note=roof_note,
+        comparable=" · ".join(
+            filter(None, (started.task, started.device, started.time_source, started.l2))
+            if started
+            else ()
+        ),
+        settings=_settings(about),
+    )
+    return Gathered(run=view, candidates=views, texts=reader.texts)
+
+
+def _attempts(reader: Reader, history: RunHistory) -> dict[str, Attempt]:
+    """Return what was judged: as the events tell, then what lies in the folder beside that."""
+    found = dict(history.attempts)
+    for name in reader.run.candidates():
+        if name not in found:
+            attempt = reader.read(lambda name=name: reader.run.attempt(name))  # type: ignore[misc]
+            if attempt is not None:
+                found[name] = attempt
+    return found
+
+
+def _briefs(reader: Reader, history: RunHistory) -> dict[str, Brief]:
+    found = {name: one for round_ in history.rounds.values() for name, one in round_.briefs.items()}
+    for name in reader.run.candidates():
+        if name not in found:
+            brief = reader.read(lambda name=name: reader.run.brief(name))  # type: ignore[misc]
+            if brief is not None:
+                found[name] = brief
+    return found
+
+
+def _state_text(history: RunHistory, state: str) -> str:
+    if history.finished is not None:
+        return f"finished: {describe_end(history.finished.reason)}"
+    if history.interrupted is not None and state == "interrupted":
+        return f"stopped: {history.interrupted.reason}"
+    return STATES.get(state, state)
+
+
+def _facts(history: RunHistory) -> Iterator[tuple[str, str]]:
+    """Yield what was asked for."""
+    started = history.started
+    if started is None:
+        return
+    yield "task", started.task
+    worth = describe_time_source(started.time_source, started.l2)
+    yield "device", f"{started.device} ({worth})"
+    yield "written by", started.generator + (f" asking {started.model}" if started.model else "")
+    rounds = f"{plural(started.rounds, 'round')} of {plural(started.candidates, 'candidate')}"
+    yield "search", f"{rounds}; strategy {started.strategy}, seed {started.seed}"
+    yield "began", f"{clock(history.began_at)} UTC"
+    yield "last event", f"{clock(history.ended_at)} UTC"
+    if history.resumed:
+        yield "resumed", plural(history.resumed, "time")
+    if history.forked is not None:
+        yield "forked", f"from {history.forked.of} after round {history.forked.round}"
+    if history.calls:
+        yield "models", describe_call_totals(total_calls(history.calls))
+    if history.remeasured is not None:
+        again = history.remeasured
+        how = f", {again.speedup:.2f}x" if again.speedup else ""
+        detail = f"; {again.detail}" if again.detail else ""
+        yield (
+            "last check",
+            f"{again.attempt}, a fresh process, new inputs: {again.code}{how}{detail}",
+        )
+    if started.note:
+        yield "note", started.note
+    if started.versions:
+        yield "versions", ", ".join(f"{name} {one}" for name, one in started.versions.items())
+
+
+def _result(history: RunHistory, attempts: Mapping[str, Attempt], state: str) -> str:
+    best = attempts.get(history.incumbent or "")
+    if best is None:
+        return "no candidate passed; the baseline stands" if state == "finished" else "none yet"
+    speedup = final_speedup(history)
+    factor = f"{speedup:.2f}x the baseline's speed" if speedup else "no speed-up known"
+    slower = ", slower than the baseline, which stays the answer" if (speedup or 1) < 1 else ""
+    return f"{factor}{slower}"
+
+
+def _skipped(trace: Trace) -> Iterator[str]:
+    if trace.torn:
+        yield f"events.jsonl: {plural(trace.torn, 'line')} cut off, damaged or about a lost file"
+    if trace.unknown:
+        yield f"events.jsonl: {plural(trace.unknown, 'line')} written by a newer cuda-llm"
+
+
+def _calls(reader: Reader, history: RunHistory) -> Iterator[CallView]:
+    for round_ in history.rounds.values():
+        for one in round_.calls:
+            for pane in ("prompt", "reply"):
+                key = f"{one.call}/{pane}"
+                if key not in reader.texts:
+                    reader.keep_text(key, f"{one.call}/{pane}.md")
+            yield CallView(
+                call=one.call,
+                round=round_.round,
+                agent=one.agent,
+                model=one.model,
+                outcome=one.outcome,
+                detail=harmless(one.detail),
+                tries=one.tries,
+                tokens=_tokens(one),
+                usd=one.usd,
+                seconds=one.seconds,
+            )
+
+
+def _tokens(call: ModelCalled) -> str:
+    about = "about " if call.estimated else ""
+    return f"{about}{tokens(call.input_tokens)} in, {tokens(call.output_tokens)} out"
+
+
+def _round(round_: RoundHistory) -> RoundView:
+    choice = round_.choice
+    return RoundView(
+        round=round_.round,
+        before=choice.before if choice else round_.before,
+        incumbent=choice.incumbent if choice else None,
+        reason=harmless(choice.reason) if choice else "",
+        facts=tuple((label, name, harmless(text)) for label, name, text in _round_facts(round_)),
+        candidates=tuple(dict.fromkeys((*round_.briefs, *round_.joined, *round_.attempts))),
+        hints=tuple(hint.id for _, hint in round_.hints),
+    )
+
+
+def _round_facts(round_: RoundHistory) -> Iterator[tuple[str, str, str]]:
+    for decided in round_.decided:
+        for decision in decided.decisions:
+            yield decided.agent, "", decision
+        if decided.note:
+            yield f"{decided.agent} tells", "", decided.note
+    for failed in round_.failed:
+        yield f"{failed.agent} failed", "", f"{failed.error}; the run went on without it"
+    for name, stage in round_.late.items():
+        yield "late", name, f"still at {stage or 'work'} when the round went on"
+    for held in round_.duels.values():
+        yield "contest", held.contender, f"against {held.incumbent}: {describe_duel(held)}"
+    for seen in round_.inspected.values():
+        yield "inspected", seen.attempt, "; ".join((seen.code or "nothing found", *seen.notes))
+    for tuned in round_.tuned.values():
+        best = f", best {tuned.best}" if tuned.best else ""
+        yield "tuned", tuned.parent, f"tried {list_names(tuned.tried)}{best}; {tuned.reason}"
+    for retry in round_.retries:
+        why = f"try {retry.attempt} failed, {retry.reason}; waited {retry.wait_s:.1f} s"
+        yield "retried", "", f"{retry.call}: {why}"
+
+
+def _hints(history: RunHistory, briefs: Mapping[str, Brief]) -> Iterator[HintView]:
+    told: dict[str, list[str]] = {}
+    for name, brief in briefs.items():
+        for hint in (*brief.error_hints, *brief.performance_hints):
+            told.setdefault(hint.id, []).append(name)
+    seen = {
+        hint.id: (channel, hint) for one in history.rounds.values() for channel, hint in one.hints
+    }
+    for brief in briefs.values():
+        # A strategy's own hints, and those whose event is lost.
+        seen = {hint.id: ("error_hints", hint) for hint in brief.error_hints} | seen
+        seen = {hint.id: ("performance_hints", hint) for hint in brief.performance_hints} | seen
+    for name, (channel, hint) in sorted(seen.items(), key=lambda item: item[1][1].round):
+        yield HintView(
+            id=name,
+            channel=channel,
+            round=hint.round,
+            about=hint.about,
+            code=hint.code,
+            cause=hint.cause,
+            by=hint.by,
+            times=hint.times,
+            text=harmless(hint.text),
+            evidence=harmless(hint.evidence),
+            hardware_text=harmless(hint.hardware_text),
+            avoid=tuple(harmless(one) for one in hint.avoid),
+            gain=hint.gain,
+            told=tuple(told.get(name, ())),
+        )
+
+
+def _settings(about: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the user asked for, each setting as a text."""
+    request = about.get("request")
+    if not isinstance(request, Mapping):
+        return {}
+    flat = dict(request) | dict(request.get("components") or {})
+    flat.pop("components", None)
+    return {str(key): harmless(str(value)) for key, value in flat.items() if key != "run_id"}

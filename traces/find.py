@@ -52,7 +52,7 @@ def _age(run: Path) -> tuple[str, str]:
     try:
         with (run / "events.jsonl").open(encoding="utf-8", errors="replace") as events:
             first = events.readline()
-    except FileNotFoundError:
+    except OSError:
         first = ""
     _, found, rest = first.partition('"at":"')
     if found:

@@ -29,6 +29,13 @@ def test_runs_are_listed_oldest_first(out: Path) -> None:
     assert [run.name for run in list_runs(out)] == ["alpha-2", "beta", "alpha-1"]
 
 
+def test_a_run_whose_events_cannot_be_read_hides_no_other(out: Path) -> None:
+    events = out / "beta" / "events.jsonl"
+    events.unlink()
+    events.mkdir()
+    assert {run.name for run in list_runs(out)} == set(RUNS)
+
+
 @pytest.mark.parametrize(
     ("name", "found"),
     [("beta", "beta"), ("b", "beta"), ("alpha-1", "alpha-1"), ("latest", "alpha-1")],

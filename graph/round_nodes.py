@@ -6,8 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from cuda_llm.agents.kernel_text.composition import CompositionRefused, describe_refusal
 from cuda_llm.agents.llm.agent_ask import folder_of_turn
-from cuda_llm.agents.protocols import Contribution, Reflected, Trial
+from cuda_llm.agents.protocols import Composer, Contribution, Reflected, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.agents import add_contribution, review
@@ -26,11 +27,17 @@ from cuda_llm.graph.state import CandidateState, SearchState, SearchUpdate
 from cuda_llm.graph.view import attempts_of, judged_of, situation_of, write_situation
 from cuda_llm.outcomes import InfraFailed
 from cuda_llm.search import Attempt, Brief, Draft, Kind
-from cuda_llm.traces.events import AttemptJudged, IncumbentChosen, RoundBegan, TunerSearched
+from cuda_llm.traces.events import (
+    AgentDecided,
+    AttemptJudged,
+    IncumbentChosen,
+    RoundBegan,
+    TunerSearched,
+)
 
 ROUNDS = "rounds"
-BROUGHT = frozenset({Kind.START, Kind.TUNE})
-"""Kinds of briefs whose kernel the user or the tuner brought: no generator is asked."""
+BROUGHT = frozenset({Kind.START, Kind.TUNE, Kind.COMPOSE})
+"""Kinds of briefs whose kernel is there already: no generator is asked."""
 
 
 def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, ...]:
@@ -95,7 +102,12 @@ def write_trials(
     for number, trial in enumerate(trials, start=1):
         name = f"r{round_}-t{number}"
         brief = Brief(
-            id=name, round=round_, index=briefs + number, kind=Kind.TUNE, parent=trial.parent
+            id=name,
+            round=round_,
+            index=briefs + number,
+            kind=Kind.TUNE if trial.second is None else Kind.COMPOSE,
+            parent=trial.parent,
+            second=trial.second,
         )
         context.folder.write_brief(brief)
         context.folder.write_draft(name, trial.draft)
@@ -128,7 +140,8 @@ def collect_attempts(state: SearchState, context: RunContext, names: Sequence[st
 
 def record_trials(state: SearchState, context: RunContext, update: SearchUpdate) -> None:
     """Record the outcome of the trials of each parent."""
-    trials = [one for one in attempts_of(update, context) if one.id in state["trials"]]
+    added = (one for one in attempts_of(update, context) if one.id in state["trials"])
+    trials = [one for one in added if one.kind == Kind.TUNE]
     for parent in dict.fromkeys(one.parent for one in trials):
         tried = [one for one in trials if one.parent == parent]
         fastest = max((one for one in tried if one.passed), key=speed_of, default=None)
@@ -199,12 +212,35 @@ async def collect(state: SearchState, context: RunContext) -> SearchUpdate:
 
 
 async def tuner(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Search the tunables that this round's candidates declare."""
+    """Search the tunables that this round's candidates declare, and put two kernels together."""
     situation = situation_of(state, context)
     judged = judged_of(state, situation)
-    count = 0 if context.stop_reason() else context.request.tune
+    stopping = context.stop_reason()
+    count = 0 if stopping else context.request.tune
     trials = context.tuner.propose(situation, judged, count) if count else ()
-    return {"trials": write_trials(context, situation.round, len(state["briefs"]), trials)}
+    composed = () if stopping else composition_of(state, context, situation)
+    names = write_trials(context, situation.round, len(state["briefs"]), (*trials, *composed))
+    return {"trials": names}
+
+
+def composition_of(
+    state: SearchState, context: RunContext, situation: Situation
+) -> tuple[Trial, ...]:
+    """Return the strategy's composition, where it has one; record why two do not fit together.
+
+    Kernels that were found unfit are no part of one.
+    """
+    if not isinstance(context.strategy, Composer):
+        return ()
+    fit = tuple(one for one in situation.attempts if one.id not in state.get("unfit", {}))
+    with strategy_guard(context, "compose", situation.round):
+        made = context.strategy.compose(replace(situation, attempts=fit))
+    if isinstance(made, CompositionRefused):
+        line = describe_refusal(made)
+        context.record(
+            AgentDecided(agent=context.strategy.name, round=situation.round, decisions=(line,))
+        )
+    return (made,) if isinstance(made, Trial) else ()
 
 
 async def collect_trials(state: SearchState, context: RunContext) -> SearchUpdate:

@@ -50,12 +50,8 @@ if TYPE_CHECKING:
     from cuda_llm.agents.reflection.reflector import Reflection
     from cuda_llm.agents.situation import Note, Plan, Situation
     from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
-    from cuda_llm.agents.strategies.builtin import (
-        Assignment,
-        at_the_limit,
-        distinct_failures,
-        make_briefs,
-    )
+    from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
+    from cuda_llm.agents.strategies.builtin import at_the_limit
     from cuda_llm.agents.tunables.write import write_point
     from cuda_llm.capabilities import Capabilities
     from cuda_llm.codec import decode, encode

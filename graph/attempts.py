@@ -97,7 +97,9 @@ def predict(context: RunContext, brief: Brief, attempt: Attempt) -> Prediction |
 
     None for other orders than to speed up a parent, and where nothing is known to save any.
     """
-    if brief.kind != Kind.IMPROVE or not brief.parent or attempt.written_by != "model":
+    if brief.kind != Kind.IMPROVE or not brief.parent or brief.second:
+        return None
+    if attempt.written_by != "model":
         return None
     parent = context.folder.attempt(brief.parent)
     verdict = context.folder.kept_verdict(brief.parent)

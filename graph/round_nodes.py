@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from cuda_llm.agents.kernel_text.composition import CompositionRefused, describe_refusal
 from cuda_llm.agents.llm.agent_ask import folder_of_turn
-from cuda_llm.agents.protocols import Composer, Contribution, Reflected, Trial
+from cuda_llm.agents.protocols import Contribution, Reflected, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.agents import add_contribution, review
@@ -17,6 +16,7 @@ from cuda_llm.graph.context import RunContext, open_ask
 from cuda_llm.graph.guards import (
     MOST_SOURCE,
     checked_answer,
+    compose_by_strategy,
     run_untrusted,
     stop_by_strategy,
     strategy_guard,
@@ -27,13 +27,7 @@ from cuda_llm.graph.state import CandidateState, SearchState, SearchUpdate
 from cuda_llm.graph.view import attempts_of, judged_of, situation_of, write_situation
 from cuda_llm.outcomes import InfraFailed
 from cuda_llm.search import Attempt, Brief, Draft, Kind
-from cuda_llm.traces.events import (
-    AgentDecided,
-    AttemptJudged,
-    IncumbentChosen,
-    RoundBegan,
-    TunerSearched,
-)
+from cuda_llm.traces.events import AttemptJudged, IncumbentChosen, RoundBegan, TunerSearched
 
 ROUNDS = "rounds"
 BROUGHT = frozenset({Kind.START, Kind.TUNE, Kind.COMPOSE})
@@ -218,29 +212,9 @@ async def tuner(state: SearchState, context: RunContext) -> SearchUpdate:
     stopping = context.stop_reason()
     count = 0 if stopping else context.request.tune
     trials = context.tuner.propose(situation, judged, count) if count else ()
-    composed = () if stopping else composition_of(state, context, situation)
+    composed = () if stopping else compose_by_strategy(context, situation, state.get("unfit", {}))
     names = write_trials(context, situation.round, len(state["briefs"]), (*trials, *composed))
     return {"trials": names}
-
-
-def composition_of(
-    state: SearchState, context: RunContext, situation: Situation
-) -> tuple[Trial, ...]:
-    """Return the strategy's composition, where it has one; record why two do not fit together.
-
-    Kernels that were found unfit are no part of one.
-    """
-    if not isinstance(context.strategy, Composer):
-        return ()
-    fit = tuple(one for one in situation.attempts if one.id not in state.get("unfit", {}))
-    with strategy_guard(context, "compose", situation.round):
-        made = context.strategy.compose(replace(situation, attempts=fit))
-    if isinstance(made, CompositionRefused):
-        line = describe_refusal(made)
-        context.record(
-            AgentDecided(agent=context.strategy.name, round=situation.round, decisions=(line,))
-        )
-    return (made,) if isinstance(made, Trial) else ()
 
 
 async def collect_trials(state: SearchState, context: RunContext) -> SearchUpdate:

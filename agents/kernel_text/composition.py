@@ -6,6 +6,7 @@ Text alone: nothing is compiled. What cannot be told from the text is refused, b
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import takewhile
 from typing import Literal
 
@@ -145,6 +146,7 @@ def compose(
     )
 
 
+@lru_cache(maxsize=16)
 def read_part(source: str) -> Part | CompositionRefused:
     """Return the source as a part, or why it cannot stand in a namespace."""
     if not defines_solve(source):

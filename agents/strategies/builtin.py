@@ -14,7 +14,7 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
 from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
 from cuda_llm.agents.strategies.elites import improve_elite, show_second
-from cuda_llm.agents.strategies.splits import improve_parts, propose_composition
+from cuda_llm.agents.strategies.splits import propose_composition
 from cuda_llm.dotted import is_dotted, load_dotted
 from cuda_llm.errors import UsageError
 from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Kind
@@ -50,12 +50,11 @@ class Fsr:
         orders = plan_assignments(situation)
         if not self.critique:
             situation = without_changes(situation)
-        if self.composition:
-            orders = improve_parts(situation, orders)
         if self.elites:
             orders = improve_elite(situation, orders)
         briefs = make_briefs(situation, orders, self.components)
-        return show_second(situation, briefs) if self.pairs else briefs
+        allowed = self.components & situation.plan.components
+        return show_second(situation, briefs) if self.pairs and allowed.history else briefs
 
     def compose(self, situation: Situation) -> Trial | CompositionRefused | None:
         """Put together the two kernels that are each the best at some of the sizes."""

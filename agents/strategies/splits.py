@@ -8,9 +8,8 @@ from cuda_llm.agents.kernel_text.composition import LARGE, SMALL, CompositionRef
 from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import noise_margin, passed_by_speed
-from cuda_llm.agents.strategies.briefs import Assignment
 from cuda_llm.agents.strategies.elites import single_kernels
-from cuda_llm.search import Attempt, Draft, Kind
+from cuda_llm.search import Attempt, Draft
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tasks.task import ArgumentRole, Task
@@ -161,16 +160,3 @@ def describe_split(situation: Situation, split: Split) -> str:
     """Render `r1-c2 up to M = 4,096, r2-c1 beyond`."""
     last = name_sizes(situation.sizes)[split.order[split.count - 1]]
     return f"{split.small.id} up to {last}, {split.large.id} beyond"
-
-
-def improve_parts(situation: Situation, orders: Sequence[Assignment]) -> list[Assignment]:
-    """Have the orders on a composition improve its two kernels in turn: each has its profile."""
-    incumbent = situation.incumbent
-    if incumbent is None or incumbent.kind != Kind.COMPOSE:
-        return list(orders)
-    names = (incumbent.parent, incumbent.second)
-    parts = [situation.attempt(name) for name in names if name is not None]
-    return [
-        (kind, parts[index % len(parts)]) if kind == Kind.IMPROVE else (kind, parent)
-        for index, (kind, parent) in enumerate(orders)
-    ]

@@ -161,10 +161,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--limit-s", type=float, default=1200)
     parser.add_argument("--results", type=Path, default=record.RESULTS)
-    parser.add_argument("--lines", type=Path, help="file of the lines; default: in the cache")
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
-    lines = arguments.lines or cache_folder("strategy_switches") / "runs.jsonl"
+    lines = cache_folder("strategy_switches") / "runs.jsonl"
     known = read_lines(lines)
     searched = [(one, PlaybookGenerator(one.task)) for one in sweeps()]
     variants = {"none": BASE, **VARIANTS}
@@ -283,7 +282,7 @@ def judge_main() -> None:
     parser.add_argument("task")
     parser.add_argument("--most", type=int, default=4, help="compositions judged")
     arguments = parser.parse_args()
-    sweep = next(one for one in sweeps() if one.task.name == arguments.task)
+    (sweep,) = (one for one in sweeps() if one.task.name == arguments.task)
     for row in asyncio.run(judge_compositions(sweep, arguments.most)):
         print(json.dumps(row), flush=True)
 
@@ -301,16 +300,12 @@ async def judge_compositions(sweep: Sweep, most: int) -> list[dict[str, Any]]:
     for sha, source in list(noting.sources.items())[:most]:
         written = (source_of(sweep, part) for part in noting.made[sha])
         texts = {"composition": source, **dict(zip(("small", "large"), written, strict=True))}
-        found = {
-            name: (await judge(bench, text, name, baseline=baseline)).verdict
-            for name, text in texts.items()
-        }
-        times = {
-            name: [size.time_us for size in one.profile.sizes]
-            for name, one in found.items()
-            if isinstance(one, Passed) and one.profile
-        }
-        rows.append({"sha": sha[:8], "code": found["composition"].code, "times_us": times})
+        times = {}
+        for name, text in texts.items():
+            found = (await judge(bench, text, name, baseline=baseline)).verdict
+            sizes = found.profile.sizes if isinstance(found, Passed) and found.profile else ()
+            times[name] = [size.time_us for size in sizes]
+        rows.append({"sha": sha[:8], "times_us": times})
     return rows
 
 

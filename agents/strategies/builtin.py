@@ -30,13 +30,14 @@ class Fsr:
     Unlike the paper's Algorithm 1 (`fsr-paper`) it returns the best of all rounds, keeps the
     incumbent after ties and regressions, judges no duplicate again, feeds the profile back beside
     the latency, and leaves the incumbent's structure after rounds without gain. Its switches are
-    named in `--strategy`: `fsr+elites+no-critique`.
+    named in `--strategy`: `fsr+elites+no-critique`. What is on by default was measured
+    (`benchmarks/strategy_switches.py`).
     """
 
     name: str = "fsr"
     deduplicate: bool = True
     components: Components = EVERYTHING
-    composition: bool = field(default=False, metadata=SWITCH)
+    composition: bool = field(default=True, metadata=SWITCH)
     """Tries the two kernels that together are faster than any one, behind one `solve`."""
     elites: bool = field(default=False, metadata=SWITCH)
     """Has one of a round improve the best of another size or structure than the incumbent's."""

@@ -7,8 +7,9 @@ A part of the user's own satisfies one of them; those that ship do too.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from cuda_llm.agents.kernel_text.composition import CompositionRefused
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.conversation import AskModel
 from cuda_llm.failures import NoCode
@@ -166,10 +167,11 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A parent with other values of its tunables."""
+    """A parent with other values of its tunables, or put together with a second kernel."""
 
     parent: str
     draft: Draft
+    second: str | None = None
 
 
 class Tuner(Protocol):
@@ -181,5 +183,17 @@ class Tuner(Protocol):
         """Return at most `count` trials for the best of `judged`, the attempts of this round.
 
         Empty where nothing that passed declares tunables. The same situation gives the same trials.
+        """
+        ...
+
+
+@runtime_checkable
+class Composer(Protocol):
+    """A strategy that also puts two kernels together, without asking a generator."""
+
+    def compose(self, situation: Situation) -> Trial | CompositionRefused | None:
+        """Return two kernels of `situation.attempts` as one, with `Trial.second`, or why not.
+
+        None where no two are worth a try.
         """
         ...

@@ -77,6 +77,7 @@ def keep_attempt(
         index=brief.index,
         kind=brief.kind,
         parent=brief.parent,
+        second=brief.second,
         direction=brief.direction,
         written_by=author_of(context, brief),
         code=verdict.code,
@@ -96,7 +97,9 @@ def predict(context: RunContext, brief: Brief, attempt: Attempt) -> Prediction |
 
     None for other orders than to speed up a parent, and where nothing is known to save any.
     """
-    if brief.kind != Kind.IMPROVE or not brief.parent or attempt.written_by != "model":
+    if brief.kind != Kind.IMPROVE or not brief.parent or brief.second:
+        return None
+    if attempt.written_by != "model":
         return None
     parent = context.folder.attempt(brief.parent)
     verdict = context.folder.kept_verdict(brief.parent)
@@ -128,10 +131,14 @@ def find_aim(direction: str, bottlenecks: Sequence[Bottleneck]) -> Bottleneck | 
 
 
 def author_of(context: RunContext, brief: Brief) -> Author:
-    """Return who wrote the kernel; of a trial, who wrote its parent."""
-    parent = context.folder.attempt(brief.parent) if brief.parent else None
-    if brief.kind == Kind.TUNE and parent is not None:
-        return parent.written_by
+    """Return who wrote the kernel; of a trial, who wrote its parent.
+
+    Of two put together, the one whose text is the most kept back: a playbook's is in no prompt.
+    """
+    names = [name for name in (brief.parent, brief.second) if name]
+    found = [one.written_by for one in map(context.folder.attempt, names) if one is not None]
+    if brief.kind in (Kind.TUNE, Kind.COMPOSE) and found:
+        return min(found, key=("playbook", "model", "human").index)
     return "human" if brief.kind == Kind.START else context.generator.written_by
 
 

@@ -5,11 +5,13 @@ with one line.
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from cuda_llm.agents.protocols import Choice
+from cuda_llm.agents.kernel_text.composition import CompositionRefused, describe_refusal
+from cuda_llm.agents.protocols import Choice, Composer, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import CudaLLMError, UsageError, describe_error
@@ -17,6 +19,7 @@ from cuda_llm.graph.context import RunContext
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed
 from cuda_llm.search import Attempt
+from cuda_llm.traces.events import AgentDecided
 
 T = TypeVar("T")
 
@@ -103,3 +106,24 @@ def strategy_guard(context: RunContext, step: str, round_: int) -> Iterator[None
     except (Exception, SystemExit) as error:
         msg = f"strategy {context.strategy.name}: {step} failed in round {round_}"
         raise UsageError(f"{msg}: {describe_error(error)}; mend it and resume the run") from error
+
+
+def compose_by_strategy(
+    context: RunContext, situation: Situation, unfit: Container[str]
+) -> tuple[Trial, ...]:
+    """Return the two kernels that the strategy puts together; record why they do not fit together.
+
+    None where it composes nothing. A kernel of `unfit` is no part of one.
+    """
+    if not isinstance(context.strategy, Composer):
+        return ()
+    fit = tuple(one for one in situation.attempts if one.id not in unfit)
+    with strategy_guard(context, "compose", situation.round):
+        made = context.strategy.compose(replace(situation, attempts=fit))
+        if isinstance(made, CompositionRefused):
+            why = describe_refusal(made)
+            context.record(
+                AgentDecided(agent=context.strategy.name, round=situation.round, decisions=(why,))
+            )
+            return ()
+        return () if made is None else (checked_answer(made, (Trial,), MOST_SOURCE),)

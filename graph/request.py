@@ -124,7 +124,12 @@ class RunRequest:
     `model`. The settings add those of parts that are in the run and are not named here."""
     candidates: Annotated[int, OptionText(help="Kernels a round.", within=(1, MOST_CANDIDATES))] = 5
     rounds: Annotated[int, OptionText(help="Rounds at most.", within=(1, MOST_ROUNDS))] = 5
-    strategy: Annotated[str, OptionText(help="fsr, fsr-paper, best-of-n or module:Class.")] = "fsr"
+    strategy: Annotated[
+        str,
+        OptionText(
+            help="fsr, fsr-paper, best-of-n or module:Class; fsr+elites, fsr+no-critique: switches."
+        ),
+    ] = "fsr"
     budget_usd: Annotated[
         float | None, OptionText(help="End when this much is spent.", above_zero=True)
     ] = None

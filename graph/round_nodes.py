@@ -16,6 +16,7 @@ from cuda_llm.graph.context import RunContext, open_ask
 from cuda_llm.graph.guards import (
     MOST_SOURCE,
     checked_answer,
+    compose_by_strategy,
     run_untrusted,
     stop_by_strategy,
     strategy_guard,
@@ -29,8 +30,8 @@ from cuda_llm.search import Attempt, Brief, Draft, Kind
 from cuda_llm.traces.events import AttemptJudged, IncumbentChosen, RoundBegan, TunerSearched
 
 ROUNDS = "rounds"
-BROUGHT = frozenset({Kind.START, Kind.TUNE})
-"""Kinds of briefs whose kernel the user or the tuner brought: no generator is asked."""
+BROUGHT = frozenset({Kind.START, Kind.TUNE, Kind.COMPOSE})
+"""Kinds of briefs whose kernel is there already: no generator is asked."""
 
 
 def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, ...]:
@@ -95,7 +96,12 @@ def write_trials(
     for number, trial in enumerate(trials, start=1):
         name = f"r{round_}-t{number}"
         brief = Brief(
-            id=name, round=round_, index=briefs + number, kind=Kind.TUNE, parent=trial.parent
+            id=name,
+            round=round_,
+            index=briefs + number,
+            kind=Kind.TUNE if trial.second is None else Kind.COMPOSE,
+            parent=trial.parent,
+            second=trial.second,
         )
         context.folder.write_brief(brief)
         context.folder.write_draft(name, trial.draft)
@@ -128,7 +134,8 @@ def collect_attempts(state: SearchState, context: RunContext, names: Sequence[st
 
 def record_trials(state: SearchState, context: RunContext, update: SearchUpdate) -> None:
     """Record the outcome of the trials of each parent."""
-    trials = [one for one in attempts_of(update, context) if one.id in state["trials"]]
+    added = (one for one in attempts_of(update, context) if one.id in state["trials"])
+    trials = [one for one in added if one.kind == Kind.TUNE]
     for parent in dict.fromkeys(one.parent for one in trials):
         tried = [one for one in trials if one.parent == parent]
         fastest = max((one for one in tried if one.passed), key=speed_of, default=None)
@@ -199,12 +206,15 @@ async def collect(state: SearchState, context: RunContext) -> SearchUpdate:
 
 
 async def tuner(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Search the tunables that this round's candidates declare."""
+    """Search the tunables that this round's candidates declare, and put two kernels together."""
     situation = situation_of(state, context)
     judged = judged_of(state, situation)
-    count = 0 if context.stop_reason() else context.request.tune
+    stopping = context.stop_reason()
+    count = 0 if stopping else context.request.tune
     trials = context.tuner.propose(situation, judged, count) if count else ()
-    return {"trials": write_trials(context, situation.round, len(state["briefs"]), trials)}
+    composed = () if stopping else compose_by_strategy(context, situation, state.get("unfit", {}))
+    names = write_trials(context, situation.round, len(state["briefs"]), (*trials, *composed))
+    return {"trials": names}
 
 
 async def collect_trials(state: SearchState, context: RunContext) -> SearchUpdate:

@@ -32,7 +32,7 @@ def token_table() -> str:
     before, now = json.loads(BEFORE.read_text()), measure()
     rows = ["| section | before | now |", "|---|---|---|"]
     for name in next(iter(now.values())):
-        means = (fmean(counted[key][name] for key in now) for counted in (before, now))
+        means = (fmean(counted[key].get(name, 0) for key in now) for counted in (before, now))
         rows.append(f"| `{name}` | {' | '.join(f'{mean:,.0f}' for mean in means)} |")
     return "\n".join(rows)
 

@@ -13,7 +13,7 @@ from typing import Any
 from cuda_llm.fact_wording import describe_spot
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
-from cuda_llm.search import Attempt
+from cuda_llm.search import Attempt, Kind
 from cuda_llm.traces.events import Event, IncumbentChosen, RunFinished, WinnerRemeasured
 from cuda_llm.traces.files import write_file
 from cuda_llm.traces.run_folder import RunFolder
@@ -116,6 +116,8 @@ def is_slower(attempt: Attempt, remeasured: WinnerRemeasured | None) -> bool:
 
 
 def _author(run: Mapping[str, Any], attempt: Attempt) -> str:
+    if attempt.kind == Kind.COMPOSE:
+        return f", put together from `{attempt.parent}` and `{attempt.second}` without a model"
     return f" ({run['model']})" if attempt.written_by == "model" and run.get("model") else ""
 
 

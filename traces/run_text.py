@@ -43,6 +43,7 @@ BRIEF_TEXTS = {
     Kind.IMPROVE: "told to speed up {parent}",
     Kind.DEPART: "told to beat {parent} with another structure",
     Kind.TUNE: "{parent} with other values",
+    Kind.COMPOSE: "{parent} and {second} put together, each for some sizes",
     Kind.START: "brought by the user",
 }
 PLAYBOOK_BRIEF_TEXTS = {
@@ -108,7 +109,7 @@ def _candidate(
 def describe_brief(order: Brief | Attempt, generator: str) -> str:
     """Describe the brief, in words that fit that generator."""
     words = BRIEF_TEXTS | PLAYBOOK_BRIEF_TEXTS if generator == "playbook" else BRIEF_TEXTS
-    text = words[order.kind].format(parent=order.parent or "the baseline")
+    text = words[order.kind].format(parent=order.parent or "the baseline", second=order.second)
     return f"{text}: {order.direction}" if order.direction else text
 
 
@@ -116,6 +117,7 @@ def _outcome(attempt: Attempt) -> Iterator[str]:
     idea = describe_idea(attempt.idea, attempt.tunables)
     if idea:
         is_point = attempt.written_by == "playbook" or attempt.kind == Kind.TUNE
+        is_point = is_point and attempt.kind != Kind.COMPOSE
         yield from wrapped(idea, first="point: " if is_point else "wrote: ", indent=INSIDE)
     if attempt.passed:
         faster = f"{attempt.speedup:.2f}x the baseline's speed" if attempt.speedup else "correct"

@@ -5,7 +5,11 @@ from itertools import islice
 
 from cuda_llm.agents.playbook.history import History, hint_preferences, tried_points
 from cuda_llm.agents.playbook.kernels import TunableKernel, describe_point
-from cuda_llm.agents.playbook.propose import propose, propose_other_structures
+from cuda_llm.agents.playbook.propose import (
+    propose,
+    propose_near,
+    propose_other_structures,
+)
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration
@@ -41,10 +45,22 @@ class PlaybookGenerator:
         if brief.kind == Kind.DEPART:  # Strategies put these last; the last gets the first choice.
             others = propose_other_structures(self._kernels, history, points, seed)
             point = next(islice(others, count - brief.index, None), point)
+        if parents := self._other_parents(brief, situation):
+            near = propose_near(self._kernels, history, points, seed, parents)
+            point = next(islice(near, brief.index - 1, None), point)
         if point is None:
             return NoCode(kind="exhausted")
         source = self._kernels.write(point)
         return Draft(source=source, idea=describe_point(point), tunables=point)
+
+    def _other_parents(self, brief: Brief, situation: Situation) -> list[dict[str, int]]:
+        """Return the points of the kernels that an order names, where not the incumbent alone."""
+        names = [name for name in (brief.parent, brief.second) if name]
+        incumbent = situation.incumbent and situation.incumbent.id
+        if brief.kind != Kind.IMPROVE or names == [incumbent]:
+            return []
+        points = (self._kernels.point_of(situation.attempt(one).tunables) for one in names)
+        return [point for point in points if point]
 
     def _history(self, brief: Brief, situation: Situation) -> History:
         """Return what the brief may know of the attempts; no kernel is proposed twice anyway."""

@@ -90,6 +90,32 @@ def propose_other_structures(
     return _new(kernels, seen, others)
 
 
+def propose_near(
+    kernels: TunableKernel,
+    history: History,
+    taken: Sequence[Point],
+    seed: str,
+    parents: Sequence[Point],
+) -> Iterator[dict[str, int]]:
+    """Yield new points near the first of `parents`; of two, first those that take values of both.
+
+    `taken` are points that are proposed already.
+    """
+    space, rng = kernels.space, random.Random(seed)
+    parent = parents[0]
+    seen = {kernels.sha(one.point) for one in history.tried} | history.seen
+    seen |= {kernels.sha(one) for one in taken}
+    known = kernels.candidates(rng)
+    mixed = [
+        one
+        for one in known
+        if all(value in {each[name] for each in parents} for name, value in one.items())
+    ]
+    mixed.sort(key=lambda one: count_differences(one, parent))
+    near = nearest_points(parent, [*known, *single_changes(space, parent, rng)], history.tried)
+    return _new(kernels, seen, chain(mixed, near))
+
+
 def count_differences(one: Point, other: Point) -> int:
     """Count the tunables whose values differ."""
     return sum(other[name] != value for name, value in one.items())

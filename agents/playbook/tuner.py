@@ -50,7 +50,11 @@ class TunableTuner:
 def _parents(situation: Situation, judged: Sequence[Attempt]) -> list[Attempt]:
     """List kernels not of a playbook that passed, or whose trial did; the fastest first."""
     incumbent = () if situation.incumbent is None else (situation.incumbent,)
-    passed = [one for one in (*judged, *incumbent) if one.passed and one.written_by != "playbook"]
+    passed = [
+        one
+        for one in (*judged, *incumbent)
+        if one.passed and one.written_by != "playbook" and one.kind != Kind.COMPOSE
+    ]
     passed.sort(key=lambda one: (-(one.speedup or 0.0), one.round, one.index))
     parents = [
         situation.attempt(one.parent) if one.kind == Kind.TUNE and one.parent else one

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from cuda_llm.agents.kernel_text.facts import SIGNS
 from cuda_llm.agents.kernel_text.outline import identifiers
 from cuda_llm.agents.limits import (
     bottleneck_text,
@@ -18,6 +19,7 @@ from cuda_llm.agents.limits import (
 )
 from cuda_llm.agents.prompting.quote import hide_in_verdict, log_lines, one_line, quote_line
 from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.techniques.objections import changes_between
 from cuda_llm.failures import CompileFailed, Diagnostic
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.predictions import rank
@@ -188,6 +190,48 @@ def describe_headline(situation: Situation, attempt: Attempt, components: Compon
         where = f" at line {spot.line}" if spot else ""
         parts.append(f"limited by {bottleneck_text(code).name}{where}")
     return ", ".join(parts)
+
+
+def describe_differences(situation: Situation, one: Attempt, other: Attempt) -> str:
+    """Render in what the second kernel differs: `+swizzle, -padding, 256 -> 128 threads`."""
+    return ", ".join(
+        f"{'+' if change.after else '-'}{change.name.replace('_', ' ')}"
+        if change.name in SIGNS
+        else f"{change.before:,} -> {change.after:,} {change.name.replace('_', ' ')}"
+        for change in changes_between(situation, one, other)
+    )
+
+
+def describe_side_by_side(situation: Situation, one: Attempt, other: Attempt) -> tuple[str, ...]:
+    """Render the times of two kernels at each timed size: `M = 64: 1.2 us, r2-c1 0.9 us`."""
+    pairs = zip(name_sizes(situation.sizes), one.times_us, other.times_us, strict=False)
+    return tuple(
+        f"{name}: {describe_us(mine)}, {other.id} {describe_us(its)}" for name, mine, its in pairs
+    )
+
+
+LEAST_LEFT_OUT = 6
+"""Lines that two kernels share before they are left out of the second."""
+MOST_COMPARED = 2000
+"""Lines of two kernels whose differences are looked for."""
+
+
+def keep_differences(first: str, second: str, name: str) -> str:
+    """Return the second source without the stretches that it shares with the first, called `name`.
+
+    The lines beside each difference stay.
+    """
+    before, lines = first.splitlines(), second.splitlines()
+    if max(len(before), len(lines)) > MOST_COMPARED:
+        return second
+    kept, position = list[str](), 0
+    for block in difflib.SequenceMatcher(None, before, lines, autojunk=False).get_matching_blocks():
+        start = block.b + (1 if block.b else 0)
+        end = block.b + block.size - (1 if block.b + block.size < len(lines) else 0)
+        if end - start >= LEAST_LEFT_OUT:
+            kept += [*lines[position:start], f"// ... {end - start} lines as in {name}"]
+            position = end
+    return "\n".join((*kept, *lines[position:]))
 
 
 def describe_profiled_size(situation: Situation, attempt: Attempt, profile: Profile) -> str:

@@ -5,16 +5,15 @@ Hidden sizes are never among them.
 
 from collections.abc import Iterator
 
-from cuda_llm.agents.kernel_text.facts import SIGNS
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS, bottleneck_text
 from cuda_llm.agents.prompting.describe_kernel import (
+    describe_differences,
     describe_figures,
     describe_within_context,
 )
 from cuda_llm.agents.prompting.quote import hide, join_parts, one_line, quote_line
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.techniques.objections import changes_between
 from cuda_llm.facts import SourceSpot
 from cuda_llm.failures import CompileFailed
 from cuda_llm.outcomes import Passed, Verdict
@@ -211,15 +210,9 @@ def describe_history(
 
 def describe_changes(situation: Situation, attempt: Attempt) -> str:
     """Render in what it differs from its parent: `+swizzle, -padding, 256 -> 128 threads`."""
-    if not attempt.parent or not attempt.passed:
+    if not attempt.parent or attempt.second or not attempt.passed:
         return ""
-    found = changes_between(situation, situation.attempt(attempt.parent), attempt)
-    return ", ".join(
-        f"{'+' if one.after else '-'}{one.name.replace('_', ' ')}"
-        if one.name in SIGNS
-        else f"{one.before:,} -> {one.after:,} {one.name.replace('_', ' ')}"
-        for one in found
-    )
+    return describe_differences(situation, situation.attempt(attempt.parent), attempt)
 
 
 MOST_WHOLE = 9
@@ -236,6 +229,7 @@ def describe_attempt(
 ) -> str:
     """Render `r1-c2: WRONG_RESULT: ...`, and below it, if `whole`, its direction and its idea."""
     came_from = f", {attempt.kind.value} of {attempt.parent}" if attempt.parent else ""
+    came_from += f" and {attempt.second}" if attempt.second else ""
     shown = above and attempt.passed
     outcome = "the kernel above" if shown else _outcome(situation, attempt, components)
     first = f"{attempt.id}{came_from}: {outcome}"

@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cuda_llm.agents.prompting.describe_kernel import (
+    describe_differences,
     describe_failure,
     describe_headline,
     describe_profile,
     describe_profiled_size,
+    describe_side_by_side,
     describe_timed_sizes,
+    keep_differences,
     real_names,
 )
 from cuda_llm.agents.prompting.describe_run import (
@@ -156,6 +159,19 @@ def _fixed_values(
         "profile_size": _profiled_size(situation, parent),
         "expected": describe_expected(situation, brief, components),
         "failure_code": parent.code if failed and parent else "",
+        **_values_of_second(situation, parent, _second_of(situation, brief, components)),
+    }
+
+
+def _values_of_second(
+    situation: Situation, parent: Attempt | None, second: Attempt | None
+) -> dict[str, Any]:
+    if parent is None or second is None:
+        return {"second_id": "", "second_times": (), "second_changes": ""}
+    return {
+        "second_id": second.id,
+        "second_times": describe_side_by_side(situation, parent, second),
+        "second_changes": describe_differences(situation, parent, second),
     }
 
 
@@ -184,7 +200,29 @@ def _passages(
         else Passage(),
         "baseline": _text(task.baseline.read_text()) if components.baseline else Passage(),
         **_of_parent(situation, brief, parent, components),
+        "second_source": _source_of_second(situation, brief, parent, components),
     }
+
+
+def _second_of(situation: Situation, brief: Brief, components: Components) -> Attempt | None:
+    """Return the second kernel that the order shows; what was tried may be left out of prompts."""
+    shown = brief.second if components.history and brief.parent else None
+    return situation.attempt(shown) if shown else None
+
+
+def _source_of_second(
+    situation: Situation, brief: Brief, parent: Attempt | None, components: Components
+) -> Passage:
+    """Return what of the second kernel's source the parent's has not."""
+    second = _second_of(situation, brief, components)
+    if parent is None or second is None or "playbook" in (second.written_by, parent.written_by):
+        return Passage()
+    context = situation.plan.hardware_context
+    one, other = (
+        hide_in_comments(clean(situation.archive.source(each.id)), situation.hardware, context)
+        for each in (parent, second)
+    )
+    return _text(keep_differences(one, other, parent.id))
 
 
 def _of_parent(

@@ -56,12 +56,13 @@ SECTIONS = (
     Section(name="failure", priority=1, least=0.25, most=0.5),
     Section(name="real_names", priority=2, least=0.05, most=0.1, cut="entries"),
     Section(name="profile", priority=3, least=0.1, most=0.3, cut="entries"),
-    Section(name="host_code", priority=4, least=0.15, most=0.5),
-    Section(name="hints", priority=5, least=0.1, most=0.3, cut="entries"),
-    Section(name="hardware", priority=6, least=0.1, most=0.2, cut="entries"),
-    Section(name="history", priority=7, least=0.1, most=0.3, cut="entries"),
-    Section(name="notes", priority=8, least=0.05, most=0.2),
-    Section(name="baseline", priority=9, most=0.3),
+    Section(name="second_source", priority=4, least=0.1, most=0.3),
+    Section(name="host_code", priority=5, least=0.15, most=0.5),
+    Section(name="hints", priority=6, least=0.1, most=0.3, cut="entries"),
+    Section(name="hardware", priority=7, least=0.1, most=0.2, cut="entries"),
+    Section(name="history", priority=8, least=0.1, most=0.3, cut="entries"),
+    Section(name="notes", priority=9, least=0.05, most=0.2),
+    Section(name="baseline", priority=10, most=0.3),
 )
 """Every section that holds something of the run. What a template says itself is never cut."""
 

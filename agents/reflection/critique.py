@@ -14,7 +14,7 @@ from cuda_llm.agents.prompting.render import render_critique_prompt
 from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.builtin import distinct_failures
+from cuda_llm.agents.strategies.briefs import distinct_failures
 from cuda_llm.codec import decode
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.search import Attempt, Hint

@@ -38,7 +38,7 @@ from cuda_llm.agents.reflection.wrong_results import (
     wrong_result,
 )
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.builtin import is_fixable
+from cuda_llm.agents.strategies.briefs import is_fixable
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration
 from cuda_llm.conversation import Ask

@@ -1,143 +1,26 @@
-"""Writes the briefs of a round: the strategies that ship, and how `--strategy` finds one.
+"""Decides what each candidate is to do: the strategies that ship, and how `--strategy` finds one.
 
 `Fsr` is Feature Search and Reinforcement (arXiv 2506.09092) with changes that the class lists;
 `FsrPaper` is its Algorithm 1 to the letter, for comparison; `BestOfN` gives no feedback at all.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
+from cuda_llm.agents.kernel_text.composition import CompositionRefused
 from cuda_llm.agents.limits import share_of_limit
-from cuda_llm.agents.protocols import Choice, Strategy
+from cuda_llm.agents.protocols import Choice, Strategy, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
-from cuda_llm.agents.techniques.directions import Direction, find_directions, say_opposites
+from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
+from cuda_llm.agents.strategies.elites import improve_elite, show_second
+from cuda_llm.agents.strategies.splits import propose_composition
 from cuda_llm.dotted import is_dotted, load_dotted
 from cuda_llm.errors import UsageError
-from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Hint, Kind
+from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Kind
 
-_NEARNESS = (
-    *("NONDETERMINISTIC", "WRONG_RESULT", "LATE_WRITE", "GUARD_OVERWRITTEN", "INPUT_MUTATED"),
-    *("DATA_RACE", "UNINITIALISED_READ", "INVALID_SYNC", "TIMED_OUT"),
-    *("ILLEGAL_ACCESS", "MISALIGNED", "DEVICE_ASSERT", "LAUNCH_FAILED", "OUT_OF_MEMORY"),
-    *("HOST_CRASHED", "LOAD_FAILED", "COMPILE_FAILED"),
-)
-"""Codes sorted by how near the kernel came to being right; other codes come last."""
-
-
-def distinct_failures(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
-    """Return one attempt for each distinct failure with source, nearest to being right first.
-
-    Two failures are the same when their `failure` is; one of an older record is its code.
-    """
-    kept: dict[str, Attempt] = {}
-    for one in attempts:
-        if is_fixable(one):
-            kept.setdefault(one.failure or one.code, one)
-    return tuple(sorted(kept.values(), key=lambda one: (nearness(one), one.round, one.index)))
-
-
-def is_fixable(attempt: Attempt) -> bool:
-    """Return whether the attempt failed by its own fault and has a source to start from."""
-    ours = attempt.code.startswith("INFRA_") or attempt.code in {"DUPLICATE", "QUARANTINED"}
-    return bool(attempt.source_sha) and not attempt.passed and not ours
-
-
-def nearness(attempt: Attempt) -> int:
-    """Rank an attempt's failure; 0 is nearest to being right."""
-    return _NEARNESS.index(attempt.code) if attempt.code in _NEARNESS else len(_NEARNESS)
-
-
-Assignment = tuple[Kind, Attempt | None]
-"""What a candidate is to do, and its parent."""
-USER = "user"
-"""`Hint.by` of a person."""
-
-
-def make_briefs(
-    situation: Situation, orders: Sequence[Assignment], components: Components
-) -> tuple[Brief, ...]:
-    """Make one brief for each order, with the history and the hints that concern its parent.
-
-    `components` is what the strategy allows; what the user switched off stays off.
-    """
-    allowed = components & situation.plan.components
-    history = tuple(one.id for one in situation.attempts) if allowed.history else ()
-    error_hints = hints_for(allowed, situation.error_hints)
-    performance_hints = hints_for(allowed, situation.performance_hints)
-
-    def hints_of(parent: Attempt | None) -> tuple[Hint, ...]:
-        both = (error_hints, performance_hints)
-        return tuple(hint for hints in both for hint in hints_about(hints, parent))
-
-    chosen = choose_directions(situation, orders, hints_of) if allowed.diversity else ()
-    return tuple(
-        Brief(
-            id=f"r{situation.round}-c{index}",
-            round=situation.round,
-            index=index,
-            kind=kind,
-            parent=None if parent is None else parent.id,
-            direction=chosen[index - 1].text if chosen else "",
-            against=chosen[index - 1].against if chosen else "",
-            share=chosen[index - 1].share if chosen else 0.0,
-            history=history,
-            error_hints=hints_about(error_hints, parent),
-            performance_hints=hints_about(performance_hints, parent),
-            components=allowed,
-        )
-        for index, (kind, parent) in enumerate(orders, start=1)
-    )
-
-
-def choose_directions(
-    situation: Situation,
-    orders: Sequence[Assignment],
-    hints_of: Callable[[Attempt | None], Sequence[Hint]],
-) -> tuple[Direction, ...]:
-    """Choose a direction for each order: those of a round differ, and say where they oppose.
-
-    `hints_of` returns the hints that an order on that parent shows.
-    """
-    pools = {
-        (kind, parent and parent.id): iter(
-            find_directions(situation, kind, 2 * len(orders), parent=parent, hints=hints_of(parent))
-        )
-        for kind, parent in orders
-    }
-    taken = set[str]()
-    chosen = []
-    for kind, parent in orders:
-        pool = pools[kind, parent and parent.id]
-        one = next(found for found in pool if found.text not in taken)
-        taken.add(one.text)
-        chosen.append(one)
-    return say_opposites(chosen)
-
-
-def hints_for(allowed: Components, hints: Sequence[Hint]) -> tuple[Hint, ...]:
-    """Return all hints where they are allowed, and otherwise those of the user."""
-    return tuple(one for one in hints if allowed.hints or one.by == USER)
-
-
-def hints_about(hints: Sequence[Hint], parent: Attempt | None) -> tuple[Hint, ...]:
-    """Return hints on the parent, on its whole round, or on everything; newest round first.
-
-    Of several about one cause the newest stays, because it says how often that was seen.
-    """
-    chosen = [one for one in hints if not one.about or parent is None or one.about == parent.id]
-    return tuple(sorted(newest_hints(chosen), key=lambda one: -one.round))
-
-
-def newest_hints(hints: Iterable[Hint]) -> tuple[Hint, ...]:
-    """Return the hints without those that a later one about the same thing replaces."""
-    kept: dict[tuple[str, ...], Hint] = {}
-    for hint in hints:
-        subject = (hint.cause,) if hint.cause else (hint.about, hint.text)
-        key = (hint.code, hint.by, *subject)
-        kept.pop(key, None)
-        kept[key] = hint
-    return tuple(kept.values())
+SWITCH = {"switch": True}
+"""Of the fields of a strategy that its name may switch on or off."""
 
 
 @dataclass(frozen=True)
@@ -146,16 +29,37 @@ class Fsr:
 
     Unlike the paper's Algorithm 1 (`fsr-paper`) it returns the best of all rounds, keeps the
     incumbent after ties and regressions, judges no duplicate again, feeds the profile back beside
-    the latency, and leaves the incumbent's structure after rounds without gain.
+    the latency, and leaves the incumbent's structure after rounds without gain. Its switches are
+    named in `--strategy`: `fsr+elites+no-critique`. What is on by default was measured
+    (`benchmarks/strategy_switches.py`).
     """
 
     name: str = "fsr"
     deduplicate: bool = True
     components: Components = EVERYTHING
+    composition: bool = field(default=True, metadata=SWITCH)
+    """Tries the two kernels that together are faster than any one, behind one `solve`."""
+    elites: bool = field(default=False, metadata=SWITCH)
+    """Has one of a round improve the best of another size or structure than the incumbent's."""
+    pairs: bool = field(default=False, metadata=SWITCH)
+    """Shows one of a round a second kernel, to take over what makes that faster."""
+    critique: bool = field(default=True, metadata=SWITCH)
+    """Has one of a round make the change that a critique asks for."""
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
         """Ask for first kernels, then for fixes, then for improvements of the incumbent."""
-        return make_briefs(situation, plan_assignments(situation), self.components)
+        orders = plan_assignments(situation)
+        if not self.critique:
+            situation = without_changes(situation)
+        if self.elites:
+            orders = improve_elite(situation, orders)
+        briefs = make_briefs(situation, orders, self.components)
+        allowed = self.components & situation.plan.components
+        return show_second(situation, briefs) if self.pairs and allowed.history else briefs
+
+    def compose(self, situation: Situation) -> Trial | CompositionRefused | None:
+        """Put together the two kernels that are each the best at some of the sizes."""
+        return propose_composition(situation) if self.composition else None
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
         """Choose the best of all rounds."""
@@ -216,6 +120,12 @@ def last_round(situation: Situation) -> tuple[Attempt, ...]:
     """Return the attempts of the newest round that was judged."""
     newest = max((one.round for one in situation.attempts), default=0)
     return tuple(one for one in situation.attempts if one.round == newest)
+
+
+def without_changes(situation: Situation) -> Situation:
+    """Return the situation with what critiques ask for as mere hints."""
+    hints = tuple(replace(one, change="", gain=0.0) for one in situation.performance_hints)
+    return replace(situation, performance_hints=hints)
 
 
 LATENCY_ONLY = Components(hints=False, profile=False, baseline=False, diversity=False)
@@ -299,8 +209,9 @@ def find_strategy(name: str) -> Strategy:
 
     Raises UsageError naming what there is.
     """
-    if name in BUILTIN_STRATEGIES:
-        return BUILTIN_STRATEGIES[name]()
+    base, *switches = name.split("+")
+    if base in BUILTIN_STRATEGIES:
+        return _switched(BUILTIN_STRATEGIES[base](), name, switches)
     if not is_dotted(name):
         msg = (
             f"unknown strategy {name!r}; there are {', '.join(BUILTIN_STRATEGIES)}, or module:Class"
@@ -313,3 +224,14 @@ def find_strategy(name: str) -> Strategy:
         msg = f"strategy {name!r} lacks {', '.join(missing)}; see cuda_llm.extend.Strategy"
         raise UsageError(msg)
     return strategy
+
+
+def _switched(strategy: Strategy, name: str, switches: Sequence[str]) -> Strategy:
+    """Return the strategy with its switches as named: `elites` on, `no-elites` off."""
+    known = [one.name for one in fields(strategy) if one.metadata == SWITCH]  # type: ignore[arg-type]
+    for text in switches:
+        if text.removeprefix("no-") not in known:
+            there = f"has {', '.join(known)}" if known else "has none"
+            raise UsageError(f"strategy {name!r}: unknown switch {text!r}; {strategy.name} {there}")
+    chosen = {text.removeprefix("no-"): not text.startswith("no-") for text in switches}
+    return replace(strategy, name=name, **chosen) if chosen else strategy  # type: ignore[type-var]

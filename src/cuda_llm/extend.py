@@ -12,7 +12,8 @@ agent       an async function `(Situation) -> Contribution`, or a compiled LangG
 generator   `Generator`: one `Brief` in, one `Draft` out, or a `NoCode` that says why not.
 strategy    `Strategy`: writes `Brief`s, makes the `Choice`, stops. `make_briefs` completes an
             `Assignment`; `choose_fastest`, `passed_by_speed`, `distinct_failures` and
-            `at_the_limit` are those of ours.
+            `at_the_limit` are those of ours. A `Composer` puts two kernels together, too, or says
+            by a `CompositionRefused` why they do not fit.
 reflector   `Reflector`: the `Attempt`s of a round in, `Reflected` out. Ours is `Reflection`.
 tuner       `Tuner`: proposes `Trial`s of declared tunables, spelled by `write_point`. Ours is
             `TunableTuner`.
@@ -31,12 +32,14 @@ from cuda_llm.lazy_exports import find_export
 if TYPE_CHECKING:
     from cuda_llm import outcomes
     from cuda_llm.agents.find_agent import find_agent, placed
+    from cuda_llm.agents.kernel_text.composition import CompositionRefused
     from cuda_llm.agents.kernel_text.outline import normal_sha
     from cuda_llm.agents.playbook.tuner import TunableTuner
     from cuda_llm.agents.protocols import (
         Agent,
         AgentContext,
         Choice,
+        Composer,
         Contribution,
         Generator,
         PlacedAgent,
@@ -50,12 +53,8 @@ if TYPE_CHECKING:
     from cuda_llm.agents.reflection.reflector import Reflection
     from cuda_llm.agents.situation import Note, Plan, Situation
     from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
-    from cuda_llm.agents.strategies.builtin import (
-        Assignment,
-        at_the_limit,
-        distinct_failures,
-        make_briefs,
-    )
+    from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
+    from cuda_llm.agents.strategies.builtin import at_the_limit
     from cuda_llm.agents.tunables.write import write_point
     from cuda_llm.capabilities import Capabilities
     from cuda_llm.codec import decode, encode
@@ -150,6 +149,8 @@ __all__ = [
     "CompileFailed",
     "Compiled",
     "Components",
+    "Composer",
+    "CompositionRefused",
     "Contribution",
     "CudaLLMError",
     "Device",

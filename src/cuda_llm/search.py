@@ -62,6 +62,8 @@ class Kind(StrEnum):
     """The parent passed: beat it with another structure, on purpose."""
     TUNE = "tune"
     """The parent with other values of its tunables; the tuner's, no generator is asked."""
+    COMPOSE = "compose"
+    """Two kernels behind one `solve` that chooses by size; no generator is asked."""
     START = "start"
     """A kernel that the user brought."""
 
@@ -141,7 +143,9 @@ class Brief:
     """Within the round, from 1."""
     kind: Kind
     parent: str | None = None
-    """Attempt to fix or to improve."""
+    """Attempt to fix or to improve; of two put together, that for the smaller sizes."""
+    second: str | None = None
+    """Another attempt that is shown beside the parent, or put together with it."""
     direction: str = ""
     """What this one, of all of its round, is told to try."""
     against: str = ""
@@ -178,6 +182,7 @@ class Attempt:
     index: int
     kind: Kind
     parent: str | None = None
+    second: str | None = None
     direction: str = ""
     written_by: Author
     idea: str = ""

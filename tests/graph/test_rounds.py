@@ -2,25 +2,28 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_runs import TableBench, Writer, context_in, run_graph
+from graph_runs import TableBench, Writer, context_in, in_times, run_graph
 
+from cuda_llm.agents.kernel_text.composition import CompositionRefused
 from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.strategies.builtin import Fsr
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.view import attempts_of
 from cuda_llm.outcomes import Verdict
-from cuda_llm.search import Attempt, Author, Brief, Draft, Hint
+from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import (
+    AgentDecided,
     HintGiven,
     IncumbentChosen,
     RunFinished,
@@ -261,3 +264,57 @@ def test_a_person_may_review_each_round_and_add_hints(tmp_path: Path) -> None:
     assert hint is not None
     assert hint.text == "use float4"
     assert len(state["attempts"]) == 2
+
+
+def test_two_kernels_are_put_together_and_judged_like_any_other(tmp_path: Path) -> None:
+    text = """__global__ void one() {}
+extern "C" void solve(const float* A, const float* B, float* C, int n) { one<<<1, 1>>>(); }
+"""
+
+    @dataclass(frozen=True)
+    class TwoSizes(TableBench):
+        """Of two sizes, each kernel but a composition is fast at one."""
+
+        async def time_baseline(self) -> KernelTimes:
+            sizes = (({"n": 1024}, 100.0), ({"n": 4096}, 100.0))
+            return KernelTimes(times=sizes, launches=(), bottlenecks=())
+
+        async def profile(
+            self, compiled: Compiled, validated: Validated, baseline: KernelTimes
+        ) -> Verdict:
+            first_us = 10.0 if "one" in compiled.source else 80.0
+            last_us = 20.0 if "two" in compiled.source else 90.0
+            return in_times((first_us, last_us), baseline)
+
+    def by_turns(brief: Brief, _: Situation) -> Draft:
+        return Draft(source=text if brief.index == 1 else text.replace("one", "two"))
+
+    context = context_in(
+        tmp_path,
+        generator=Writer(by_turns),
+        bench=TwoSizes(),
+        candidates=2,
+        rounds=1,
+        strategy="fsr+composition",
+    )
+    state = asyncio.run(run_graph(context))
+    assert state["incumbent"] == "r1-t1"
+    found = context.folder.attempt("r1-t1")
+    assert found is not None
+    assert (found.kind, found.parent, found.second) == (Kind.COMPOSE, "r1-c1", "r1-c2")
+    assert found.idea == "r1-c1 up to n = 1,024, r1-c2 beyond"
+    assert found.written_by == "model"
+    assert not events_of(context, TunerSearched)
+
+
+def test_why_two_kernels_are_not_put_together_stands_in_the_trace(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Refusing(Fsr):
+        def compose(self, situation: Situation) -> CompositionRefused:
+            return CompositionRefused("macro_clash", "TILE", attempts=("r1-c1", "r1-c2"))
+
+    context = replace(context_in(tmp_path, rounds=1), strategy=Refusing())
+    asyncio.run(run_graph(context))
+    decided = events_of(context, AgentDecided)
+    why = "r1-c1 and r1-c2 are not put together: the macro TILE of one means something else"
+    assert any(why in one.decisions[0] for one in decided)

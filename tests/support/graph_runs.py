@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflected, Trial
@@ -115,16 +116,24 @@ WRONG = WrongResult(
 
 
 def in_time(time_us: float, baseline: KernelTimes) -> Passed:
-    """A pass that took so long."""
-    (dims, baseline_us), *_ = baseline.times
-    size = SizeTime(dims=dims, time_us=time_us, baseline_us=baseline_us, source="modelled")
+    """A pass that took so long at the first size."""
+    return in_times((time_us,), baseline)
+
+
+def in_times(times_us: Sequence[float], baseline: KernelTimes) -> Passed:
+    """A pass that took so long at each of the first sizes."""
+    sizes = tuple(
+        SizeTime(dims=dims, time_us=time_us, baseline_us=baseline_us, source="modelled")
+        for (dims, baseline_us), time_us in zip(baseline.times, times_us, strict=False)
+    )
+    gains = [size.baseline_us / size.time_us for size in sizes if size.baseline_us]
     return Passed(
         profile=Profile(
             device="table",
             hardware="table",
             source="modelled",
-            sizes=(size,),
-            speedup=baseline_us / time_us,
+            sizes=sizes,
+            speedup=gains[0] if len(gains) == 1 else geometric_mean(gains),
         )
     )
 

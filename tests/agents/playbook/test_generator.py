@@ -184,3 +184,40 @@ def test_a_playbook_that_cannot_be_used_is_refused_with_its_line(
 def test_the_playbooks_that_ship_are_searched(name: str) -> None:
     attempts = play(load_task(name), 2, lambda point: 1.0 + sum(point.values()) % 7)
     assert len({one.normal_sha for one in attempts}) == 10
+
+
+def test_an_order_on_another_kernel_than_the_incumbent_stays_near_its_point(task: Task) -> None:
+    attempts = play(task, 3)
+    where = at(task, attempts)
+    assert where.incumbent
+    ranked = sorted((one for one in attempts if one.speedup), key=lambda one: one.speedup or 0.0)
+    other = ranked[0]
+    order = replace(brief(2, Kind.IMPROVE), parent=other.id)
+    (draft,) = ask_round(PlaybookGenerator(task), where, [order])
+    assert isinstance(draft, Draft)
+    assert sum(other.tunables[name] != value for name, value in draft.tunables.items()) <= 2
+    same = [replace(brief(2, Kind.IMPROVE), parent=one) for one in (where.incumbent.id, None)]
+    answers = [ask_round(PlaybookGenerator(task), where, [one]) for one in same]
+    assert answers[0] == answers[1] != [draft]
+
+
+def test_an_order_on_two_kernels_takes_values_of_both_first(task: Task) -> None:
+    attempts = [
+        replace(one, tunables=point, normal_sha=f"sha {one.id}")
+        for one, point in zip(
+            play(task, 1)[:2],
+            (
+                {"VARIANT": 1, "TILE": 8, "ITEMS": 1, "WIDTH": 1},
+                {"VARIANT": 2, "TILE": 32, "ITEMS": 4, "WIDTH": 1},
+            ),
+            strict=True,
+        )
+    ]
+    one, other = attempts
+    where = at(task, attempts)
+    order = replace(brief(1, Kind.IMPROVE), parent=one.id, second=other.id)
+    (draft,) = ask_round(PlaybookGenerator(task), where, [order])
+    assert isinstance(draft, Draft)
+    assert draft.tunables not in (one.tunables, other.tunables)
+    both = [{each.tunables[name] for each in attempts} for name in draft.tunables]
+    assert all(value in known for value, known in zip(draft.tunables.values(), both, strict=True))

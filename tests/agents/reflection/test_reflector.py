@@ -8,7 +8,7 @@ from searches import attempt
 from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.builtin import newest_hints
+from cuda_llm.agents.strategies.briefs import newest_hints
 from cuda_llm.codec import decode, encode
 from cuda_llm.facts import MemoryAccess, SourceSpot
 from cuda_llm.failures import CompileFailed, Diagnostic, Duplicate, NoCode, UninitialisedRead

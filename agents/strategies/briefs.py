@@ -1,0 +1,130 @@
+"""Writes orders as briefs: directions that differ, the history and the hints that concern each."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.techniques.directions import Direction, find_directions, say_opposites
+from cuda_llm.search import Attempt, Brief, Components, Hint, Kind
+
+_NEARNESS = (
+    *("NONDETERMINISTIC", "WRONG_RESULT", "LATE_WRITE", "GUARD_OVERWRITTEN", "INPUT_MUTATED"),
+    *("DATA_RACE", "UNINITIALISED_READ", "INVALID_SYNC", "TIMED_OUT"),
+    *("ILLEGAL_ACCESS", "MISALIGNED", "DEVICE_ASSERT", "LAUNCH_FAILED", "OUT_OF_MEMORY"),
+    *("HOST_CRASHED", "LOAD_FAILED", "COMPILE_FAILED"),
+)
+"""Codes sorted by how near the kernel came to being right; other codes come last."""
+
+
+def distinct_failures(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """Return one attempt for each distinct failure with source, nearest to being right first.
+
+    Two failures are the same when their `failure` is; one of an older record is its code.
+    """
+    kept: dict[str, Attempt] = {}
+    for one in attempts:
+        if is_fixable(one):
+            kept.setdefault(one.failure or one.code, one)
+    return tuple(sorted(kept.values(), key=lambda one: (nearness(one), one.round, one.index)))
+
+
+def is_fixable(attempt: Attempt) -> bool:
+    """Return whether the attempt failed by its own fault and has a source to start from."""
+    ours = attempt.code.startswith("INFRA_") or attempt.code in {"DUPLICATE", "QUARANTINED"}
+    return bool(attempt.source_sha) and not attempt.passed and not ours
+
+
+def nearness(attempt: Attempt) -> int:
+    """Rank an attempt's failure; 0 is nearest to being right."""
+    return _NEARNESS.index(attempt.code) if attempt.code in _NEARNESS else len(_NEARNESS)
+
+
+Assignment = tuple[Kind, Attempt | None]
+"""What a candidate is to do, and its parent."""
+USER = "user"
+"""`Hint.by` of a person."""
+
+
+def make_briefs(
+    situation: Situation, orders: Sequence[Assignment], components: Components
+) -> tuple[Brief, ...]:
+    """Make one brief for each order, with the history and the hints that concern its parent.
+
+    `components` is what the strategy allows; what the user switched off stays off.
+    """
+    allowed = components & situation.plan.components
+    history = tuple(one.id for one in situation.attempts) if allowed.history else ()
+    error_hints = hints_for(allowed, situation.error_hints)
+    performance_hints = hints_for(allowed, situation.performance_hints)
+
+    def hints_of(parent: Attempt | None) -> tuple[Hint, ...]:
+        both = (error_hints, performance_hints)
+        return tuple(hint for hints in both for hint in hints_about(hints, parent))
+
+    chosen = choose_directions(situation, orders, hints_of) if allowed.diversity else ()
+    return tuple(
+        Brief(
+            id=f"r{situation.round}-c{index}",
+            round=situation.round,
+            index=index,
+            kind=kind,
+            parent=None if parent is None else parent.id,
+            direction=chosen[index - 1].text if chosen else "",
+            against=chosen[index - 1].against if chosen else "",
+            share=chosen[index - 1].share if chosen else 0.0,
+            history=history,
+            error_hints=hints_about(error_hints, parent),
+            performance_hints=hints_about(performance_hints, parent),
+            components=allowed,
+        )
+        for index, (kind, parent) in enumerate(orders, start=1)
+    )
+
+
+def choose_directions(
+    situation: Situation,
+    orders: Sequence[Assignment],
+    hints_of: Callable[[Attempt | None], Sequence[Hint]],
+) -> tuple[Direction, ...]:
+    """Choose a direction for each order: those of a round differ, and say where they oppose.
+
+    `hints_of` returns the hints that an order on that parent shows.
+    """
+    pools = {
+        (kind, parent and parent.id): iter(
+            find_directions(situation, kind, 2 * len(orders), parent=parent, hints=hints_of(parent))
+        )
+        for kind, parent in orders
+    }
+    taken = set[str]()
+    chosen = []
+    for kind, parent in orders:
+        pool = pools[kind, parent and parent.id]
+        one = next(found for found in pool if found.text not in taken)
+        taken.add(one.text)
+        chosen.append(one)
+    return say_opposites(chosen)
+
+
+def hints_for(allowed: Components, hints: Sequence[Hint]) -> tuple[Hint, ...]:
+    """Return all hints where they are allowed, and otherwise those of the user."""
+    return tuple(one for one in hints if allowed.hints or one.by == USER)
+
+
+def hints_about(hints: Sequence[Hint], parent: Attempt | None) -> tuple[Hint, ...]:
+    """Return hints on the parent, on its whole round, or on everything; newest round first.
+
+    Of several about one cause the newest stays, because it says how often that was seen.
+    """
+    chosen = [one for one in hints if not one.about or parent is None or one.about == parent.id]
+    return tuple(sorted(newest_hints(chosen), key=lambda one: -one.round))
+
+
+def newest_hints(hints: Iterable[Hint]) -> tuple[Hint, ...]:
+    """Return the hints without those that a later one about the same thing replaces."""
+    kept: dict[tuple[str, ...], Hint] = {}
+    for hint in hints:
+        subject = (hint.cause,) if hint.cause else (hint.about, hint.text)
+        key = (hint.code, hint.by, *subject)
+        kept.pop(key, None)
+        kept[key] = hint
+    return tuple(kept.values())

@@ -1,0 +1,79 @@
+"""Two honest kernels of one task behind one `solve` pass the judge, each at some of the sizes."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.agents.kernel_text.composition import compose
+from cuda_llm.agents.playbook.generator import open_playbook
+from cuda_llm.agents.playbook.kernels import valid_points
+from cuda_llm.outcomes import Passed
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.signature import signature
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.judge.device_bench import open_bench
+from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.open_device import open_device
+from cuda_llm.wording import describe
+
+HONEST = Path(__file__).parents[1] / "fixtures/honest"
+CONDITIONS = {
+    "vector_add": "n < 5000",
+    "reduction": "n < 5000",
+    "histogram": "n < 10000",
+    "matrix_multiplication": "(long long)M * N < 4000",
+    "matrix_transpose": "(long long)rows * cols < 20000",
+    "conv2d": "(long long)H * W < 3000",
+}
+"""Edge sizes lie on both sides."""
+RING = 3
+"""The other kernel of a pair is so many further on: each is once for the small, once for the large
+sizes."""
+QUICK = {"vector_add/02_float4_tail", "reduction/02_warp_shuffle"}
+PAIRS = [
+    pytest.param(
+        small,
+        files[(at + RING) % len(files)],
+        id=f"{folder.name}/{small.stem}",
+        marks=() if f"{folder.name}/{small.stem}" in QUICK else (pytest.mark.slow,),
+    )
+    for folder in sorted(HONEST.iterdir())
+    for files in [sorted(folder.glob("*.cu"))]
+    for at, small in enumerate(files)
+]
+
+
+def judged(task: Task, small: str, large: str) -> object:
+    source = compose(
+        small,
+        large,
+        signature=signature(task),
+        arguments=[one.name for one in task.arguments],
+        condition=CONDITIONS[task.name],
+    )
+    assert isinstance(source, str), source
+
+    async def run() -> object:
+        sizes = replace(task.sizes, bench=task.sizes.bench[:1])
+        bench = open_bench(replace(task, sizes=sizes, weights=()), open_device("emulated"))
+        return (await judge(bench, source, baseline=await bench.time_baseline())).verdict
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(("small", "large"), PAIRS)
+def test_two_honest_kernels_pass_as_one(small: Path, large: Path) -> None:
+    verdict = judged(load_task(small.parent.name), small.read_text(), large.read_text())
+    assert isinstance(verdict, Passed), describe(verdict)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(CONDITIONS))
+def test_two_kernels_of_a_playbook_pass_as_one(name: str) -> None:
+    task = load_task(name)
+    kernels = open_playbook(task)
+    points = list(valid_points(kernels.space))
+    verdict = judged(task, kernels.write(points[0]), kernels.write(points[-1]))
+    assert isinstance(verdict, Passed), describe(verdict)  # type: ignore[arg-type]

@@ -5,16 +5,15 @@ Hidden sizes are never among them.
 
 from collections.abc import Iterator
 
-from cuda_llm.agents.kernel_text.facts import SIGNS
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS, bottleneck_text
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_figures,
     describe_within_context,
 )
+from cuda_llm.agents.prompting.describe_sibling import describe_changes
 from cuda_llm.agents.prompting.quote import hide, join_parts, one_line, quote_line
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.techniques.objections import changes_between
 from cuda_llm.facts import SourceSpot
 from cuda_llm.failures import CompileFailed
 from cuda_llm.outcomes import Passed, Verdict
@@ -102,13 +101,22 @@ def describe_allowed(task: Task) -> tuple[str, ...]:
 
 
 def describe_expected(situation: Situation, brief: Brief, components: Components) -> str:
-    """Describe what the direction can gain at most, and by what; empty where nothing is known."""
-    if not (components.profile and components.diversity and 0.0 < brief.share < 1.0):
+    """Describe what the direction can gain at most, and by what; empty where nothing is known.
+
+    A first kernel and a fix have no time to gain from: what the baseline leaves is told.
+    """
+    if not (components.diversity and 0.0 < brief.share < 1.0):
         return ""
-    if brief.kind is Kind.DEPART and situation.plan.hardware_context != "full":
+    open_ended = brief.kind is not Kind.IMPROVE
+    if open_ended and situation.plan.hardware_context != "full":
         return ""
-    most = f"{brief.share:.0%} of the time, {describe_ratio(1 / (1 - brief.share))}"
-    if brief.kind is Kind.DEPART:
+    ratio = describe_ratio(1 / (1 - brief.share))
+    if brief.kind in (Kind.FIRST, Kind.FIX):
+        return f"Open above the baseline: {ratio}" if components.baseline else ""
+    if not components.profile:
+        return ""
+    most = f"{brief.share:.0%} of the time, {ratio}"
+    if open_ended:
         return f"To gain until the attainable: {most}"
     about = f" ({bottleneck_text(brief.against).name})" if brief.against else ""
     return f"To gain at most: {most}{about}"
@@ -207,19 +215,6 @@ def describe_history(
         for index, one in enumerate(attempts)
     )
     return Passage(entries=entries, ranking=ranking, noun="attempts")
-
-
-def describe_changes(situation: Situation, attempt: Attempt) -> str:
-    """Render in what it differs from its parent: `+swizzle, -padding, 256 -> 128 threads`."""
-    if not attempt.parent or not attempt.passed:
-        return ""
-    found = changes_between(situation, situation.attempt(attempt.parent), attempt)
-    return ", ".join(
-        f"{'+' if one.after else '-'}{one.name.replace('_', ' ')}"
-        if one.name in SIGNS
-        else f"{one.before:,} -> {one.after:,} {one.name.replace('_', ' ')}"
-        for one in found
-    )
 
 
 MOST_WHOLE = 9

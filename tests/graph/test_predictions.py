@@ -1,8 +1,11 @@
 """Which bottleneck of its parent an order is against."""
 
+from dataclasses import replace
+
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
-from cuda_llm.graph.attempts import find_aim
+from cuda_llm.graph.attempts import find_aim, find_critique
 from cuda_llm.profile import Bottleneck
+from cuda_llm.search import Brief, Hint, Kind
 
 
 def bottleneck(code: str, saved_us: float) -> Bottleneck:
@@ -37,3 +40,21 @@ def test_words_of_somebody_else_are_against_the_headline() -> None:
 def test_without_a_known_mend_nothing_is_predicted() -> None:
     assert find_aim("", LISTED[2:]) is None
     assert find_aim(text_against("bank_conflicts"), LISTED[:1]) is None
+
+
+def test_the_change_of_a_critique_is_predicted_as_the_critique_did() -> None:
+    asked = Hint(
+        round=1, about="r1-c1", code="latency", text="x", change="x", gain=0.2, by="critique"
+    )
+    order = Brief(
+        id="r2-c1",
+        round=2,
+        index=1,
+        kind=Kind.IMPROVE,
+        parent="r1-c1",
+        direction="x",
+        performance_hints=(asked,),
+    )
+    assert find_critique(order) == asked
+    assert find_critique(replace(order, direction="y")) is None
+    assert find_critique(replace(order, performance_hints=(replace(asked, gain=0),))) is None

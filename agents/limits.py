@@ -1,13 +1,14 @@
 """What limits a kernel: bottlenecks in words, and how near it is to the least time of its task."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from cuda_llm.agents.situation import Situation
-from cuda_llm.profile import Profile
+from cuda_llm.profile import LaunchProfile, Profile
 from cuda_llm.search import Attempt
 from cuda_llm.tasks.sizes import least_time, weights_of
+from cuda_llm.time_terms import DATA_PATH, combine
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,75 @@ def bottleneck_text(code: str) -> BottleneckText:
     return BOTTLENECK_TEXTS.get(code, BottleneckText(code.replace("_", " ")))
 
 
+WASTES = frozenset(
+    {
+        *("bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence"),
+        *("local_memory", "low_occupancy", "tail"),
+    }
+)
+"""Bottlenecks that a profile of modelled times looks for: one that is not listed is not there."""
+TERMS_OF: Mapping[str, frozenset[str]] = {
+    "dram_bandwidth": frozenset({"dram"}),
+    "l2_bandwidth": frozenset({"l2"}),
+    "shared_bandwidth": DATA_PATH,
+    "l1_bandwidth": DATA_PATH,
+    "launch_overhead": frozenset({"launch"}),
+    "bank_conflicts": frozenset({"shared"}),
+    "uncoalesced_global": frozenset({"l1", "l2", "dram"}),
+    "atomic_contention": frozenset({"atomic"}),
+    "divergence": frozenset({"issue"}),
+    "local_memory": frozenset({"l1", "l2", "dram"}),
+    "low_occupancy": frozenset({"latency"}),
+    "tail": frozenset(),
+}
+"""Keys of `LaunchProfile.terms_us` where a bottleneck shows; of any other code its own name."""
+
+
+def terms_of(code: str) -> frozenset[str]:
+    """Return the keys of `LaunchProfile.terms_us` where a bottleneck shows."""
+    return TERMS_OF.get(code, frozenset({code}))
+
+
+def possible_saving(profile: Profile, code: str) -> float | None:
+    """Return the part of the call's time, 0 to 1, that taking `code` away can save at most.
+
+    None where the profile does not tell: it has neither that bottleneck nor terms.
+    """
+    listed = [one for one in profile.bottlenecks if one.code == code]
+    mended = max((one.share for one in listed if one.saved_us > 0), default=0.0)
+    launches = [one for one in profile.launches if combine(one.terms_us) > 0]
+    if code in WASTES or not launches:
+        nowhere = 0.0 if code in WASTES and profile.source == "modelled" else None
+        return max((one.share for one in listed), default=nowhere)
+    saved_us = sum(one.time_us * _saved_without(one, terms_of(code)) for one in launches)
+    return min(1.0, max(mended, saved_us / sum(one.time_us for one in launches)))
+
+
+NEGLIGIBLE = 0.05
+"""Part of the time below which taking a bottleneck away is not worth a try."""
+
+
+def possible_savings(profile: Profile) -> Mapping[str, float]:
+    """Return what taking each bottleneck away can save at most, most first: of those that are
+    listed, and of those that the terms of the time show where it is worth a try."""
+    terms = {term for launch in profile.launches for term in launch.terms_us}
+    shown = {code for code in BOTTLENECK_TEXTS if code not in WASTES and terms_of(code) <= terms}
+    path = [one for one in profile.bottlenecks if terms_of(one.code) == DATA_PATH]
+    # Of one data path one name is enough: as the profile calls it.
+    shown -= {code for code in shown if terms_of(code) == DATA_PATH} if path else set()
+    codes = dict.fromkeys([*(one.code for one in profile.bottlenecks), *sorted(shown)])
+    found = {code: possible_saving(profile, code) or 0.0 for code in codes}
+    listed = {one.code for one in profile.bottlenecks}
+    kept = {code: most for code, most in found.items() if most >= NEGLIGIBLE or code in listed}
+    return dict(sorted(kept.items(), key=lambda pair: -pair[1]))
+
+
+def _saved_without(launch: LaunchProfile, terms: Set[str]) -> float:
+    """Return the part of a launch's time that goes where `terms` are free."""
+    kept = {term: us for term, us in launch.terms_us.items() if term not in terms}
+    return 1.0 - combine(kept) / combine(launch.terms_us)
+
+
 LIMIT_SHARE = 0.9
 """From this part of the limit on, the same work has nearly nothing left to gain."""
 
@@ -146,11 +216,15 @@ def shares_of_limit(situation: Situation, attempt: Attempt) -> tuple[float, ...]
 
     Above 1 a kernel works from the cache.
     """
-    if len(attempt.times_us) != len(situation.sizes):
+    return _shares(situation, attempt.times_us)
+
+
+def _shares(situation: Situation, times_us: Sequence[float]) -> tuple[float, ...]:
+    if len(times_us) != len(situation.sizes):
         return ()
     return tuple(
         least_time(situation.task, situation.hardware, dims).attainable_us / time_us
-        for dims, time_us in zip(situation.sizes, attempt.times_us, strict=True)
+        for dims, time_us in zip(situation.sizes, times_us, strict=True)
     )
 
 
@@ -160,7 +234,18 @@ def share_of_limit(situation: Situation, attempt: Attempt) -> float | None:
     The mean is geometric. None where there is no time to compare. Above 1 a kernel works from the
     cache.
     """
-    shares = shares_of_limit(situation, attempt)
+    return _mean(shares_of_limit(situation, attempt))
+
+
+def open_above_baseline(situation: Situation) -> float:
+    """Return the part of the baseline's time, 0 to 1, that is left until the attainable.
+
+    As a geometric mean over the timed sizes; 0 where nothing was timed.
+    """
+    return max(0.0, 1.0 - (_mean(_shares(situation, situation.baseline_us)) or 1.0))
+
+
+def _mean(shares: Sequence[float]) -> float | None:
     return math.exp(sum(map(math.log, shares)) / len(shares)) if shares else None
 
 
@@ -190,7 +275,14 @@ def deciding_profile(
     gains = possible_gains(situation, attempt)
     known = {one.size: one for one in profile.smaller if one.bottlenecks and one.size < len(gains)}
     best = max((*known, last), key=lambda index: gains[index]) if gains else last
-    if best == last:
-        return profile, last
-    chosen = known[best]
-    return replace(profile, launches=chosen.launches, bottlenecks=chosen.bottlenecks), best
+    return profile_at(profile, best, last) or profile, best
+
+
+def profile_at(profile: Profile, size: int, last: int) -> Profile | None:
+    """Return the profile of the timed size of that index, `last` being the largest one's."""
+    if size == last:
+        return profile
+    chosen = next((one for one in profile.smaller if one.size == size), None)
+    if chosen is None:
+        return None
+    return replace(profile, launches=chosen.launches, bottlenecks=chosen.bottlenecks)

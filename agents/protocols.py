@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from cuda_llm.agents.kernel_text.composition import CompositionRefused
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.conversation import AskModel
+from cuda_llm.critique import CheckedCritique
 from cuda_llm.failures import NoCode
 from cuda_llm.search import Attempt, Author, Brief, Components, Draft, Hint
 
@@ -100,6 +101,9 @@ class Reflected:
     performance_hints: tuple[Hint, ...] = ()
     decisions: tuple[str, ...] = ()
     """One sentence each, for the trace."""
+    critique: CheckedCritique | None = None
+    """What a model's critique said and what was corrected of it, for the trace; its hint is among
+    the others."""
 
 
 class Reflector(Protocol):

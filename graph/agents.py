@@ -8,6 +8,7 @@ from cuda_llm.agents.llm.agent_ask import folder_of_turn
 from cuda_llm.agents.protocols import AgentContext, Contribution, PlacedAgent
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
+from cuda_llm.critique import CheckedCritique
 from cuda_llm.graph.context import FindContext, RunContext, bind_node, log_fields, open_ask
 from cuda_llm.graph.guards import run_untrusted
 from cuda_llm.graph.state import SearchState, SearchUpdate, without_defaults
@@ -91,16 +92,24 @@ async def research(state: SearchState, context: RunContext) -> SearchUpdate:
 
 
 def add_contribution(
-    context: RunContext, agent: str, round_: int, made: Contribution | InfraFailed
+    context: RunContext,
+    agent: str,
+    round_: int,
+    made: Contribution | InfraFailed,
+    critique: CheckedCritique | None = None,
 ) -> SearchUpdate:
     """Return the update that an agent's answer makes; record a failure, which adds nothing."""
     if isinstance(made, InfraFailed):
         context.record(AgentFailed(agent=agent, round=round_, error=made.detail))
         return {}
     note = made.note
-    if made.decisions or note:
+    if made.decisions or note or critique:
         text = "" if note is None else note.text
-        context.record(AgentDecided(agent=agent, round=round_, decisions=made.decisions, note=text))
+        context.record(
+            AgentDecided(
+                agent=agent, round=round_, decisions=made.decisions, note=text, critique=critique
+            )
+        )
     update: SearchUpdate = {
         "error_hints": record_hints(context, "error_hints", made.error_hints),
         "performance_hints": record_hints(context, "performance_hints", made.performance_hints),

@@ -15,7 +15,7 @@ from cuda_llm.graph.toolbox import describe_speed
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Bottleneck
-from cuda_llm.search import Attempt, Author, Brief, Draft, Kind, failure_key
+from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind, failure_key
 from cuda_llm.wording import describe
 
 MOST_IDEA = 200
@@ -102,17 +102,34 @@ def predict(context: RunContext, brief: Brief, attempt: Attempt) -> Prediction |
     if attempt.written_by != "model":
         return None
     parent = context.folder.attempt(brief.parent)
+    if parent is None or not parent.times_us:
+        return None
+    before_us = parent.times_us[-1]
+    had_us = before_us - attempt.times_us[-1] if attempt.times_us else None
+    asked = find_critique(brief)
+    if asked is not None:
+        saved_us = before_us * asked.gain
+        return Prediction(
+            code=asked.code, time_us=before_us, saved_us=saved_us, had_us=had_us, by="critique"
+        )
     verdict = context.folder.kept_verdict(brief.parent)
     profile = verdict.profile if isinstance(verdict, Passed) else None
     aim = find_aim(brief.direction, profile.bottlenecks) if profile else None
-    if aim is None or parent is None or not parent.times_us:
+    if aim is None:
         return None
-    before_us = parent.times_us[-1]
-    return Prediction(
-        code=aim.code,
-        time_us=before_us,
-        saved_us=before_us * aim.saved_us / aim.time_us,
-        had_us=before_us - attempt.times_us[-1] if attempt.times_us else None,
+    saved_us = before_us * aim.saved_us / aim.time_us
+    return Prediction(code=aim.code, time_us=before_us, saved_us=saved_us, had_us=had_us)
+
+
+def find_critique(brief: Brief) -> Hint | None:
+    """Return the critique whose change the brief orders, where it said what that saves."""
+    return next(
+        (
+            hint
+            for hint in brief.performance_hints
+            if hint.gain > 0 and hint.change and hint.change == brief.direction
+        ),
+        None,
     )
 
 

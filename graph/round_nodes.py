@@ -249,8 +249,14 @@ async def reflection(state: SearchState, context: RunContext) -> SearchUpdate:
     with open_ask(context, name, folder_of_turn(situation.round, name)) as ask:
         reflect = partial(context.reflector.reflect, replace(situation, ask=ask), judged)
         made = await run_untrusted(name, reflect, Reflected)
-    hints = made if isinstance(made, InfraFailed) else Contribution(**vars(made))
-    return add_contribution(context, name, situation.round, hints)
+    if isinstance(made, InfraFailed):
+        return add_contribution(context, name, situation.round, made)
+    learned = Contribution(
+        error_hints=made.error_hints,
+        performance_hints=made.performance_hints,
+        decisions=made.decisions,
+    )
+    return add_contribution(context, name, situation.round, learned, made.critique)
 
 
 async def route(state: SearchState, context: RunContext) -> SearchUpdate:

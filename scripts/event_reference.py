@@ -26,7 +26,7 @@ def event_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     for kind in get_args(Event):
         one = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
-        one.pop("$defs", None)
+        nested = one.pop("$defs", {})
         for name, schema in one["properties"].items():
             if named := FIELDS_BY_ID.get(f"{kind.kind}.{name}"):
                 by_id = {"type": "string", "description": f"Id: {FILES[named].format('<id>')}"}
@@ -39,6 +39,7 @@ def event_schema() -> dict[str, Any]:
             "kind": {"const": kind.kind},
         }
         again = {"again": {"type": "integer", "minimum": 1}} if kind.kind in RECORDED_ONCE else {}
+        definitions |= _named_in(one, nested)
         definitions[kind.__name__] = {
             "type": "object",
             "description": inspect.cleandoc(kind.__doc__),
@@ -53,6 +54,13 @@ def event_schema() -> dict[str, Any]:
     }
     plain: dict[str, Any] = _with_words_for_numbers(whole)
     return plain
+
+
+def _named_in(schema: Any, nested: dict[str, Any]) -> dict[str, Any]:
+    """Return those of `nested` that the schema names, and those that they name."""
+    found = {key: one for key, one in nested.items() if f'"#/$defs/{key}"' in json.dumps(schema)}
+    rest = {key: one for key, one in nested.items() if key not in found}
+    return found | (_named_in(found, rest) if found else {})
 
 
 def event_table() -> str:

@@ -1,15 +1,15 @@
-"""Everything that a run records, one frozen value an event. `events.jsonl` holds one a line.
+"""Everything that a run records, one frozen value an event; `events.jsonl` holds one a line.
 
-A line is `{"v": 2, "seq": 12, "at": "2026-01-31T10:00:00.123Z", "kind": "round_began", ...}`:
-version, position, UTC time and kind, then the fields; attempts, briefs and hints by their ids.
-Fields are only ever added, with a default; a reader skips kinds and fields it does not know. What
-changes a meaning raises `VERSION`; version 1 held attempts, briefs and hints whole.
+`{"v": 2, "seq": 12, "at": "2026-01-31T10:00:00.123Z", "kind": "round_began", ...}` and the fields,
+attempts, briefs and hints by their ids. Fields are only ever added, with a default. A new meaning
+raises `VERSION`; version 1 held attempts, briefs and hints whole.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
+from cuda_llm.critique import CheckedCritique
 from cuda_llm.search import Attempt, Brief, Hint
 
 VERSION = 2
@@ -67,6 +67,7 @@ class AgentDecided:
     decisions: tuple[str, ...]
     note: str = ""
     """Text it adds to prompts."""
+    critique: CheckedCritique | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,7 +295,6 @@ class RunInterrupted:
 
 Record: TypeAlias = "Callable[[Event], None]"
 """Receives events as they happen."""
-
 Event: TypeAlias = (
     RunStarted
     | RunResumed

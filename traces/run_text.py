@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from cuda_llm.critique import describe_critique
 from cuda_llm.predictions import tally
 from cuda_llm.search import Attempt, Brief, Hint, Kind, predictions_of
 from cuda_llm.traces.best import SOLUTION
 from cuda_llm.traces.event_log import Trace
-from cuda_llm.traces.events import AgentDecided, AgentFailed, ContestHeld, ModelCalled, ModelRetried
+from cuda_llm.traces.events import AgentDecided, ContestHeld, ModelCalled, ModelRetried
 from cuda_llm.traces.history import (
     RoundHistory,
     RunHistory,
@@ -73,7 +74,8 @@ def describe_round(round_: RoundHistory, history: RunHistory, *, alive: bool) ->
     for decided in round_.decided:
         yield from _decided(decided)
     for failed in round_.failed:
-        yield from _failed(failed)
+        why = f"{failed.error}; the run went on without it"
+        yield from wrapped(why, first=f"  {failed.agent} failed: ")
     for channel, hint in round_.hints:
         yield from _hint(channel, hint)
     yield from _duels(round_)
@@ -152,14 +154,10 @@ def _decided(decided: AgentDecided) -> Iterator[str]:
     yield f"  {decided.agent}"
     for decision in decided.decisions:
         yield from wrapped(decision, first="- ", indent=4)
+    for line in describe_critique(decided.critique) if decided.critique else ():
+        yield from wrapped(line, indent=4)
     if decided.note:
         yield from wrapped(decided.note, first="tells: ", indent=4)
-
-
-def _failed(failed: AgentFailed) -> Iterator[str]:
-    yield from wrapped(
-        f"{failed.error}; the run went on without it", first=f"  {failed.agent} failed: "
-    )
 
 
 def _hint(channel: str, hint: Hint) -> Iterator[str]:

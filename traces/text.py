@@ -91,16 +91,18 @@ def describe_prediction(one: "Prediction") -> str:
     """Describe what an order should have saved beside what was saved."""
     had = "no time to compare" if one.had_us is None else f"saved {us(one.had_us)}"
     what = one.code.replace("_", " ")
-    return f"predicted: {us(one.saved_us)} of {us(one.time_us)} saved without {what}; {had}"
+    who = "predicted" if one.by == "diagnosis" else f"predicted by a {one.by}"
+    return f"{who}: {us(one.saved_us)} of {us(one.time_us)} saved without {what}; {had}"
 
 
 def describe_records(records: "Sequence[Record]") -> Iterator[str]:
-    """Yield the table of what diagnoses predicted and what was had; nothing without any."""
-    yield from ("", "what diagnoses predicted, and what was had") if records else ()
+    """Yield the table of what was predicted and what was had; nothing without any."""
+    yield from ("", "what diagnoses and critiques predicted, and what was had") if records else ()
     for one in records:
         saved = f"{us(one.saved_us)} predicted, {us(one.had_us)} had"
         trust = f"{one.came_true} within a factor of two; trust {one.trust:.2f}"
-        yield from labelled(one.code, f"{plural(one.tried, 'time')}: {saved}; {trust}")
+        by = "" if one.by == "diagnosis" else f"by a {one.by}, "
+        yield from labelled(one.code, f"{by}{plural(one.tried, 'time')}: {saved}; {trust}")
 
 
 def describe_idea(idea: str, tunables: Mapping[str, int]) -> str:

@@ -19,7 +19,7 @@ from cuda_llm.agents.limits import (
 )
 from cuda_llm.agents.prompting.quote import hide_in_verdict, log_lines, one_line, quote_line
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.techniques.objections import changes_between
+from cuda_llm.agents.techniques.objections import Change, changes_between
 from cuda_llm.failures import CompileFailed, Diagnostic
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.predictions import rank
@@ -194,12 +194,15 @@ def describe_headline(situation: Situation, attempt: Attempt, components: Compon
 
 def describe_differences(situation: Situation, one: Attempt, other: Attempt) -> str:
     """Render in what the second kernel differs: `+swizzle, -padding, 256 -> 128 threads`."""
-    return ", ".join(
-        f"{'+' if change.after else '-'}{change.name.replace('_', ' ')}"
-        if change.name in SIGNS
-        else f"{change.before:,} -> {change.after:,} {change.name.replace('_', ' ')}"
-        for change in changes_between(situation, one, other)
-    )
+    return ", ".join(map(describe_change, changes_between(situation, one, other)))
+
+
+def describe_change(one: Change) -> str:
+    """Render `+swizzle`, `-padding` or `256 -> 128 threads`."""
+    name = one.name.replace("_", " ")
+    if one.name in SIGNS:
+        return f"{'+' if one.after else '-'}{name}"
+    return f"{one.before:,} -> {one.after:,} {name}"
 
 
 def describe_side_by_side(situation: Situation, one: Attempt, other: Attempt) -> tuple[str, ...]:

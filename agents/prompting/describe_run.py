@@ -101,13 +101,22 @@ def describe_allowed(task: Task) -> tuple[str, ...]:
 
 
 def describe_expected(situation: Situation, brief: Brief, components: Components) -> str:
-    """Describe what the direction can gain at most, and by what; empty where nothing is known."""
-    if not (components.profile and components.diversity and 0.0 < brief.share < 1.0):
+    """Describe what the direction can gain at most, and by what; empty where nothing is known.
+
+    A first kernel and a fix have no time to gain from: what the baseline leaves is told.
+    """
+    if not (components.diversity and 0.0 < brief.share < 1.0):
         return ""
-    if brief.kind is Kind.DEPART and situation.plan.hardware_context != "full":
+    open_ended = brief.kind is not Kind.IMPROVE
+    if open_ended and situation.plan.hardware_context != "full":
         return ""
-    most = f"{brief.share:.0%} of the time, {describe_ratio(1 / (1 - brief.share))}"
-    if brief.kind is Kind.DEPART:
+    ratio = describe_ratio(1 / (1 - brief.share))
+    if brief.kind in (Kind.FIRST, Kind.FIX):
+        return f"Open above the baseline: {ratio}" if components.baseline else ""
+    if not components.profile:
+        return ""
+    most = f"{brief.share:.0%} of the time, {ratio}"
+    if open_ended:
         return f"To gain until the attainable: {most}"
     about = f" ({bottleneck_text(brief.against).name})" if brief.against else ""
     return f"To gain at most: {most}{about}"
@@ -208,13 +217,6 @@ def describe_history(
     return Passage(entries=entries, ranking=ranking, noun="attempts")
 
 
-def describe_changes(situation: Situation, attempt: Attempt) -> str:
-    """Render in what it differs from its parent: `+swizzle, -padding, 256 -> 128 threads`."""
-    if not attempt.parent or attempt.second or not attempt.passed:
-        return ""
-    return describe_differences(situation, situation.attempt(attempt.parent), attempt)
-
-
 MOST_WHOLE = 9
 """Attempts whose direction and idea are told."""
 
@@ -237,7 +239,10 @@ def describe_attempt(
     hardware, context = situation.hardware, situation.plan.hardware_context
     idea = hide(one_line(attempt.idea, MOST_TOLD), hardware, context)
     tunables = ", ".join(f"{name} = {value}" for name, value in attempt.tunables.items())
-    changed = describe_changes(situation, attempt) if components.profile else ""
+    changed = ""
+    if attempt.parent and not attempt.second and attempt.passed and components.profile:
+        parent = situation.attempt(attempt.parent)
+        changed = describe_differences(situation, parent, attempt)
     second = "; ".join(
         f"{label}: {text}"
         for label, text in (

@@ -5,8 +5,10 @@ Pure: the same situation gives the same text.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from cuda_llm.agents.limits import possible_savings
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_differences,
     describe_failure,
@@ -29,11 +31,13 @@ from cuda_llm.agents.prompting.describe_run import (
     describe_sizes,
     describe_tolerance,
 )
+from cuda_llm.agents.prompting.describe_sibling import describe_sibling
 from cuda_llm.agents.prompting.quote import clean, hide, hide_in_comments, one_line
 from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.prompting.token_budget import SECTIONS, Passage, count_tokens, fit
 from cuda_llm.agents.researcher.facts import describe_hardware
 from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.techniques.objections import nameable, profile_of
 from cuda_llm.conversation import Message
 from cuda_llm.failures import CompileFailed
 from cuda_llm.outcomes import Passed
@@ -103,9 +107,18 @@ def render_critique_prompt(
 ) -> tuple[Message, ...]:
     """Render what a model is asked about `about`. `known` are the diagnosis' own hints."""
     brief = _critique_brief(situation, about, known)
-    components = brief.components & situation.plan.components
+    # What each attempt was told matters less here than what it changed.
+    components = replace(brief.components & situation.plan.components, diversity=False)
     sections = fit(_passages(situation, brief, about, components), CRITIQUE_TOKENS)
-    values = {**_fixed_values(situation, brief, about, components), **sections}
+    profile = profile_of(situation, about) if about.passed and components.profile else None
+    savings = possible_savings(profile) if profile else {}
+    values = {
+        **_fixed_values(situation, brief, about, components),
+        **sections,
+        "sibling": describe_sibling(situation, about, components),
+        "savings": "; ".join(f"{code} {most:.0%}" for code, most in savings.items()),
+        "brings": ", ".join(nameable(situation, about, brief.performance_hints)),
+    }
     return (
         Message(role="system", text=templates.render("critique_system.j2", values)),
         Message(role="user", text=templates.render("critique.j2", values)),
@@ -159,6 +172,9 @@ def _fixed_values(
         "profile_size": _profiled_size(situation, parent),
         "expected": describe_expected(situation, brief, components),
         "failure_code": parent.code if failed and parent else "",
+        "sibling": (),
+        "savings": "",
+        "brings": "",
         **_values_of_second(situation, parent, _second_of(situation, brief, components)),
     }
 

@@ -20,10 +20,11 @@ VALUES: Mapping[str, Any] = {
     **dict.fromkeys(("real_names", "profile", "host_code", "hints", "hardware"), "text"),
     **dict.fromkeys(("history", "notes", "baseline", "title", "tolerance", "sizes"), "text"),
     **dict.fromkeys(("score", "history_key", "profile_size", "expected"), "text"),
+    **dict.fromkeys(("brings", "savings"), "text"),
     **dict.fromkeys(("parent_id", "parent_idea", "parent_tunables", "parent_headline"), "text"),
     **dict.fromkeys(("failure_code", "time_source"), "text"),
     **dict.fromkeys(("second_source", "second_id", "second_changes"), "text"),
-    **dict.fromkeys(("dims", "allowed", "parent_times", "second_times"), ("text",)),
+    **dict.fromkeys(("dims", "allowed", "parent_times", "second_times", "sibling"), ("text",)),
     **dict.fromkeys(("emulated", "depart", "parent_hidden", "tuned", "attainable_known"), True),
 }
 """Everything a template may name, with a value of its kind; empty where there is nothing to say."""

@@ -1,5 +1,5 @@
 """A model's critique of the kernel that matters most, once a round: the question, how its answer is
-read, the hint.
+read, and the hint that it becomes as far as the check lets it stand.
 """
 
 import json
@@ -13,26 +13,15 @@ from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.agents.prompting.render import render_critique_prompt
 from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.protocols import Reflected
+from cuda_llm.agents.reflection.check_critique import Avoided, Critique, check
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.briefs import distinct_failures
+from cuda_llm.agents.strategies.briefs import distinct_failures, hints_about
 from cuda_llm.codec import decode
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.search import Attempt, Hint
 
 MOST_REPLY = 20_000
 MOST_AVOIDED = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Critique:
-    """One bottleneck, one change and what it is expected to save, what to avoid."""
-
-    change: str
-    bottleneck: str = ""
-    avoid: tuple[str, ...] = ()
-    reason: str = ""
-    gain_percent: float = 0.0
-    """Part of the kernel's time that the change is expected to save; 0 where nothing was said."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +67,11 @@ def _find_objects(text: str) -> Iterator[Mapping[str, Any]]:
 def _decode_critique(found: Mapping[str, Any]) -> Critique | None:
     if len(found) == 1 and isinstance(next(iter(found.values())), dict):
         found = next(iter(found.values()))
-    avoid = found.get("avoid") or ()
-    wanted = {**found, "avoid": (avoid,) if isinstance(avoid, str) else avoid}
+    # A plain text among what to avoid names no attempt.
+    avoid = [
+        {"changed": one} if isinstance(one, str) else one for one in _as_list(found.get("avoid"))
+    ]
+    wanted = {**found, "avoid": avoid, "brings": _as_list(found.get("brings"))}
     wanted = {key: value for key, value in wanted.items() if value is not None}
     gain = wanted.pop("gain_percent", None)
     if isinstance(gain, (int, float)) and math.isfinite(gain):
@@ -93,27 +85,39 @@ def _decode_critique(found: Mapping[str, Any]) -> Critique | None:
     return Critique(
         change=one_line(read.change, 500),
         bottleneck=one_line(read.bottleneck, 160),
-        avoid=tuple(one_line(one, 160) for one in read.avoid if one.strip())[:MOST_AVOIDED],
+        brings=tuple(one_line(one, 40) for one in read.brings),
+        avoid=tuple(
+            Avoided(changed=one_line(one.changed, 160), attempt=one_line(one.attempt, 40))
+            for one in read.avoid
+            if one.changed.strip()
+        )[:MOST_AVOIDED],
         reason=one_line(read.reason, 300),
         gain_percent=min(max(read.gain_percent, 0.0), 99.0),
     )
+
+
+def _as_list(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else [found] if found else []
 
 
 async def criticise(
     ask: Ask,
     situation: Situation,
     judged: Sequence[Attempt],
-    known: Sequence[Hint],
+    found: Reflected,
     templates: Templates,
 ) -> Reflected | None:
-    """Ask once about the `subject`: at most one hint, and the decision to record.
+    """Ask once about the `subject`: at most one hint, and what the check made of the answer.
 
-    None where there is no subject, or no prompt will hold the answer.
+    `found` are the diagnosis' own hints. None where there is no subject, or no prompt will hold the
+    answer.
     """
     about = subject(situation, judged)
     is_last = situation.round >= situation.plan.rounds
     if about is None or is_last or not situation.plan.components.hints:
         return None
+    # Why others failed says nothing of a kernel that passed.
+    known = (*(() if about.passed else found.error_hints), *found.performance_hints)
     call = Call(
         id=f"rounds/{situation.round}/critique",
         agent="reflection",
@@ -127,20 +131,24 @@ async def criticise(
         read = read_critique(reply)
     if isinstance(read, Unreadable):
         return Reflected(decisions=(f"no critique of {about.id}: {read.why}",))
+    kept = check(situation, about, read, hints_about((*situation.performance_hints, *known), about))
+    if not kept.critique.passed_on:
+        return Reflected(critique=kept.critique)
     hint = Hint(
         round=situation.round,
         about=about.id,
-        code=(about.limited_by or "critique") if about.passed else about.code,
+        code=kept.critique.bottleneck,
         text=f"{read.change} ({read.reason})" if read.reason else read.change,
-        avoid=read.avoid,
-        change=read.change.rstrip("."),
-        gain=read.gain_percent / 100,
+        avoid=kept.avoid,
+        change=kept.critique.change,
+        brings=kept.brings,
+        gain=kept.critique.gain,
         by="critique",
     )
     return Reflected(
         error_hints=() if about.passed else (hint,),
         performance_hints=(hint,) if about.passed else (),
-        decisions=(f"critique of {about.id}: {read.bottleneck or about.code}: {read.change}",),
+        critique=kept.critique,
     )
 
 

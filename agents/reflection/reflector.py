@@ -106,9 +106,8 @@ class Reflection:
             return found
         if any(one.code == HARDWARE_LIMIT for one in slow):
             return replace(found, decisions=(*decisions, NOTHING_TO_CRITICISE))
-        known = (*found.error_hints, *slow)
         templates = self.templates or open_templates()
-        critique = await criticise(self.ask, situation, judged, known, templates)
+        critique = await criticise(self.ask, situation, judged, found, templates)
         return found if critique is None else put_first(critique, found)
 
 
@@ -118,6 +117,7 @@ def put_first(critique: Reflected, found: Reflected) -> Reflected:
         error_hints=(*critique.error_hints, *found.error_hints),
         performance_hints=(*critique.performance_hints, *found.performance_hints),
         decisions=(*found.decisions, *critique.decisions),
+        critique=critique.critique,
     )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice, product
 
-from cuda_llm.agents.limits import share_of_limit
+from cuda_llm.agents.limits import BOTTLENECK_TEXTS, open_above_baseline, share_of_limit
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.objections import (
+    object_to,
     profile_of,
     reaches_enough,
     refused_aims,
@@ -33,7 +34,8 @@ class Direction:
     against: str = ""
     """Code of the bottleneck it relieves; empty where none is known."""
     share: float = 0.0
-    """Part of the time that this bottleneck accounts for, 0 to 1: what can be gained at most."""
+    """Part of the time that this bottleneck accounts for, 0 to 1: what can be gained at most. Of a
+    first kernel or a fix what the baseline leaves until the attainable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +118,11 @@ def find_directions(
     made = (_direction(situation, kind, parent, one, limits) for one in ranked)
     twisted = _twisted(situation, ranked, hints, here, limits)
     ordered = chain(_asked_for(situation, kind, parent, hints, limits), made, twisted, _open())
-    return tuple(islice(_distinct(ordered), number))
+    found = tuple(islice(_distinct(ordered), number))
+    if kind in (Kind.FIRST, Kind.FIX):
+        share = open_above_baseline(situation)
+        return tuple(replace(one, share=share) for one in found)
+    return found
 
 
 def _distinct(found: Iterable[Direction]) -> Iterator[Direction]:
@@ -172,13 +178,15 @@ def _asked_for(
     hints: Sequence[Hint],
     limits: dict[str, float],
 ) -> Iterator[Direction]:
-    """Yield the changes that critiques of the parent ask for, unless they were tried."""
+    """Yield the changes that critiques of the parent ask for, unless they were tried or something
+    speaks against what they bring."""
     if parent is None or kind not in (Kind.IMPROVE, Kind.FIX):
         return
     tried = {one.direction for one in situation.attempts}
     for hint in hints:
-        if hint.change and hint.about == parent.id and hint.change not in tried:
-            code = hint.code if hint.code in limits else ""
+        is_open = hint.change and hint.about == parent.id and hint.change not in tried
+        if is_open and not object_to(situation, parent, set(hint.brings), hints):
+            code = hint.code if hint.code in limits or hint.code in BOTTLENECK_TEXTS else ""
             share = hint.gain or limits.get(code, 0.0)
             yield Direction(text=hint.change, against=code, share=share)
 

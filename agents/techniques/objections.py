@@ -3,14 +3,15 @@ came of it where it alone was changed.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from cuda_llm.agents.kernel_text.facts import SIGNS, SourceFacts
 from cuda_llm.agents.limits import deciding_profile
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
-from cuda_llm.agents.techniques.technique import Technique, fits
+from cuda_llm.agents.techniques.technique import AIMS, Technique, fits
+from cuda_llm.critique import Objection
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile
 from cuda_llm.search import Attempt, Hint, Kind
@@ -53,6 +54,67 @@ def refused_aims(hints: Sequence[Hint]) -> set[str]:
     return {aim for hint in hints for aim in hint.rules_out}
 
 
+SECOND_LAUNCH = "second_launch"
+BRINGS = SIGNS | AIMS | {SECOND_LAUNCH}
+"""What somebody's own change can bring: a sign in the kernel's text, more of an aim, a launch."""
+BLOCKED = "register_blocking"
+ONE_OUTPUT = frozenset({"shared_bandwidth", "bank_conflicts"})
+"""Bottlenecks that speak against larger tiles only where a thread has one output."""
+
+
+def object_to(
+    situation: Situation, parent: Attempt, brings: Set[str], hints: Sequence[Hint]
+) -> Objection | None:
+    """Return what speaks against a change of `parent` that brings these of `BRINGS`, if anything.
+
+    An aim that is refused always does. Of several signs one that is new and of use is enough: what
+    else such a change needs may be there. A kernel that failed may keep whatever it has.
+    """
+    signs, aims = brings & SIGNS, brings & AIMS
+    if any(not _has_hardware(one, situation) for one in signs):
+        return Objection.AGAINST_HARDWARE
+    if SECOND_LAUNCH in brings and not _may_launch(2, situation):
+        return Objection.AGAINST_HARDWARE
+    if not parent.passed:
+        return None
+    uses = frozenset[str]()
+    if parent.written_by != "playbook":
+        uses = SourceFacts(situation.archive.source(parent.id)).uses
+    lifted = {"larger_tiles"} if BLOCKED in signs | uses else set[str]()
+    profile = profile_of(situation, parent)
+    refused = aims_ruled_out(situation, profile) if profile else set[str]()
+    for hint in hints:
+        refused |= set(hint.rules_out) - (lifted if hint.code in ONE_OUTPUT else set())
+    if aims & refused:
+        return Objection.AGAINST_HINT
+    new = signs - uses
+    if signs == brings and not new:
+        return Objection.HAS_ALREADY if signs else None
+    useful = {one for one in new if not aims_of(one) & refused}
+    return None if useful or brings - signs else Objection.AGAINST_HINT
+
+
+def nameable(situation: Situation, parent: Attempt, hints: Sequence[Hint]) -> tuple[str, ...]:
+    """Return those of `BRINGS` that matter for a change of `parent`: signs that fit the task, aims
+    that are refused, a launch that the sizes cannot afford."""
+    signs = {one.shown_by for one in CATALOGUE if one.shown_by and fits(one, situation)}
+    profile = profile_of(situation, parent)
+    refused = refused_aims(hints) | (aims_ruled_out(situation, profile) if profile else set())
+    launch = () if _may_launch(2, situation) else (SECOND_LAUNCH,)
+    return (*sorted(signs), *sorted(refused - signs), *launch)
+
+
+def aims_of(sign: str) -> set[str]:
+    """Return what techniques that show this sign bring more of."""
+    return {aim for one in CATALOGUE if one.shown_by == sign for aim in one.aims}
+
+
+def _has_hardware(sign: str, situation: Situation) -> bool:
+    """Return whether the GPU has what techniques that show this sign need."""
+    needs = [one.needs for one in CATALOGUE if one.shown_by == sign]
+    return min(needs, default=(0, 0)) <= situation.hardware.compute_capability
+
+
 def aims_ruled_out(situation: Situation, profile: Profile) -> set[str]:
     """Return the aims that figures of the longest launch say are reached, or out of reach."""
     launches = [one for one in profile.launches if all(one.grid)]
@@ -87,7 +149,9 @@ def _may_try(technique: Technique, kind: Kind, situation: Situation) -> bool:
         return False
     if hidden:
         return technique.needs == (0, 0)
-    return reaches_enough(technique.words_per_fma, situation) and _may_launch(technique, situation)
+    if not reaches_enough(technique.words_per_fma, situation):
+        return False
+    return _may_launch(technique.launches, situation)
 
 
 @dataclass(frozen=True)
@@ -162,12 +226,12 @@ def reaches_enough(words_per_fma: float, situation: Situation) -> bool:
     return least.bound == "memory" or reach >= LEAST_REACH
 
 
-def _may_launch(technique: Technique, situation: Situation) -> bool:
-    """Return whether the timed sizes can afford the launches it needs."""
-    if technique.launches < 2 or not situation.sizes:
+def _may_launch(launches: int, situation: Situation) -> bool:
+    """Return whether the timed sizes can afford so many launches."""
+    if launches < 2 or not situation.sizes:
         return True
     task, hardware = situation.task, situation.hardware
-    more = (technique.launches - 1) * hardware.model.launch_us
+    more = (launches - 1) * hardware.model.launch_us
     costs = [
         math.log1p(more / least_time(task, hardware, dims).attainable_us)
         for dims in situation.sizes

@@ -1,7 +1,10 @@
-"""What diagnoses predicted of a mend, and what came of it: what does not come true loses rank."""
+"""What diagnoses and critiques predicted of a mend, and what came of it: a kind of diagnosis that
+does not come true loses rank.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from cuda_llm.profile import Bottleneck
 
@@ -9,6 +12,10 @@ PRIOR = 3.0
 """Trials that the belief in a kind of diagnosis is worth before there is one."""
 FACTOR = 2.0
 """A prediction came true where what was had is within this factor of it."""
+
+
+Predictor = Literal["diagnosis", "critique"]
+"""Who predicted: our own diagnosis, or a model's critique."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +30,7 @@ class Prediction:
     """Of it, as predicted."""
     had_us: float | None = None
     """Of it, by this attempt; negative where it is slower, None where it did not pass."""
+    by: Predictor = "diagnosis"
 
     @property
     def came_true(self) -> bool:
@@ -33,7 +41,7 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The predictions of one kind of diagnosis that were tried out."""
+    """The predictions of one kind of diagnosis, or of critiques of it, that were tried out."""
 
     code: str
     tried: int
@@ -43,15 +51,16 @@ class Record:
     had_us: float
     """Summed."""
     trust: float
-    """0 to 1: what its predictions are multiplied with for their rank."""
+    """0 to 1: what a diagnosis' predictions are multiplied with for their rank."""
+    by: Predictor = "diagnosis"
 
 
 def tally(predictions: Iterable[Prediction]) -> tuple[Record, ...]:
     """Return the record of each kind that was tried, those tried most first."""
-    kinds: dict[str, list[Prediction]] = {}
+    kinds: dict[tuple[str, Predictor], list[Prediction]] = {}
     for one in predictions:
         if one.had_us is not None and one.saved_us > 0:
-            kinds.setdefault(one.code, []).append(one)
+            kinds.setdefault((one.code, one.by), []).append(one)
     found = (
         Record(
             code=code,
@@ -60,10 +69,11 @@ def tally(predictions: Iterable[Prediction]) -> tuple[Record, ...]:
             saved_us=sum(one.saved_us for one in tried),
             had_us=sum(one.had_us or 0.0 for one in tried),
             trust=_trust(tried),
+            by=by,
         )
-        for code, tried in kinds.items()
+        for (code, by), tried in kinds.items()
     )
-    return tuple(sorted(found, key=lambda one: (-one.tried, one.code)))
+    return tuple(sorted(found, key=lambda one: (-one.tried, one.code, one.by)))
 
 
 def _trust(tried: Sequence[Prediction]) -> float:
@@ -78,8 +88,11 @@ def _trust(tried: Sequence[Prediction]) -> float:
 def rank(
     bottlenecks: Sequence[Bottleneck], predictions: Iterable[Prediction]
 ) -> tuple[Bottleneck, ...]:
-    """Return them by predicted saving times trust; those without a prediction keep their place."""
-    trust = {one.code: one.trust for one in tally(predictions)}
+    """Return them by predicted saving times trust; those without a prediction keep their place.
+
+    What critiques expected says nothing of the diagnosis' own predictions.
+    """
+    trust = {one.code: one.trust for one in tally(predictions) if one.by == "diagnosis"}
     mendable = [one for one in bottlenecks if one.saved_us > 0]
     ordered = iter(
         sorted(mendable, key=lambda one: one.saved_us * trust.get(one.code, 1.0), reverse=True)

@@ -125,6 +125,8 @@ class Hint:
     them."""
     change: str = ""
     """The one change that a critique asks for, which `text` holds too; empty in any other hint."""
+    brings: tuple[str, ...] = ()
+    """What `change` brings, as `agents.techniques.objections.BRINGS` names it."""
     gain: float = 0.0
     """Part of the time, 0 to 1, that `change` is expected to save; 0 where nothing was said."""
     by: str = "diagnosis"
@@ -151,8 +153,8 @@ class Brief:
     against: str = ""
     """Code of the bottleneck that the direction relieves; empty where none is known."""
     share: float = 0.0
-    """Part of the parent's time, 0 to 1, that the direction can save at most; 0 where that is not
-    known."""
+    """Part of the parent's time, without one or to fix it of the baseline's, 0 to 1, that can be
+    saved at most; 0 where that is not known."""
     history: tuple[str, ...] = ()
     """Attempts to tell of, oldest first."""
     error_hints: tuple[Hint, ...] = ()

@@ -1,4 +1,4 @@
-"""A search stops where the hardware has nothing left to give."""
+"""What is left to gain: a search stops where that is nothing, an order says what it is at most."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,11 +9,14 @@ from graph_runs import context_in
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuda_llm.agents.limits import open_above_baseline, possible_saving, possible_savings
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import MARGIN, at_the_limit, find_strategy
 from cuda_llm.graph.view import situation_of
+from cuda_llm.profile import Bottleneck, LaunchProfile, Profile
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.tasks.sizes import least_time
+from cuda_llm.time_terms import combine
 
 SIZES = ({"n": 1 << 20}, {"n": 1 << 24})
 
@@ -80,3 +83,64 @@ def test_a_kernel_faster_than_its_roofline_may_become_faster_still(
 
 def test_without_an_incumbent_nothing_is_at_its_limit(nothing_yet: Situation) -> None:
     assert at_the_limit(nothing_yet) == ""
+
+
+def profiled(*bottlenecks: Bottleneck, **terms_us: float) -> Profile:
+    launch = LaunchProfile(
+        kernel="k",
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        shared_bytes=0,
+        occupancy=1.0,
+        time_us=combine(terms_us),
+        terms_us=terms_us,
+    )
+    launches = (launch,) if terms_us else ()
+    return Profile(
+        device="a", hardware="b", source="modelled", launches=launches, bottlenecks=bottlenecks
+    )
+
+
+def found(code: str, share: float, saved_us: float = 0.0) -> Bottleneck:
+    return Bottleneck(code=code, share=share, explanation=code, saved_us=saved_us, time_us=100.0)
+
+
+def test_taking_a_term_away_saves_down_to_what_the_others_take() -> None:
+    profile = profiled(shared=80.0, l1=20.0, issue=50.0, launch=1.0)
+    assert possible_saving(profile, "shared_bandwidth") == pytest.approx(0.51, abs=0.02)
+    assert possible_saving(profile, "issue") == pytest.approx(0.015, abs=0.01)
+    assert possible_saving(profile, "launch_overhead") == pytest.approx(0.01, abs=0.001)
+
+
+def test_what_its_mend_saves_counts_where_that_is_more() -> None:
+    terms = {"shared": 80.0, "issue": 79.0}
+    mended = found("shared_bandwidth", 0.4, saved_us=40.0)
+    assert possible_saving(profiled(mended, **terms), "shared_bandwidth") == 0.4
+    heavy = possible_saving(profiled(found("shared_bandwidth", 0.5), **terms), "shared_bandwidth")
+    assert heavy is not None
+    assert heavy < 0.2
+
+
+def test_a_waste_that_no_model_lists_is_not_there_and_a_measured_one_is_unknown() -> None:
+    modelled = profiled(found("bank_conflicts", 0.3), shared=10.0)
+    assert possible_saving(modelled, "bank_conflicts") == 0.3
+    assert possible_saving(modelled, "divergence") == 0.0
+    measured = replace(profiled(found("dram_bandwidth", 0.6)), source="measured")
+    assert possible_saving(measured, "divergence") is None
+    assert possible_saving(measured, "dram_bandwidth") == 0.6
+    assert possible_saving(measured, "issue") is None
+
+
+def test_savings_are_of_what_is_listed_and_of_terms_worth_a_try() -> None:
+    profile = profiled(found("issue", 0.2), dram=100.0, issue=60.0, fp32=10.0)
+    savings = possible_savings(profile)
+    assert list(savings) == ["dram_bandwidth", "issue"]
+
+
+def test_what_the_baseline_leaves_is_what_a_first_kernel_may_gain(nothing_yet: Situation) -> None:
+    least = tuple(attainable_us(nothing_yet, dims) for dims in SIZES)
+    assert open_above_baseline(nothing_yet) == 0.0
+    slow = replace(nothing_yet, baseline_us=tuple(4 * one for one in least))
+    assert open_above_baseline(slow) == pytest.approx(0.75)
+    fast = replace(nothing_yet, baseline_us=tuple(0.5 * one for one in least))
+    assert open_above_baseline(fast) == 0.0

@@ -1,5 +1,7 @@
 """What diagnoses predicted beside what came of it, and what that does to their rank."""
 
+from dataclasses import replace
+
 import pytest
 
 from cuda_llm.predictions import PRIOR, Prediction, rank, tally
@@ -41,3 +43,12 @@ def test_rank_is_the_saving_times_the_trust_and_what_has_no_mend_keeps_its_place
     assert rank(listed, []) == listed
     failed = [prediction("latency", 20, 0)] * 2
     assert [one.code for one in rank(listed, failed)] == ["tail", "latency", "dram_bandwidth"]
+
+
+def test_what_critiques_expected_is_kept_apart_and_moves_no_rank() -> None:
+    listed = (bottleneck("latency", 20), bottleneck("tail", 15))
+    wrong = [replace(prediction("latency", 20, 0), by="critique") for _ in range(9)]
+    assert rank(listed, wrong) == listed
+    ours, theirs = tally([*wrong, prediction("latency", 20, 20)])[::-1]
+    assert (ours.by, ours.tried, ours.came_true) == ("diagnosis", 1, 1)
+    assert (theirs.by, theirs.tried, theirs.came_true) == ("critique", 9, 0)

@@ -2,9 +2,11 @@
 
 `python tests/support/prompt_tokens.py FILE.json` writes, by situation and section, the mean over
 the briefs that `fsr` writes there. Sections count as they are before they are cut; `whole` is both
-messages as a model gets them.
+messages as a model gets them. `critique` is the whole question about the kernel that matters most,
+and `sibling` what of it is about another kernel.
 """
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -12,12 +14,15 @@ from statistics import fmean
 
 from recorded_situations import RECORDED, recorded_rounds
 
-from cuda_llm.agents.prompting.render import _passages, render_prompt
+from cuda_llm.agents.prompting.describe_sibling import describe_sibling
+from cuda_llm.agents.prompting.render import _passages, render_critique_prompt, render_prompt
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.prompting.token_budget import count_tokens
+from cuda_llm.agents.reflection.critique import subject
+from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.builtin import Fsr
-from cuda_llm.search import Brief
+from cuda_llm.agents.strategies.builtin import Fsr, last_round
+from cuda_llm.search import Brief, Components
 
 
 def sections(situation: Situation, brief: Brief) -> dict[str, int]:
@@ -31,6 +36,22 @@ def sections(situation: Situation, brief: Brief) -> dict[str, int]:
     return counted
 
 
+def critique(situation: Situation) -> dict[str, float]:
+    """Count the question that asks for a critique; 0 where there is nothing to ask."""
+    judged = last_round(situation)
+    about = subject(situation, judged)
+    if about is None:
+        return {"critique": 0, "sibling": 0}
+    found = asyncio.run(Reflection().reflect(situation, judged))
+    asked = render_critique_prompt(situation, about, found.performance_hints, open_templates())
+    lines = describe_sibling(situation, about, Components())
+    told = "\n".join(("## Beside it", *(f"- {line}" for line in lines))) if lines else ""
+    return {
+        "critique": sum(count_tokens(message.text) for message in asked),
+        "sibling": count_tokens(told),
+    }
+
+
 def measure() -> dict[str, dict[str, float]]:
     """Return the mean of each section by situation: `reduction 2` is its second round."""
     found = {}
@@ -39,7 +60,7 @@ def measure() -> dict[str, dict[str, float]]:
             rows = [sections(situation, brief) for brief in Fsr().write_briefs(situation)]
             found[f"{name} {situation.round}"] = {
                 key: round(fmean(row.get(key, 0) for row in rows), 1) for key in rows[0]
-            }
+            } | critique(situation)
     return found
 
 

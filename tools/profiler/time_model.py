@@ -13,6 +13,7 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS, Occupancy, occupancy
 from cuda_llm.hardware_profiles.roofline import mma_sync_tflops, wgmma_tflops
 from cuda_llm.profile import KernelResources
+from cuda_llm.time_terms import SHARPNESS, combine
 from cuda_llm.tools.emulator.counters import LaunchCounters
 from cuda_llm.tools.emulator.ops.wgmma import PEAK
 from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable
@@ -42,8 +43,6 @@ class Saving(TypedDict):
     share: float
 
 
-SHARPNESS = 4.0
-"""Exponent of the soft maximum: two equal terms cost 19 % more than one (an estimate)."""
 GRID_BARRIER_US = 1.5
 """What a barrier of a cooperative grid takes where the profile does not say: an H200's."""
 
@@ -136,26 +135,6 @@ def model_launch(
         dram_bytes=dram_bytes,
         l2_bytes=traffic.l2_bytes,
     )
-
-
-def combine(terms_us: Mapping[Term, float]) -> float:
-    """Return the soft maximum of the terms, which overlap, plus the launch, which does not.
-
-    Shared memory and L1 are one data path: their clocks add up before they compete.
-    """
-    overlapping = [
-        us for term, us in terms_us.items() if term not in (Term.LAUNCH, Term.SHARED, Term.L1)
-    ]
-    overlapping.append(terms_us.get(Term.SHARED, 0.0) + terms_us.get(Term.L1, 0.0))
-    return terms_us.get(Term.LAUNCH, 0.0) + _soft_maximum(overlapping)
-
-
-def _soft_maximum(values: list[float]) -> float:
-    largest = max(values)
-    if largest <= 0:
-        return 0.0
-    total = sum((value / largest) ** SHARPNESS for value in values)
-    return float(largest * total ** (1 / SHARPNESS))
 
 
 def _pipe_terms(

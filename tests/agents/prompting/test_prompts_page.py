@@ -34,6 +34,12 @@ def test_no_prompt_of_a_recorded_situation_is_longer_than_before_each_size_was_t
     assert not [name for name in now if now[name]["whole"] > before[name]["whole"]]
 
 
+def test_a_question_for_a_critique_grows_by_the_kernel_beside_alone() -> None:
+    before = json.loads((ROOT / "benchmarks/results/prompt_tokens.json").read_text())
+    for name, now in measure().items():
+        assert now["critique"] - now["sibling"] <= before[name]["critique"], name
+
+
 def test_the_page_names_every_template_switch_and_outcome() -> None:
     named = set(re.findall(r"`([\w.]+)`", PAGE))
     assert set(open_templates().texts) <= named

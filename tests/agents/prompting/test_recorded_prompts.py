@@ -12,6 +12,7 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Bottleneck, SizeProfile
+from cuda_llm.search import Components
 
 
 def prompt(situation: Situation) -> str:
@@ -77,3 +78,22 @@ def test_a_hidden_gpu_leaves_no_part_of_what_is_attainable() -> None:
     text = prompt(last_round("matrix_transpose", hardware_context="none"))
     assert "attainable" not in text
     assert re.search(r"rows = cols = 1,024: [\d.]+ us [\d.]+x \(most to gain\)\n", text)
+
+
+def first_prompt(**plan: object) -> str:
+    situation = recorded_rounds("matrix_multiplication")[0]
+    return prompt(replace(situation, plan=replace(situation.plan, **plan)))  # type: ignore[arg-type]
+
+
+def test_a_first_kernel_is_told_what_the_baseline_leaves() -> None:
+    assert "Open above the baseline: 9.1x." in first_prompt()
+    assert "Open above" not in first_prompt(hardware_context="none")
+    assert "Open above" not in first_prompt(components=Components(baseline=False))
+
+
+def test_a_fix_is_told_what_the_baseline_leaves() -> None:
+    situation = last_round("matrix_multiplication")
+    failed = tuple(one for one in situation.attempts if not one.passed)
+    text = prompt(replace(situation, attempts=failed, incumbent=None, performance_hints=()))
+    assert "# The kernel that failed, r1-c3" in text
+    assert "Open above the baseline: 9.1x." in text

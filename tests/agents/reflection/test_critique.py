@@ -11,16 +11,19 @@ from searches import attempt
 
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.protocols import Reflected
-from cuda_llm.agents.reflection.critique import Critique, Unreadable, read_critique
+from cuda_llm.agents.reflection.check_critique import Avoided, Critique
+from cuda_llm.agents.reflection.critique import Unreadable, read_critique
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.situation import Note, Plan, Situation
 from cuda_llm.conversation import CallFailed, Reply
+from cuda_llm.critique import Objection
 from cuda_llm.outcomes import InputMutated
 from cuda_llm.search import Components
 
 GOOD = {
     "bottleneck": "bank conflicts",
     "change": "Pad the tile by one column.",
+    "brings": ["padding"],
     "avoid": ["larger tiles"],
     "reason": "32-way conflicts at line 24",
     "gain_percent": 25,
@@ -58,9 +61,35 @@ def test_a_critique_becomes_the_first_hint_of_its_channel() -> None:
     first, second = found.performance_hints
     assert (first.by, second.by) == ("critique", "diagnosis")
     assert first.text == "Pad the tile by one column. (32-way conflicts at line 24)"
-    assert first.avoid == ("larger tiles",)
+    assert (first.code, first.brings, first.avoid) == ("bank_conflicts", ("padding",), ())
     assert (first.change, first.gain) == ("Pad the tile by one column", 0.25)
-    assert found.decisions[-1] == "critique of r1-c1: bank conflicts: Pad the tile by one column."
+    checked = found.critique
+    assert checked is not None
+    assert (checked.about, checked.bottleneck, checked.gain) == ("r1-c1", "bank_conflicts", 0.25)
+    assert checked.passed_on
+
+
+def test_what_to_avoid_vetoes_nothing_without_an_attempt_that_shows_it() -> None:
+    found = reflect(search(), Reply(text=json.dumps(GOOD)))
+    assert found.critique is not None
+    (correction,) = found.critique.corrections
+    assert (correction.part, correction.why) == ("avoid", Objection.NO_EVIDENCE)
+    assert correction.said == "larger tiles"
+    assert not any("larger tiles" in hint.avoid for hint in found.performance_hints[:1])
+
+
+def test_a_change_that_the_text_has_already_becomes_no_hint_but_is_recorded() -> None:
+    winner = attempt("r1-c1", 1.5, times_us=(4.0, 41.0))
+    padded = UNPADDED.replace("[32][32]", "[32][32 + 1]").replace(
+        "[TILE][TILE]", "[TILE][TILE + 1]"
+    )
+    assert padded != UNPADDED
+    situation = judged((winner, padded, passed(BANK_CONFLICTS, DRAM)), incumbent="r1-c1")
+    found = reflect(situation, Reply(text=json.dumps(GOOD)))
+    assert [hint.by for hint in found.performance_hints] == ["diagnosis"]
+    assert found.critique is not None
+    assert not found.critique.passed_on
+    assert Objection.HAS_ALREADY in {one.why for one in found.critique.corrections}
 
 
 @pytest.mark.parametrize("gain", ["25%", None, float("nan"), -3, True, {}])
@@ -125,7 +154,8 @@ def test_json_is_found_wherever_it_stands(around: str) -> None:
     assert read_critique(Reply(text=text)) == Critique(
         change="Pad the tile by one column.",
         bottleneck="bank conflicts",
-        avoid=("larger tiles",),
+        brings=("padding",),
+        avoid=(Avoided(changed="larger tiles"),),
         reason="32-way conflicts at line 24",
         gain_percent=25.0,
     )
@@ -135,7 +165,7 @@ def test_an_answer_of_odd_shape_is_made_to_fit() -> None:
     odd = {"change": "a\x1b[2Jb" + "c" * 900, "avoid": "d", "reason": None, "extra": [1]}
     read = read_critique(Reply(text=json.dumps(odd)))
     assert isinstance(read, Critique)
-    assert read.avoid == ("d",)
+    assert read.avoid == (Avoided(changed="d"),)
     assert read.change.isprintable()
     assert len(read.change) <= 500
 

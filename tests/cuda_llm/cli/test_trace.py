@@ -11,6 +11,7 @@ from commands import Command, Ran
 from recorded_run import ATTEMPTS, beginning, ending, write_run
 
 from cuda_llm.cli.app import run
+from cuda_llm.critique import CheckedCritique, Correction, Objection
 from cuda_llm.predictions import Prediction
 from cuda_llm.traces.events import AgentDecided, AttemptJudged
 
@@ -145,6 +146,24 @@ def test_predictions_of_all_runs_are_compared_with_what_was_had(
     assert "bank_conflicts" in table
     (kind,) = json.loads(command("trace", "predictions", "--json").stdout)["kinds"]
     assert (kind["code"], kind["tried"], kind["came_true"]) == ("bank_conflicts", 1, 1)
+
+
+def test_what_a_check_dropped_of_a_critique_is_told(command: Command, tmp_path: Path) -> None:
+    objection = Correction(part="change", why=Objection.HAS_ALREADY, said="Pad it")
+    critique = CheckedCritique(
+        about="r1-c1", bottleneck="bank_conflicts", change="Pad it", corrections=(objection,)
+    )
+    decided = AgentDecided(agent="reflection", round=1, decisions=(), critique=critique)
+    expected = Prediction(
+        code="bank_conflicts", time_us=40.0, saved_us=10.0, had_us=8.0, by="critique"
+    )
+    judged = AttemptJudged(attempt=replace(ATTEMPTS[-1], predicted=expected))
+    write_run(tmp_path / "traces/runs/a-run", *beginning(), decided, judged)
+    shown = command("trace", "show", "a-run").stdout
+    assert "critique of r1-c1, dropped: bank_conflicts: Pad it" in shown
+    assert "the change: the kernel has it already" in shown
+    assert "predicted by a critique: 10.0 us of 40.0 us" in shown
+    assert "by a critique, 1 time: 10.0 us predicted" in command("trace", "predictions").stdout
 
 
 def test_without_a_prediction_there_is_no_table(command: Command, runs: Path) -> None:

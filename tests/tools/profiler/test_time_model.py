@@ -11,6 +11,7 @@ from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import list_hardware
 from cuda_llm.profile import KernelResources
+from cuda_llm.time_terms import SHARPNESS, combine
 from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.emulator.tables import (
     BasicBlock,
@@ -20,7 +21,7 @@ from cuda_llm.tools.emulator.tables import (
 )
 from cuda_llm.tools.profiler.bottlenecks import Explained
 from cuda_llm.tools.profiler.explain_modelled import explain_call
-from cuda_llm.tools.profiler.time_model import SHARPNESS, Term, combine
+from cuda_llm.tools.profiler.time_model import Term
 
 PROFILES = list_hardware()
 counts = st.just(0.0) | st.floats(1, 1e9)

@@ -1,0 +1,213 @@
+"""A model's critique held against profile, text, hints and hardware before it is passed on.
+
+What does not stand is dropped or corrected, each with a typed reason.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cuda_llm.agents.limits import (
+    BOTTLENECK_TEXTS,
+    NEGLIGIBLE,
+    deciding_profile,
+    possible_saving,
+    shares_of_limit,
+)
+from cuda_llm.agents.prompting.describe_kernel import describe_change
+from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin
+from cuda_llm.agents.techniques.objections import (
+    BRINGS,
+    Change,
+    changes_between,
+    object_to,
+)
+from cuda_llm.critique import CheckedCritique, Correction, Objection
+from cuda_llm.outcomes import Passed
+from cuda_llm.predictions import rank
+from cuda_llm.profile import Profile
+from cuda_llm.search import Attempt, Hint
+
+ROUNDING = 0.005
+"""An expected gain may exceed a limit by this much: prompts tell whole per cents."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Avoided:
+    """What a try would be wasted on, with its evidence: an attempt that changed it in vain."""
+
+    changed: str
+    attempt: str = ""
+    """Id; empty where none was named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Critique:
+    """One bottleneck, one change and what it is expected to save, what to avoid: as it was said."""
+
+    change: str
+    bottleneck: str = ""
+    """Code or words."""
+    brings: tuple[str, ...] = ()
+    """What the change adds, by the names of `BRINGS`."""
+    avoid: tuple[Avoided, ...] = ()
+    reason: str = ""
+    gain_percent: float = 0.0
+    """Part of the kernel's time that the change is expected to save; 0 where nothing was said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What is left of a critique, and what was made of the rest."""
+
+    critique: CheckedCritique
+    brings: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    """What changed and what came of it, in words of facts."""
+
+
+def check(situation: Situation, about: Attempt, said: Critique, hints: Sequence[Hint]) -> Checked:
+    """Check a critique of `about`. `hints` are those that its order would show."""
+    change = said.change.rstrip(".")
+    named = dict.fromkeys(snake_case(one) for one in said.brings)
+    brings = tuple(one for one in named if one in BRINGS) or read_brings(change)
+    corrections = list[Correction]()
+    code, gain = about.code, 0.0
+    if about.passed:
+        code, gain, corrections = _check_figures(situation, about, said)
+    why = object_to(situation, about, set(brings), hints)
+    if why is None and any(one.direction.rstrip(".") == change for one in situation.attempts):
+        why = Objection.ORDERED_BEFORE
+    if why is not None:
+        corrections.append(Correction(part="change", why=why, said=change))
+    avoid = list[str]()
+    for one in said.avoid:
+        found = _evidence(situation, about, one)
+        if isinstance(found, Objection):
+            corrections.append(Correction(part="avoid", why=found, said=one.changed))
+        else:
+            avoid.append(found)
+    checked = CheckedCritique(
+        about=about.id,
+        bottleneck=code,
+        change=change,
+        gain=gain,
+        corrections=tuple(corrections),
+    )
+    return Checked(critique=checked, brings=brings, avoid=tuple(avoid))
+
+
+def snake_case(text: str) -> str:
+    """Return `Shared-memory bandwidth` as `shared_memory_bandwidth`."""
+    return "_".join(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+CODES: Mapping[str, str] = {
+    **{snake_case(text.name): code for code, text in BOTTLENECK_TEXTS.items()},
+    **{code: code for code in BOTTLENECK_TEXTS},
+}
+"""Codes by the names that prompts give to bottlenecks, and by themselves."""
+
+
+def _check_figures(
+    situation: Situation, about: Attempt, said: Critique
+) -> tuple[str, float, list[Correction]]:
+    """Return the code of the bottleneck and the expected gain, and what was corrected of both."""
+    verdict = situation.archive.verdict(about.id)
+    whole = verdict.profile if isinstance(verdict, Passed) else None
+    named = CODES.get(snake_case(said.bottleneck), "")
+    gain = said.gain_percent / 100
+    if whole is None:
+        return named or about.limited_by or "critique", gain, []
+    profile, size = deciding_profile(situation, about, whole)
+    code = named or _listed(profile, snake_case(said.bottleneck))
+    found = list[Correction]()
+    if not code:
+        ranked = rank(profile.bottlenecks, situation.predictions)
+        code = ranked[0].code if ranked else about.limited_by or "critique"
+        found.append(Correction(part="bottleneck", why=Objection.UNKNOWN, said=said.bottleneck))
+    most = possible_saving(profile, code)
+    if most is not None and most < NEGLIGIBLE and not _listed(profile, code):
+        why = Objection.NEXT_TO_NOTHING
+        found.append(Correction(part="bottleneck", why=why, said=said.bottleneck, most=most))
+    for why, limit in (
+        (Objection.BEYOND_TERM, most),
+        (Objection.BEYOND_ROOFLINE, _open_at(situation, about, size)),
+    ):
+        if limit is not None and gain > limit + ROUNDING:
+            percent = f"{said.gain_percent:g}"
+            found.append(Correction(part="gain", why=why, said=percent, most=limit))
+            gain = limit
+    return code, gain, found
+
+
+def _listed(profile: Profile, code: str) -> str:
+    """Return `code` where a profiler of somebody's own lists it."""
+    return code if any(one.code == code for one in profile.bottlenecks) else ""
+
+
+def _open_at(situation: Situation, about: Attempt, size: int) -> float | None:
+    """Return the part of the time at a size that is left until the attainable, where it is told."""
+    shares = shares_of_limit(situation, about)
+    told = situation.plan.hardware_context == "full" and size < len(shares)
+    return 1.0 - shares[size] if told and shares[size] < 1.0 else None
+
+
+def _evidence(situation: Situation, about: Attempt, said: Avoided) -> str | Objection:
+    """Return what changed in vain in words, or why the attempt that is named does not show it."""
+    tried = next((one for one in situation.attempts if one.id == said.attempt.strip()), None)
+    before = next((one for one in situation.attempts if tried and one.id == tried.parent), None)
+    if tried is None or before is None or tried.speedup is None or before.speedup is None:
+        return Objection.NO_EVIDENCE
+    choices = [one for one in changes_between(situation, before, tried) if one.is_choice]
+    named = [one for one in choices if _names(said.changed, one)]
+    gain = gain_over(tried, before)
+    if not named or gain > noise_margin(situation, tried, before):
+        return Objection.NO_EVIDENCE
+    if len(choices) > 1:
+        return Objection.CONFOUNDED
+    if before.id == about.id:
+        return Objection.KNOWN
+    came = "no faster" if gain >= -noise_margin(situation, tried, before) else f"{-gain:.0%} slower"
+    return f"{describe_change(named[0])} ({tried.id}: {came} than {before.id})"
+
+
+def _names(text: str, change: Change) -> bool:
+    return change.name in snake_case(text)
+
+
+_WORDS: Mapping[str, str] = {
+    "padding": r"\bpad(?:s|ded|ding)?\b",
+    "swizzle": r"\bswizzl",
+    "unrolling": r"\bunroll",
+    "warp_shuffle": r"__shfl_|\bshuffl",
+    "launch_bounds": r"__launch_bounds__",
+    "grid_stride": r"\bgrid[- ]stride",
+    "double_buffering": r"\bdouble[- ]buffer",
+    "async_copy": r"cp\.async\b(?!\.bulk)|memcpy_async",
+    "bulk_copy": r"cp\.async\.bulk|\bTMA\b|tensor memory accelerator",
+    "register_blocking": r"\bregister[- ](?:block|til)",
+    "cache_hints": r"__(?:ldg|ldcs|stcs)\b",
+    "constant_memory": r"__constant__|\bconstant memory",
+    "occupancy": r"\b(?:more|higher|raise|increase)(?: the)? occupancy",
+}
+_OTHERWISE = re.compile(
+    r"\b(?:drop|remov|without|instead|replac|rather|avoid|no longer|not|more than|deeper|wider|"
+    r"larger|smaller|fewer|another|further|stages?)",
+    re.IGNORECASE,
+)
+"""Words of a change of what is there, or of something else in its place."""
+
+
+def read_brings(change: str) -> tuple[str, ...]:
+    """Return what a sentence adds where it leaves no doubt, of a critique that names nothing."""
+    if _OTHERWISE.search(change):
+        return ()
+    return tuple(_found_in(change))
+
+
+def _found_in(change: str) -> Iterator[str]:
+    for name, pattern in _WORDS.items():
+        if name in BRINGS and re.search(pattern, change, re.IGNORECASE):
+            yield name

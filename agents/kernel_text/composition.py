@@ -32,6 +32,8 @@ one that the other, or its headers, use; a name declared but not defined, or rea
 in a string; an addition to a library's namespace; sizes that no argument of `solve` tells apart."""
 
 
+_STEERING = ("_", "NDEBUG", "CUB_", "CUDA", "CCCL_", "LIBCUDACXX_", "THRUST_", "NV_")
+
 SMALL, LARGE = "small_sizes", "large_sizes"
 """The namespaces."""
 
@@ -168,9 +170,10 @@ def read_part(source: str) -> Part | CompositionRefused:
         if directive == "define":
             macros.add(subject)
         elif directive == "include":
-            if depth or macros:
-                fault: CompositionFault = "conditional_include" if depth else "macro_before_include"
-                return CompositionRefused(fault, subject)
+            if depth:
+                return CompositionRefused("conditional_include", subject)
+            if any(map(_may_steer_headers, macros)):
+                return CompositionRefused("macro_before_include", subject)
             if line[2].kind not in (TokenKind.HEADER, TokenKind.LITERAL):
                 return CompositionRefused("directive", f"#include {subject}")
             headers.append(subject)
@@ -185,6 +188,14 @@ def read_part(source: str) -> Part | CompositionRefused:
     )
     undefined = "".join(f"\n#undef {name}" for name in sorted(macros))
     return Part(tuple(headers), frozenset(macros), names, f"{_cut(source, cuts)}{undefined}")
+
+
+def _may_steer_headers(macro: str) -> bool:
+    """Tell whether a header of CUDA or C++ may look at a macro, by its name.
+
+    Others, as tunables, do a header no good: in the composition they come behind it.
+    """
+    return macro.startswith(_STEERING)
 
 
 def _lines(source: str) -> Iterator[list[Token]]:

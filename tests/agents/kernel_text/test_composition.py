@@ -93,6 +93,12 @@ def test_a_macro_that_the_other_or_the_command_line_knows_is_refused() -> None:
     assert isinstance(composed(defines, defines), str)
 
 
+def test_a_macro_of_the_kernels_own_may_stand_before_an_include() -> None:
+    found = composed("#define TILE 16\n" + PLAIN.replace("1, 1", "1, TILE"))
+    assert isinstance(found, str)
+    assert found.index("#include") < found.index("#define TILE")
+
+
 def test_an_include_that_is_text_of_a_macro_or_undoes_one_of_a_header_is_refused() -> None:
     for source in ("#include HEADER\n" + PLAIN, "#undef NULL\n" + PLAIN, "#pragma once\n" + PLAIN):
         refused = composed(source)

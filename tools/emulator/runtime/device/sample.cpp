@@ -50,7 +50,7 @@ class Sampler {
     }
     launch_.sampling.partial = true;
     run_waves(cost, allowed / 2);
-    run_blocks(std::clamp(allowed / 2 / cost, kFewestBlocks, kMostBlocks));
+    run_blocks(std::clamp(allowed / 2 / cost, kFewestBlocks, kMostBlocks), cost);
   }
 
  private:
@@ -137,7 +137,7 @@ class Sampler {
     sampling.most_trips = kNone;
   }
 
-  void run_blocks(uint64_t wanted) {
+  void run_blocks(uint64_t wanted, uint64_t cost_of_first) {
     Sampling& sampling = launch_.sampling;
     const uint64_t total = launch_.blocks_total;
     const uint64_t count = std::min(wanted, total);
@@ -149,7 +149,10 @@ class Sampler {
       const uint64_t begin = total * i / count, end = total * (i + 1) / count;
       blocks.push_back(execute(begin + draw(end - begin)));
     }
-    // What is left over for the end of a grid is often less.
+    // What is left over for the end of a grid is often less, and the first blocks may do more.
+    if (blocks.front().linear != 0 && blocks.front().cost != cost_of_first) {
+      blocks.insert(blocks.begin(), execute(0));
+    }
     if (blocks.back().linear + 1 < total) blocks.push_back(execute(total - 1));
     const size_t spread_evenly = blocks.size();
     for (uint32_t more = 0; more < kMostBetween && launch_.fuel > kFuelBetween * dearest_; ++more) {

@@ -6,7 +6,6 @@ namespace {
 
 constexpr uint32_t kManyBlocks = 4000;
 constexpr uint32_t kThreads = 64;
-constexpr uint32_t kBusyBlocks = 2857;
 constexpr uint32_t kBusyLoads = 4000;
 constexpr uint32_t kIdleLoads = 200;
 constexpr uint64_t kBytes = uint64_t{4} * kManyBlocks * kThreads;
@@ -38,7 +37,8 @@ void read_of_the_first(Warp* w, Mask m, uint32_t) {
   leave(w, m);
 }
 
-// The blocks of the first part of the grid do most of the work, those behind it little.
+// The first blocks of the grid do much work each, those behind them little.
+template <uint32_t kBusyBlocks>
 void work_in_two_kinds(Warp* w, Mask m, uint32_t) {
   address_own(w, 0);
   const uint32_t loads = w->block->linear < kBusyBlocks ? kBusyLoads : kIdleLoads;
@@ -64,7 +64,8 @@ Scenario many(Status (*kernel)(Warp*), bool steers, bool pooled) {
 Register all[] = {
     {"many_blocks_copy", many(run<copy_and_share>, false, false)},
     {"many_blocks_copy_pages", many(run<copy_and_share>, false, true)},
-    {"many_blocks_of_two_kinds", many(run<work_in_two_kinds>, false, false)},
+    {"many_blocks_mostly_busy", many(run<work_in_two_kinds<2857>>, false, false)},
+    {"many_blocks_few_busy", many(run<work_in_two_kinds<150>>, false, false)},
     {"many_blocks_read_one", many(run<read_of_the_first>, false, false)},
     {"many_blocks_go_by_one", many(run<read_of_the_first>, true, false)},
 };

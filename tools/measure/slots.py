@@ -206,7 +206,7 @@ async def prepare_kernel(
             for name, drawn in contents.items():
                 slots.buffers[name].data[0] = drawn[0]
         if trusted:
-            session.seal(numbers, key, contents)
+            session.seal(numbers, [key] * len(numbers), contents)
     poison_outputs(input_plan, slots, range(count), POISONS[0])
     time_class: TimeClass | Verdict = TimeClass.DEVICE
     if capture:
@@ -294,24 +294,9 @@ def stage_batch(
     for numbers in split_into_groups(kernel.input_plan, order):
         group = SlotGroup(slots=numbers, seed=secrets.randbits(SEED_BITS))
         contents = draw_group(kernel.input_plan, group)
-        if stepwise:
-            seal_each_slot(kernel, numbers, keys, contents)
-        else:
-            kernel.session.seal(numbers, key, contents)
+        kernel.session.seal(numbers, [keys.get(slot, key) for slot in numbers], contents)
         groups.append(group)
     return StagedBatch(order=tuple(order), key=key, keys=tuple(keys.values()), groups=tuple(groups))
-
-
-def seal_each_slot(
-    kernel: PreparedKernel,
-    slots: Sequence[int],
-    keys: Mapping[int, bytes],
-    contents: Mapping[str, Array],
-) -> None:
-    """Seal each slot under its own key."""
-    for row, slot in enumerate(slots):
-        own = {name: drawn[row : row + 1] for name, drawn in contents.items()}
-        kernel.session.seal([slot], keys[slot], own)
 
 
 def new_key(kernel: PreparedKernel) -> bytes:

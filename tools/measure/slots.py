@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from types import MappingProxyType
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.distribution import parse_distribution
@@ -13,8 +12,6 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES, Level, TimeClass, TimedSession
 from cuda_llm.tools.device.buffers import Array, Arrays, BufferSpec, Role, Slots
 from cuda_llm.tools.measure.failures import baseline_refused
-from cuda_llm.tools.measure.options import Tier
-from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, buffer_bytes
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import POISONS, Case, probe_densities, timed_case
 from cuda_llm.tools.validator.check_outputs import Method
@@ -111,52 +108,6 @@ def draw_group(input_plan: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
             for row in range(len(group.slots)):
                 drawn[name][row, ...] = fresh(spec.shape)
     return drawn
-
-
-STAGED_BYTES = MappingProxyType({tier: 1 << (30 if tier is Tier.SCREEN else 32) for tier in Tier})
-"""Fresh inputs drawn for one batch, unless four calls need more: drawing takes time too. But how
-fast memory is depends on where in it a slot lies, by a per cent or two, and more slots level that.
-"""
-FEWEST_STAGED = 4
-MOST_SLOTS = 256
-
-
-def most_slots(task: Task, size: SizePlan, tier: Tier) -> int:
-    """Return how many slots of a kernel are worth the time of filling them."""
-    _, inputs, _ = buffer_bytes(task, size.dims)
-    return min(size.slots, max(FEWEST_STAGED, STAGED_BYTES[tier] // max(1, inputs)))
-
-
-async def reserve(
-    sessions: Sequence[TimedSession],
-    task: Task,
-    plan: MemoryPlan,
-    tier: Tier,
-    *,
-    allocates: bool = True,
-) -> None:
-    """Lay out what needs the most memory first: getting more later starts a runner anew.
-
-    Kernels that never allocate get no more room for it than the least.
-    """
-    if not plan.sizes:
-        return
-    planned = [(size, scratch_of_runner(size, allocates=allocates)) for size in plan.sizes]
-    largest, scratch = max(planned, key=lambda one: bytes_of_runner(task, one[0], one[1], tier))
-    specs, count = buffer_specs(task, largest.dims), most_slots(task, largest, tier)
-    for session in sessions:
-        await session.place_slots(specs, count, scratch_bytes=scratch)
-
-
-def scratch_of_runner(size: SizePlan, *, allocates: bool) -> int:
-    """Return the bytes that `solve` may allocate, at least SCRATCH_BYTES."""
-    return max(SCRATCH_BYTES, size.scratch_bytes if allocates else 0)
-
-
-def bytes_of_runner(task: Task, size: SizePlan, scratch_bytes: int, tier: Tier) -> int:
-    """Return the bytes of all slots of a session, with those that `solve` may allocate."""
-    buffers, sealed, _ = buffer_bytes(task, size.dims)
-    return (buffers + sealed) * most_slots(task, size, tier) + scratch_bytes
 
 
 KEY_BYTES = 16

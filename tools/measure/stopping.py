@@ -97,11 +97,18 @@ RULES: Mapping[Tier, StoppingRule] = MappingProxyType(
 """For a task with a single size; several share the wall time."""
 
 
-def rule_for(tier: Tier, sizes: int, limit_s: float = math.inf) -> StoppingRule:
+def rule_for(
+    tier: Tier, sizes: int, limit_s: float = math.inf, *, proved: bool = False
+) -> StoppingRule:
     """Return the rule of each of `sizes` sizes, all of which are measured within `limit_s`."""
     whole, share = RULES[tier], 1 / max(1, sizes)
     longest_s = min(whole.longest_s, BLOCKS_SHARE * limit_s) * share
-    return replace(whole, wall_s=min(whole.wall_s * share, longest_s), longest_s=longest_s)
+    return replace(
+        whole,
+        wall_s=min(whole.wall_s * share, longest_s),
+        longest_s=longest_s,
+        stepwise=whole.stepwise // 2 if proved else whole.stepwise,
+    )
 
 
 def is_enough(rule: StoppingRule, comparison: Comparison, spent_s: float) -> bool:

@@ -13,10 +13,10 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.duel import ContestOrder, contest_there
+from cuda_llm.tools.measure.batch_room import FEWEST_STAGED, BatchRoom, reserve, room_for
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.measurement import plan_timing
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.slots import FEWEST_STAGED, most_slots, reserve
 from cuda_llm.tools.measure.times import KernelTimes
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -78,22 +78,29 @@ def test_the_largest_lane_is_the_one_with_the_most_room_too() -> None:
     assert shapes == [(32,), (96,)]
 
 
-def slots_at(n: int) -> dict[Tier, int]:
+def room_at(n: int) -> dict[Tier, BatchRoom]:
     task = load_task("vector_add")
     task = replace(task, sizes=replace(task.sizes, bench=({"n": n},)), weights=())
     site = timed_site(honest(1.0))
     site.hardware = find_hardware("H200")
     (size,) = plan_timing(site, task).sizes
-    return {tier: most_slots(task, size, tier) for tier in Tier}
+    return {tier: room_for(task, size, tier) for tier in Tier}
 
 
 def test_a_confirmation_spreads_large_inputs_over_more_of_the_memory() -> None:
-    assert slots_at(1 << 26) == {
+    assert {tier: one.slots for tier, one in room_at(1 << 26).items()} == {
         Tier.SCREEN: FEWEST_STAGED,
         Tier.CONFIRM: 2 * FEWEST_STAGED,
         Tier.PRECISE: 2 * FEWEST_STAGED,
     }
 
 
+def test_batches_that_room_limits_are_on_other_slots_each_time() -> None:
+    room = room_at(1 << 26)[Tier.CONFIRM]
+
+    assert (room.calls, room.slots_for(room.calls)) == (FEWEST_STAGED, 2 * FEWEST_STAGED)
+    assert room.slots_for(3) == 3
+
+
 def test_small_inputs_fill_as_many_slots_as_a_batch_has_steps() -> None:
-    assert set(slots_at(1 << 18).values()) == {256}
+    assert set(room_at(1 << 18).values()) == {BatchRoom(calls=256, slots=256)}

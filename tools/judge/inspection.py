@@ -5,9 +5,8 @@ the emulated device of the chip, which executes it with every access watched.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cuda_llm.outcomes import InfraFailed, OutOfMemory, TimedOut, Verdict
 from cuda_llm.tasks.reference import Dims, load_reference
@@ -127,13 +126,13 @@ async def inspect_on_gpu(
 
 
 async def join_inspections(
-    on_gpu: Awaitable[Inspection], on_emulated: Coroutine[Any, Any, EmulatedCheck]
+    on_gpu: Awaitable[Inspection], on_emulated: Awaitable[EmulatedCheck]
 ) -> Inspection:
     """Await both at the same time. Where both find a fault, the GPU's own comes first.
 
     Not so a race that racecheck may have made up: the emulated device has the say on that.
     """
-    check_task = asyncio.create_task(on_emulated)
+    check_task = asyncio.ensure_future(on_emulated)
     try:
         inspection = await on_gpu
         check = await check_task

@@ -13,7 +13,8 @@ from cuda_llm.outcomes import Passed, Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Inspected
-from cuda_llm.tools.judge.device_bench import BenchSlots, DeviceBench, open_bench, open_slots
+from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
+from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
 from cuda_llm.tools.judge.duel import Contest, Duel
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.measure.options import Tier

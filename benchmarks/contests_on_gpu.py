@@ -3,14 +3,22 @@
     PYTHONPATH=src:benchmarks python benchmarks/contests_on_gpu.py --out rows.jsonl --resume \
         --shard 1/1 --limit-s 480 --summary
 
-Parts, in this order: `run` searches each task with six candidates and three rounds, in a process
-of its own. It stands for `cuda-llm run`: it calls the same nodes one after the other, because
-LangGraph need not be there, and leaves out the checkpoints and the researcher, which take
-milliseconds. Its generator is the playbook's; without Optuna one that tries the neighbours of the
-incumbent. `evaluate` judges two kernels of each task at normal precision, of which the second
-counts, for then runner and baseline are warm. `errors` holds contests of a kernel with three
-contenders: itself, and kernels that take 1 and 3 % longer. Each is a line of `--out` when it ends.
+Parts, in this order: `prepare` builds what is built once a machine, so that no other row holds it.
+`run` searches each task with six candidates and three rounds, in a process of its own. It stands
+for `cuda-llm run`: it calls the same nodes one after the other, because LangGraph need not be
+there, and leaves out the checkpoints and the researcher, which take milliseconds. Its generator is
+the playbook's; without Optuna one that tries the neighbours of the incumbent. `evaluate` judges two
+kernels of each task at normal precision, of which the second counts, for then runner and baseline
+are warm. `profile` says for a kernel of a task, by function of the process that holds the GPU,
+where a screen, a confirmation and a contest with itself spend their seconds (profiled, all take
+longer). `errors` holds contests of a kernel with three contenders: itself, and kernels that take 1
+and 3 % longer. Each is a line of `--out` when it ends.
 `--summary` writes `contests_on_gpu.json` into `--results`, with the bars.
+
+Of a search, `works_s` has the seconds and the number of each kind of work on the GPU, from when it
+was ordered to its end; `stages_s` the sum over candidates of each stage and `waited_s` how much of
+that was neither compiling nor work on the GPU, which is waiting for one of them; `idle_s` how long
+in `candidates` no work was on the GPU; `contest_parts_s` and `inspection_parts_s` those of each.
 """
 
 import argparse
@@ -24,9 +32,9 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import record
 from playbook_search import distinct_kernels
@@ -49,23 +57,78 @@ from cuda_llm.outcomes import InfraFailed, Passed
 from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.cuda.device import do_no_work
 from cuda_llm.tools.device import Device
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.duel import ContestOrder, Duel, contest
+from cuda_llm.tools.judge.duel import ContestOrder, Duel, contest, contest_there
 from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.steps import compile_baseline, compile_source, validate_there
+from cuda_llm.tools.measure.measure import measure_baseline, measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import Recorder, read_events
-from cuda_llm.traces.events import ContestHeld, KernelInspected
+from cuda_llm.traces.events import ContestHeld, KernelInspected, StageLeft
 from cuda_llm.traces.run_folder import RunFolder
 
 TASKS = ("vector_add", "matrix_transpose", "reduction", "histogram")
+PROFILED = ("matrix_transpose", "reduction")
 CANDIDATES, ROUNDS = 6, 3
 PLANTED = (0.0, 0.01, 0.03)
 RUN_S = 60.0
 """That have to be left for a search to begin."""
 Row = dict[str, Any]
+
+
+class WatchedDevice:
+    """A device, and what each work on it took. All else is the device's own."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self.works: list[tuple[str, float, float]] = []
+        """Name, begin and end."""
+        self.contests: list[Mapping[str, float]] = []
+        self.inspections: list[Mapping[str, float]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def pinned(self) -> "WatchedDevice":
+        """See `Device.pinned`: there is one."""
+        return self
+
+    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
+        """See `Device.carry_out`."""
+        begun_s = time.monotonic()
+        try:
+            found = await self._device.carry_out(work, *arguments, **named)
+        finally:
+            self.works.append((work.__name__, begun_s, time.monotonic()))
+        kept = {"contest_there": self.contests, "inspect_there": self.inspections}
+        seconds = getattr(found, "seconds", None)
+        if work.__name__ in kept and isinstance(seconds, Mapping):
+            kept[work.__name__].append({one: round(took, 2) for one, took in seconds.items()})
+        return found
+
+    def summarise(self) -> dict[str, tuple[int, float]]:
+        """Number and seconds of works, by name."""
+        names = dict.fromkeys(name for name, _, _ in self.works)
+        return {
+            name: (len(took), round(sum(took), 2))
+            for name in names
+            for took in [[end - begin for one, begin, end in self.works if one == name]]
+        }
+
+    def busy_s(self, begin_s: float, end_s: float) -> float:
+        """Seconds of that time in which some work was under way."""
+        busy, until_s = 0.0, begin_s
+        for _, begin, end in sorted(self.works, key=lambda one: one[1]):
+            begun, ended = max(begin, until_s), min(end, end_s)
+            busy += max(0.0, ended - begun)
+            until_s = max(until_s, ended)
+        return busy
 
 
 class NeighbourGenerator:
@@ -123,6 +186,7 @@ async def search(context: RunContext) -> Row:
     state: Row = {"task": context.task.name}
     grown = ("attempts", "error_hints", "performance_hints")
     spent_s: defaultdict[str, float] = defaultdict(float)
+    periods: list[tuple[str, float, float]] = []
 
     async def step(node: Any) -> None:
         begun = time.monotonic()
@@ -134,6 +198,7 @@ async def search(context: RunContext) -> Row:
             else:
                 state[key] = value
         spent_s[node.__name__] += time.monotonic() - begun
+        periods.append((node.__name__, begun, time.monotonic()))
 
     async def candidates(state: Row, context: RunContext) -> Row:
         await asyncio.gather(*(one_candidate(context, name) for name in state["briefs"]))
@@ -150,7 +215,29 @@ async def search(context: RunContext) -> Row:
     events = [one.event for one in read_events(context.folder.events)]
     # A contest with several contenders has an event for each.
     held = {(one.round, one.seconds): one for one in events if isinstance(one, ContestHeld)}
+    stages_s: defaultdict[str, float] = defaultdict(float)
+    for one in events:
+        if isinstance(one, StageLeft):
+            stages_s[one.stage] += one.seconds
+    watched = context.device
+    steps: Row = {"stages_s": {stage: round(took_s, 2) for stage, took_s in stages_s.items()}}
+    if isinstance(watched, WatchedDevice):
+        works = watched.summarise()
+        own_s = {"validate": "validate_there", "profile": "measure_candidate"}
+        rounds = [(begin, end) for name, begin, end in periods if name == "candidates"]
+        steps |= {
+            "works_s": works,
+            "waited_s": {
+                stage: round(stages_s[stage] - works.get(work, (0, 0.0))[1], 2)
+                for stage, work in own_s.items()
+            },
+            "rounds_s": [round(end - begin, 2) for begin, end in rounds],
+            "idle_s": [round(end - begin - watched.busy_s(begin, end), 2) for begin, end in rounds],
+            "contest_parts_s": watched.contests,
+            "inspection_parts_s": watched.inspections,
+        }
     return {
+        **steps,
         "generator": context.generator.name,
         "speedup": state["best"] and round(state["best"]["speedup"], 3),
         "stop": state["stop"],
@@ -172,12 +259,50 @@ async def run_task(device: Device, name: str, seed: int = 0) -> Row:
     """Search one task; the seconds are those since this process was started."""
     import psutil
 
-    task = load_task(name)
+    task, device = load_task(name), cast("Device", WatchedDevice(device))
+    await asyncio.to_thread(device.prepare)
+    imported_s = time.time() - psutil.Process().create_time()
     plan = Plan(candidates=CANDIDATES, rounds=ROUNDS, seed=seed)
     bench, generator = open_bench(task, device, seed=seed), open_generator(task, seed)
     with tempfile.TemporaryDirectory() as folder:
         found = await search(open_context(task, device, bench, Path(folder), generator, plan))
-    return {"seconds": round(time.time() - psutil.Process().create_time(), 2), **found}
+    seconds = round(time.time() - psutil.Process().create_time(), 2)
+    return {"seconds": seconds, "before_s": round(imported_s, 2), **found}
+
+
+async def prepare_machine(device: Device, _name: str) -> Row:
+    """Build the native parts of both devices, and open the site once."""
+    begun = time.monotonic()
+    await asyncio.to_thread(device.prepare)
+    await device.carry_out(do_no_work)
+    opened = time.monotonic()
+    await asyncio.to_thread(EmulatedDevice(device.hardware).prepare)
+    return {"gpu_s": round(opened - begun, 2), "emulated_s": round(time.monotonic() - opened, 2)}
+
+
+async def profile_task(device: Device, name: str) -> Row:
+    """Profile the steps of one honest kernel in the process that holds the GPU."""
+    task = load_task(name)
+    file = sorted((HONEST / name).glob("*.cu"))[1]
+    compiled = await compile_source(task, device, file.read_text(), file.name)
+    assert isinstance(compiled, Compiled), compiled
+    baseline = await compile_baseline(task, device.target)
+    await device.carry_out(measure_baseline, task, baseline, MeasureOptions())
+    screen, confirm = MeasureOptions(), MeasureOptions(tier=Tier.CONFIRM)
+    order = ContestOrder(contenders=(compiled,), incumbent=compiled)
+    works: Mapping[str, tuple[Any, ...]] = {
+        "warm": (measure_candidate, task, compiled, baseline, screen),
+        "validate": (validate_there, task, compiled, baseline, None),
+        "screen": (measure_candidate, task, compiled, baseline, screen),
+        "confirm": (measure_candidate, task, compiled, baseline, confirm),
+        "contest": (contest_there, task, order, baseline),
+    }
+    found: Row = {"file": file.name}
+    for step, work in works.items():
+        begun = time.monotonic()
+        functions = await device.carry_out(record.profiled_functions_there, *work)
+        found[step] = {"seconds": round(time.monotonic() - begun, 2), "functions": functions}
+    return {name: one for name, one in found.items() if name != "warm"}
 
 
 async def evaluate_task(device: Device, name: str) -> Row:
@@ -266,7 +391,9 @@ async def main() -> None:
     if not asked.resume:
         asked.out.unlink(missing_ok=True)
     made = {(row["part"], row["trial"]) for row in record.read_rows(asked.out)}
-    trials = [(part, name) for part in ("run", "evaluate") for name in TASKS]
+    trials = [("prepare", "once")]
+    trials += [(part, name) for part in ("run", "evaluate") for name in TASKS]
+    trials += [("profile", name) for name in PROFILED]
     trials += [("errors", f"{MIX[k % len(MIX)]} #{k}") for k in range(asked.trials)]
     device = open_device(asked.device)
     for part, name in record.sharded(trials, asked.shard):
@@ -274,12 +401,17 @@ async def main() -> None:
         wanted = part in (asked.part or (part,)) and name == (asked.only or name)
         if (part, name) in made or not wanted or time.monotonic() + least_s > until_s:
             continue
-        if part == "run" and not asked.only:
-            only = ["--part", "run", "--only", name, "--shard", "1/1", "--resume"]
+        if part in ("prepare", "run") and not asked.only:
+            only = ["--part", part, "--only", name, "--shard", "1/1", "--resume"]
             script = [sys.executable, "-P", str(Path(__file__)), "--out", str(asked.out), *only]
             subprocess.run([*script, "--device", asked.device], check=False)
             continue
-        ran = {"evaluate": evaluate_task, "run": run_task}
+        ran: Mapping[str, Callable[[Device, str], Awaitable[Row]]] = {
+            "prepare": prepare_machine,
+            "run": run_task,
+            "evaluate": evaluate_task,
+            "profile": profile_task,
+        }
         work = ran[part](device, name) if part in ran else err(device, name.partition(" #")[0])
         record.add_row(asked.out, {"part": part, "trial": name, **await work})
     if asked.summary:
@@ -292,8 +424,10 @@ def parse() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     record.add_arguments(parser)
-    parser.add_argument("--part", choices=("evaluate", "run", "errors"), action="append")
-    parser.add_argument("--only", default="", help="of `evaluate` and `run`: this task")
+    parser.add_argument(
+        "--part", choices=("prepare", "run", "evaluate", "profile", "errors"), action="append"
+    )
+    parser.add_argument("--only", default="", help="of all parts but `errors`: this task")
     parser.add_argument("--trials", type=int, default=100)
     return parser.parse_args()
 

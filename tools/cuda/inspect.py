@@ -58,7 +58,7 @@ class Inspection:
     """The emulated device executed the kernel and found nothing."""
     notes: tuple[str, ...] = ()
     """What was inspected and what could not be, for a person."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
     """Of its parts: `counters`, `sanitizers` (with the machine code beside them)."""
 
     @property

@@ -1,6 +1,7 @@
 """Kernels whose time of a call depends on how many are timed are found."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -250,3 +251,15 @@ def test_where_the_host_counts_too_nothing_is_held_against_graphs() -> None:
 def test_a_stepwise_call_that_is_wrong_is_that() -> None:
     outcome = confirmed(wrong_in_the_last_call)
     assert getattr(outcome, "code", None) == "WRONG_RESULT"
+
+
+def test_what_a_contest_has_looked_at_is_shown_by_half_as_many_stepwise_batches() -> None:
+    def stepwise_batches(*, proved: bool) -> int:
+        site = site_of(honest(CALL_US), honest(CALL_US))
+        options = replace(CONFIRM, proved=proved)
+        assert isinstance(timed(site, options=options), KernelTimes)
+        return sum(bool(one.keys) for one in site.session_of("candidate").orders)
+
+    assert stepwise_batches(proved=True) * 2 == stepwise_batches(proved=False) == 12
+    site = site_of(merging(60.0), honest(CALL_US))
+    assert isinstance(timed(site, options=replace(CONFIRM, proved=True)), Quarantined)

@@ -106,7 +106,7 @@ class WatchedDevice:
             found = await self._device.carry_out(work, *arguments, **named)
         finally:
             self.works.append((work.__name__, begun_s, time.monotonic()))
-        kept = {"contest_there": self.contests, "inspect_there": self.inspections}
+        kept = {"contest_there": self.contests, "inspect_all_there": self.inspections}
         seconds = getattr(found, "seconds", None)
         if work.__name__ in kept and isinstance(seconds, Mapping):
             kept[work.__name__].append({one: round(took, 2) for one, took in seconds.items()})

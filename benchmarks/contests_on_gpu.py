@@ -36,7 +36,13 @@ from typing import Any, cast
 import record
 from timing_kernels import HONEST, MIX, TURNS, spinning
 from timing_on_gpu import built, like_unrolled, measure
-from watched_search import WatchedDevice, open_context, open_generator, search
+from watched_search import (
+    WatchedDevice,
+    open_context,
+    open_generator,
+    profiled_functions_there,
+    search,
+)
 
 from cuda_llm.agents.situation import Plan
 from cuda_llm.outcomes import InfraFailed, Passed
@@ -107,7 +113,7 @@ async def profile_task(device: Device, name: str) -> Row:
     found: Row = {"file": file.name}
     for step, work in works.items():
         begun = time.monotonic()
-        functions = await device.carry_out(record.profiled_functions_there, *work)
+        functions = await device.carry_out(profiled_functions_there, *work)
         found[step] = {"seconds": round(time.monotonic() - begun, 2), "functions": functions}
     return {name: one for name, one in found.items() if name != "warm"}
 

@@ -265,25 +265,6 @@ async def profiled_there(
     return result, by_kind(pstats.Stats(profile))
 
 
-async def profiled_functions_there(
-    site: Any, work: Callable[..., Awaitable[Any]], *arguments: Any, most: int = 40
-) -> dict[str, tuple[int, float]]:
-    """Return calls and seconds, with what they call, of our functions that `work` spent most in."""
-    profile = cProfile.Profile()
-    profile.enable()
-    try:
-        await work(site, *arguments)
-    finally:
-        profile.disable()
-    entries: dict[Key, Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
-    spent: dict[str, tuple[int, float]] = {}
-    for (file, _line, function), (_primitive, calls, _own, whole_s, _) in entries.items():
-        if "tools/" in file or "tasks/" in file:
-            spent[f"{Path(file).stem}.{function}"] = (calls, round(whole_s, 3))
-    dearest = sorted(spent.items(), key=lambda one: -one[1][1])
-    return dict(dearest[:most])
-
-
 def by_kind(stats: pstats.Stats) -> dict[str, float]:
     """Add up the own time of every function by what it is there for.
 

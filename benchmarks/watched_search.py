@@ -4,11 +4,13 @@ It stands for `cuda-llm run`: the same nodes, one after the other, without LangG
 """
 
 import asyncio
+import cProfile
 import importlib.util
+import pstats
 import random
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +210,22 @@ async def one_candidate(context: RunContext, name: str) -> None:
     for stage in STAGES:
         if await run_stage(context, name, stage):
             return
+
+
+async def profiled_functions_there(
+    site: Any, work: Callable[..., Awaitable[Any]], *arguments: Any, most: int = 40
+) -> dict[str, tuple[int, float]]:
+    """Return calls and seconds, with what they call, of our functions that `work` spent most in."""
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        await work(site, *arguments)
+    finally:
+        profile.disable()
+    entries: dict[tuple[str, int, str], Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    spent: dict[str, tuple[int, float]] = {}
+    for (file, _line, function), (_primitive, calls, _own, whole_s, _) in entries.items():
+        if "tools/" in file or "tasks/" in file:
+            spent[f"{Path(file).stem}.{function}"] = (calls, round(whole_s, 3))
+    dearest = sorted(spent.items(), key=lambda one: -one[1][1])
+    return dict(dearest[:most])

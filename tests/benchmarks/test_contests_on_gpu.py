@@ -8,9 +8,14 @@ from contests_on_gpu import summarise
 from graph_runs import Writer
 from measured_runs import DuelTableBench, measuring_device
 from playbook_search import distinct_kernels
-from record import profiled_functions_there
 from searches import situation
-from watched_search import NeighbourGenerator, WatchedDevice, open_context, search
+from watched_search import (
+    NeighbourGenerator,
+    WatchedDevice,
+    open_context,
+    profiled_functions_there,
+    search,
+)
 
 from cuda_llm.agents.situation import Plan, Situation
 from cuda_llm.search import Brief, Draft, Kind

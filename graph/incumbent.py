@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import gain_over
+from cuda_llm.agents.strategies.acceptance import find_regression, gain_over
 from cuda_llm.graph.candidate import compiled
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.guards import choose_by_strategy
@@ -167,7 +167,8 @@ def next_contenders(situation: Situation, choice: Choice) -> list[str]:
     """Return the attempts to time beside the incumbent before the choice can stand.
 
     The one chosen comes first. With it those that only the doubt of separate times made a tie, the
-    fastest first, unless their times rule out a gain over the incumbent.
+    fastest first, unless their times rule out a gain over the incumbent, or they are so slow at a
+    size that they may not replace it however a contest ends.
     """
     before = situation.incumbent
     if before is None:
@@ -181,6 +182,7 @@ def next_contenders(situation: Situation, choice: Choice) -> list[str]:
         if choice.verdicts.get(one.id) == "tie"
         and one.id not in (before.id, *situation.duels)
         and may_gain(situation, one, before)
+        and not find_regression(situation, one, before)
     ]
     ties.sort(key=lambda one: one.speedup or 0.0, reverse=True)
     named = ([] if chosen is None else [situation.attempt(chosen)]) + ties
@@ -299,11 +301,8 @@ async def confirm_winner(
 
 async def judge_again(context: RunContext, attempt: Attempt, baseline: KernelTimes) -> Verdict:
     """Judge the attempt again. Raises UsageError where the folder lost its source."""
-    bench, source = (
-        context.bench.with_fresh_inputs(),
-        context.folder.same_source(attempt.id, attempt.source_sha),
-    )
-    return (await judge(bench, source, baseline=baseline)).verdict
+    source = context.folder.same_source(attempt.id, attempt.source_sha)
+    return (await judge(context.bench.with_fresh_inputs(), source, baseline=baseline)).verdict
 
 
 def remeasured_event(attempt: Attempt, verdict: Verdict) -> WinnerRemeasured:

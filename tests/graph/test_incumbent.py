@@ -232,3 +232,12 @@ def test_screens_rule_a_gain_out_by_the_doubt_of_the_whole_score() -> None:
 
 def test_who_cannot_be_the_fastest_is_not_timed() -> None:
     assert named_beside((2.2, 0.02), (2.19, 0.02), (2.12, 0.02)) == ["r2-c1", "r2-c2"]
+
+
+def test_a_tie_that_regresses_at_a_size_is_not_timed_for_it_may_not_win() -> None:
+    before = attempt("r1-c1", speedup=2.0, spread=0.02)
+    sound = attempt("r2-c1", speedup=2.03, spread=0.02)
+    regresses = attempt("r2-c1", speedup=2.03, spread=0.02, times_us=(40.0, 120.0))
+    for other, names in ((sound, ["r2-c1"]), (regresses, [])):
+        seen = situation(before, other, incumbent="r1-c1")
+        assert next_contenders(seen, choose_fastest(seen, [other])) == names

@@ -1,6 +1,6 @@
 """Whether the time of a call depends on how many are timed, or on what is known of the next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.outcomes import InfraFailed, Quarantined, Verdict
@@ -16,6 +16,7 @@ from cuda_llm.tools.measure.comparison import Comparison
 from cuda_llm.tools.measure.excess import (
     ALLOWED_START_US,
     ALLOWED_START_WITH_HOST_US,
+    MergedCalls,
     StepwiseBatches,
     UnevenStart,
     find_merged_calls,
@@ -33,6 +34,8 @@ them."""
 MOST_STEPWISE_CALLS = 64
 """Of a batch: what batches differ by is shared by so many."""
 FEWEST_ROUNDS = 6
+LOOK_EVERY = 4
+"""Rounds between two looks: a kernel that clearly merges no calls is let go before the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +73,12 @@ async def run_stepwise(
     rounds: int,
     calls: int,
     call_us: float,
+    is_clear: Callable[[StepwiseSeconds], bool],
 ) -> StepwiseSeconds | NoStepwise | MeasurementFault:
     """Run batches of each of `names`, in random order round by round; `empty` has no calls.
 
-    Each call of a candidate is verified. Raises TaskError or InfrastructureError where the
-    baseline is at fault.
+    It ends early where those so far are clear. Each call of a candidate is verified. Raises
+    TaskError or InfrastructureError where the baseline is at fault.
     """
     first = await run_stepwise_batch(kernels, "empty", calls, rules)
     if not isinstance(first, float):
@@ -90,6 +94,15 @@ async def run_stepwise(
         if isinstance(one, MeasurementFault):
             return one
         done.append(one)
+        if len(done) % LOOK_EVERY == 0 and is_clear(calm_seconds(done, names, calls)):
+            break
+    return calm_seconds(done, names, calls)
+
+
+def calm_seconds(
+    done: Sequence[StepwiseRound], names: Sequence[str], calls: int
+) -> StepwiseSeconds:
+    """Return the seconds of rounds that were not throttled, of all where all were."""
     calm = [one for one in done if not one.throttled] or done
     return StepwiseSeconds(
         calls=calls, seconds={name: tuple(one.seconds[name] for one in calm) for name in names}
@@ -126,6 +139,15 @@ class NoCheating:
     """Time of a call whose inputs are unknown before; None where not measured."""
     note: str = ""
     """Why it was not measured, where it should have been."""
+    is_clear: bool = False
+    """Whether calls step by step took no longer than is allowed, by a standard error and more."""
+
+
+def is_answered(found: MeasurementFault | NoCheating) -> bool:
+    """Return whether more blocks would tell no more of a kernel's calls."""
+    if isinstance(found, NoCheating):
+        return found.is_clear
+    return not isinstance(found.verdict, Quarantined | InfraFailed)
 
 
 async def check_merged_calls(
@@ -145,30 +167,40 @@ async def check_merged_calls(
     quick = calls * usual_us <= 2 * LONGEST_BATCH_US
     usual = kernels.beside_baseline and not kernels.baseline.includes_host
     names = ["first", "empty", *(["second"] if usual and quick else [])]
-    batches = await run_stepwise(kernels, names, rules, rounds, calls, own_us)
+
+    def find_merged(batches: StepwiseSeconds) -> MergedCalls:
+        stepwise = stepwise_batches(batches, usual_us)
+        own, empty = [block.first for block in blocks], [block.empty for block in blocks]
+        return find_merged_calls(stepwise, own, empty)
+
+    batches = await run_stepwise(
+        kernels, names, rules, rounds, calls, own_us, lambda so_far: find_merged(so_far).is_clear
+    )
     if isinstance(batches, MeasurementFault):
         return batches
     if isinstance(batches, NoStepwise):
         return NoCheating(note=f"merged calls were not looked for: {batches.why}")
-    stepwise = StepwiseBatches(
-        calls=calls,
+    found = find_merged(batches)
+    verdict = find_overwritten(kernels.first) or merging_verdict(found)
+    if verdict is not None:
+        return MeasurementFault(which="first", verdict=verdict)
+    stepwise_us = stepwise_call_us(stepwise_batches(batches, usual_us))
+    return NoCheating(stepwise_us=stepwise_us, is_clear=found.is_clear)
+
+
+def stepwise_batches(batches: StepwiseSeconds, usual_us: float) -> StepwiseBatches:
+    """Return the batches of the candidate, and of the baseline, a call of which has a slope."""
+    return StepwiseBatches(
+        calls=batches.calls,
         own=batches.seconds["first"],
         empty=batches.seconds["empty"],
         usual=batches.seconds.get("second", ()),
         usual_call_us=usual_us,
     )
-    verdict = find_overwritten(kernels.first) or merging_verdict(stepwise, blocks)
-    if verdict is not None:
-        return MeasurementFault(which="first", verdict=verdict)
-    return NoCheating(stepwise_us=stepwise_call_us(stepwise))
 
 
-def merging_verdict(
-    stepwise: StepwiseBatches, blocks: Sequence[BatchBlock]
-) -> Quarantined | InfraFailed | None:
+def merging_verdict(found: MergedCalls) -> Quarantined | InfraFailed | None:
     """Return the verdict on the candidate; None where it does not merge calls."""
-    own, empty = [block.first for block in blocks], [block.empty for block in blocks]
-    found = find_merged_calls(stepwise, own, empty)
     if found.is_sure:
         return merged_calls_verdict(found.beyond_us - found.noise_us)
     return noisy_merging_verdict(found.beyond_us) if found.is_vague else None

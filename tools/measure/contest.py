@@ -19,7 +19,7 @@ from cuda_llm.tools.measure.blocks import (
     run_pair,
     verify_single_calls,
 )
-from cuda_llm.tools.measure.cheating import find_cheating, needs_more_blocks
+from cuda_llm.tools.measure.cheating import find_cheating, is_answered, needs_more_blocks
 from cuda_llm.tools.measure.clocks import was_throttled
 from cuda_llm.tools.measure.comparison import compare_blocks
 from cuda_llm.tools.measure.contest_state import (
@@ -287,7 +287,7 @@ async def find_fault_of_calls(contest: Contest, record: SizeRecord, number: int)
     """Verify single calls and guards, and that calls took alike in all batches. Raises TaskError.
 
     What was timed beside the incumbent counts; blocks of the one kernel are added where those are
-    few.
+    few, unless it is clear by them.
     """
     contest.prepared = None
     blocks = list(record.blocks_of(number))
@@ -300,14 +300,19 @@ async def find_fault_of_calls(contest: Contest, record: SizeRecord, number: int)
     assert isinstance(empty, PreparedKernel), "a baseline that is refused is an error"
     kernels = ComparedKernels(first=kernel, baseline=empty)
     alike = PairLengths(first=lengths, second=lengths)
-    while len(blocks) < contest.rule.proof_blocks or needs_more_blocks(kernels, blocks):
-        added = await run_block(kernels, alike, record.rules)
-        if isinstance(added, MeasurementFault):
-            return added.verdict
-        blocks.append(added.block)
-    verdict = await verify_single_calls(kernel, record.rules) or find_overwritten(kernel)
+    verdict = await verify_single_calls(kernel, record.rules)
     if verdict is not None:
         return verdict
     rule = rule_for(Tier.CONFIRM, len(contest.records))
-    found = await find_cheating(kernels, blocks, record.rules, rule, compare_blocks(blocks))
-    return found.verdict if isinstance(found, MeasurementFault) else None
+    fewest = len(blocks)
+    while True:
+        while len(blocks) < fewest or needs_more_blocks(kernels, blocks):
+            added = await run_block(kernels, alike, record.rules)
+            if isinstance(added, MeasurementFault):
+                return added.verdict
+            blocks.append(added.block)
+        found = await find_cheating(kernels, blocks, record.rules, rule, compare_blocks(blocks))
+        if is_answered(found) or len(blocks) >= contest.rule.proof_blocks:
+            break
+        fewest = contest.rule.proof_blocks
+    return found.verdict if isinstance(found, MeasurementFault) else find_overwritten(kernel)

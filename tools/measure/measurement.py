@@ -75,6 +75,10 @@ MEMORY_SHARE = 0.8
 """Of the GPU's memory that a measurement may plan with: contexts and pools take some too."""
 
 
+KEPT_SHARE = 0.015
+"""The same for a batch's inputs, until its outputs are verified."""
+
+
 def plan_timing(site: Site, task: Task, *, runners: int = 2) -> MemoryPlan:
     """Plan the bench sizes for which so many runners have room beside each other.
 
@@ -139,6 +143,7 @@ class Measurement:
             method=size.method,
             scratch_bytes=scratch_of_runner(size, allocates=True),
             trusted_scratch_bytes=scratch_of_runner(size, allocates=self.baseline_allocates),
+            kept_bytes=int(KEPT_SHARE * memory_bytes(self.site)),
         )
 
     def room(self, size: SizePlan) -> BatchRoom:

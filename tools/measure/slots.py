@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from cuda_llm.outcomes import Verdict
@@ -44,6 +44,8 @@ class InputPlan:
     trusted_scratch_bytes: int = SCRATCH_BYTES
     """The same of a trusted kernel."""
 
+    kept_bytes: int = 0
+    """Of a batch's inputs that may be kept until its outputs are verified."""
     drawn: Case | None = None
     """Other inputs than the timed ones, for calls whose results alone count."""
 
@@ -65,6 +67,8 @@ class SlotGroup:
     slots: tuple[int, ...]
     seed: int
     """128 secret bits."""
+    kept: Mapping[str, Array] | None = None
+    """The contents, where there is room for them."""
 
 
 def input_bytes(specs: Sequence[BufferSpec]) -> int:
@@ -141,23 +145,14 @@ async def prepare_kernel(
     """Place, fill and capture `count` slots.
 
     Without `capture`, only batches that leave `solve` out can be run: the call that warms a slow
-    kernel up is saved.
+    kernel up is saved, and contents that nothing reads.
     """
     scratch_bytes = input_plan.trusted_scratch_bytes if trusted else input_plan.scratch_bytes
     slots = await session.place_slots(input_plan.specs, count, scratch_bytes=scratch_bytes)
     guards = {} if trusted else write_guards(input_plan, slots)
     key = secrets.token_bytes(KEY_BYTES)
-    # A trusted kernel keeps these contents, another gets new ones before each batch. Only the
-    # first slot is called before its inputs are opened, to warm up.
-    for numbers in split_into_groups(input_plan, range(count if trusted else 1)):
-        contents = draw_group(
-            input_plan, SlotGroup(slots=numbers, seed=secrets.randbits(SEED_BITS))
-        )
-        if numbers[0] == 0:
-            for name, drawn in contents.items():
-                slots.buffers[name].data[0] = drawn[0]
-        if trusted:
-            session.seal(numbers, [key] * len(numbers), contents)
+    if capture:
+        fill_inputs(session, input_plan, slots, key, count if trusted else 0)
     poison_outputs(input_plan, slots, range(count), POISONS[0])
     time_class: TimeClass | Verdict = TimeClass.DEVICE
     if capture:
@@ -176,6 +171,23 @@ async def prepare_kernel(
         key=key,
         guards=guards,
     )
+
+
+def fill_inputs(
+    session: TimedSession, input_plan: InputPlan, slots: Slots, key: bytes, sealed: int
+) -> None:
+    """Write contents into the first slot, which is called to warm up, and seal so many slots.
+
+    A trusted kernel keeps these contents, the same in each group of slots, for it knows nothing to
+    gain by that; another kernel has none sealed, and gets new ones before each batch.
+    """
+    groups = [*split_into_groups(input_plan, range(max(1, sealed)))]
+    contents = draw_group(input_plan, SlotGroup(slots=groups[0], seed=secrets.randbits(SEED_BITS)))
+    for name, drawn in contents.items():
+        slots.buffers[name].data[0] = drawn[0]
+    for numbers in groups if sealed else ():
+        own = {name: drawn[: len(numbers)] for name, drawn in contents.items()}
+        session.seal(numbers, [key] * len(numbers), own)
 
 
 async def prepare_trusted(
@@ -232,9 +244,9 @@ def stage_batch(
     that the same work precedes every batch: their constants are compared.
 
     Outputs are poisoned in either: a batch begins later where the GPU has just worked for the host
-    process, and that must be the same for all that are compared. The plain contents are not kept,
-    for the memory they would take: they are drawn again from the groups' seeds when the outputs
-    are verified.
+    process, and that must be the same for all that are compared. Plain contents are kept up to
+    `kept_bytes`, in memory of this process alone; others are drawn again from the groups' seeds
+    when the outputs are verified.
     """
     poison_outputs(kernel.input_plan, kernel.slots, order, secrets.choice(POISONS))
     if kernel.trusted and not stepwise:
@@ -242,11 +254,13 @@ def stage_batch(
     key = new_key(kernel)
     keys = {slot: new_key(kernel) for slot in order} if stepwise else {}
     groups = []
+    room, each = kernel.input_plan.kept_bytes, input_bytes(kernel.input_plan.specs)
     for numbers in split_into_groups(kernel.input_plan, order):
         group = SlotGroup(slots=numbers, seed=secrets.randbits(SEED_BITS))
         contents = draw_group(kernel.input_plan, group)
         kernel.session.seal(numbers, [keys.get(slot, key) for slot in numbers], contents)
-        groups.append(group)
+        room -= each * len(numbers)
+        groups.append(replace(group, kept=contents) if room >= 0 else group)
     return StagedBatch(order=tuple(order), key=key, keys=tuple(keys.values()), groups=tuple(groups))
 
 

@@ -140,7 +140,7 @@ class ContestRule:
     first_blocks: int = 3
     """At each size, before the first look."""
     proof_blocks: int = 6
-    """At each size, of a contender that is faster, before its calls are looked at."""
+    """At each size, of a contender that is faster and not clearly honest by fewer."""
     wall_s: float = 3.5
     """After this it is decided by what is known, unless that is vague."""
     longest_s: float = 20.0

@@ -141,7 +141,7 @@ class ContestRule:
     """At each size, before the first look."""
     proof_blocks: int = 6
     """At each size, of a contender that is faster and not clearly honest by fewer."""
-    wall_s: float = 3.5
+    wall_s: float = 2.6
     """After this it is decided by what is known, unless that is vague."""
     longest_s: float = 20.0
     """The same, however vague it is."""

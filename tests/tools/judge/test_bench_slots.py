@@ -1,8 +1,13 @@
 """Who is next on a device: the kernel that it was kept for, else who waited longest."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import cast
 
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.bench_slots import KEPT_S, BenchSlots
+from cuda_llm.tools.judge.steps import opening
 
 
 def one_device() -> BenchSlots:
@@ -76,3 +81,24 @@ def test_work_that_raises_keeps_no_device() -> None:
             assert not slots.devices.locked()
 
     asyncio.run(run())
+
+
+def test_a_device_is_opened_meanwhile_and_whoever_works_next_is_told_why_it_cannot_be() -> None:
+    done: list[str] = []
+
+    async def carry_out(_work: object) -> None:
+        await asyncio.sleep(0)
+        done.append("opened")
+        raise InfrastructureError("device", "the GPU cannot be opened")
+
+    async def compiled(*, duels: bool) -> list[str]:
+        done.clear()
+        able = SimpleNamespace(duels=duels)
+        device = cast("Device", SimpleNamespace(capabilities=able, carry_out=carry_out))
+        async with opening(device):
+            await asyncio.sleep(0.01)
+            done.append("compiled")
+        return list(done)
+
+    assert asyncio.run(compiled(duels=True)) == ["opened", "compiled"]
+    assert asyncio.run(compiled(duels=False)) == ["compiled"]

@@ -3,64 +3,65 @@
     PYTHONPATH=src:benchmarks python benchmarks/contests_on_gpu.py --out rows.jsonl --resume \
         --shard 1/1 --limit-s 480 --summary
 
-Parts, in this order: `run` searches each task with six candidates and three rounds, in a process
-of its own. It stands for `cuda-llm run`: it calls the same nodes one after the other, because
-LangGraph need not be there, and leaves out the checkpoints and the researcher, which take
-milliseconds. Its generator is the playbook's; without Optuna one that tries the neighbours of the
-incumbent. `evaluate` judges two kernels of each task at normal precision, of which the second
-counts, for then runner and baseline are warm. `errors` holds contests of a kernel with three
-contenders: itself, and kernels that take 1 and 3 % longer. Each is a line of `--out` when it ends.
+Parts, in this order: `prepare` builds what is built once a machine, so that no other row holds it.
+`run` searches each task with six candidates and three rounds, in a process of its own. It stands
+for `cuda-llm run`: it calls the same nodes one after the other, because LangGraph need not be
+there, and leaves out the checkpoints and the researcher, which take milliseconds. Its generator is
+the playbook's; without Optuna one that tries the neighbours of the incumbent. `evaluate` judges two
+kernels of each task at normal precision, of which the second counts, for then runner and baseline
+are warm. `profile` says for a kernel of a task, by function of the process that holds the GPU,
+where a screen, a confirmation and a contest with itself spend their seconds (profiled, all take
+longer). `errors` holds contests of a kernel with three contenders: itself, and kernels that take 1
+and 3 % longer. Each is a line of `--out` when it ends.
 `--summary` writes `contests_on_gpu.json` into `--results`, with the bars.
+
+Of a search, `works_s` has the seconds and the number of each kind of work on the GPU, from when it
+was ordered to its end; `stages_s` the sum over candidates of each stage and `waited_s` how much of
+that was neither compiling nor work on the GPU, which is waiting for one of them; `idle_s` how long
+in `candidates` no work was on the GPU; `contest_parts_s` and `inspection_parts_s` those of each.
 """
 
 import argparse
 import asyncio
-import importlib.util
 import json
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import record
-from playbook_search import distinct_kernels
 from timing_kernels import HONEST, MIX, TURNS, spinning
 from timing_on_gpu import built, like_unrolled, measure
+from watched_search import (
+    WatchedDevice,
+    open_context,
+    open_generator,
+    profiled_functions_there,
+    search,
+)
 
-from cuda_llm.agents.playbook.generator import PlaybookGenerator
-from cuda_llm.agents.playbook.tuner import TunableTuner
-from cuda_llm.agents.protocols import Generator
-from cuda_llm.agents.reflection.reflector import Reflection
-from cuda_llm.agents.situation import Plan, Situation
-from cuda_llm.agents.strategies.builtin import find_strategy
-from cuda_llm.failures import NoCode
-from cuda_llm.graph.candidate import STAGES, run_stage
-from cuda_llm.graph.context import RunContext
-from cuda_llm.graph.request import RunRequest
-from cuda_llm.graph.round_nodes import choose, collect, hand_out, reflection, route, strategy
-from cuda_llm.graph.run_nodes import baseline, finish, start
+from cuda_llm.agents.situation import Plan
 from cuda_llm.outcomes import InfraFailed, Passed
-from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tasks.task import Task
+from cuda_llm.tools.cuda.device import do_no_work
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.duel import ContestOrder, Duel, contest
+from cuda_llm.tools.judge.duel import ContestOrder, Duel, contest, contest_there
 from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.steps import compile_baseline, compile_source, validate_there
+from cuda_llm.tools.measure.measure import measure_baseline, measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.traces.event_log import Recorder, read_events
-from cuda_llm.traces.events import ContestHeld, KernelInspected
-from cuda_llm.traces.run_folder import RunFolder
 
 TASKS = ("vector_add", "matrix_transpose", "reduction", "histogram")
+PROFILED = ("matrix_transpose", "reduction")
 CANDIDATES, ROUNDS = 6, 3
 PLANTED = (0.0, 0.01, 0.03)
 RUN_S = 60.0
@@ -68,116 +69,82 @@ RUN_S = 60.0
 Row = dict[str, Any]
 
 
-class NeighbourGenerator:
-    """Tries the playbook's kernels nearest to the incumbent's, those as near in a drawn order."""
-
-    name = "neighbours"
-    written_by: Author = "playbook"
-
-    def __init__(self, task: Task, seed: int) -> None:
-        self._left = [one for _, one in distinct_kernels(task)]
-        random.Random(seed).shuffle(self._left)
-
-    async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
-        """Return the next kernel; NoCode where none is left."""
-        best = situation.incumbent
-        near = {} if best is None else best.tunables
-        if not self._left:
-            return NoCode(kind="exhausted")
-        self._left.sort(key=lambda one: sum(one[0][key] != near.get(key) for key in one[0]))
-        point, source = self._left.pop(0)
-        return Draft(source=source, idea=str(point), tunables=point)
-
-
-def open_generator(task: Task, seed: int) -> Generator:
-    """Return the playbook's generator where it can propose."""
-    able = importlib.util.find_spec("optuna") is not None
-    return PlaybookGenerator(task) if able else NeighbourGenerator(task, seed)
-
-
-def open_context(
-    task: Task, device: Device, bench: Bench, folder: Path, generator: Generator, plan: Plan
-) -> RunContext:
-    """Return the context of a search as `cuda-llm run` makes it, without a model."""
-    run = RunFolder(folder / "run")
-    asked = RunRequest(task=task.name, candidates=plan.candidates, rounds=plan.rounds)
-    return RunContext(
-        run_id="run",
-        request=asked,
-        task=task,
-        device=device,
-        plan=plan,
-        folder=run,
-        record=Recorder(run.events),
-        generator=generator,
-        strategy=find_strategy("fsr"),
-        reflector=Reflection(),
-        tuner=TunableTuner(),
-        agents=(),
-        bench=bench,
-    )
-
-
-async def search(context: RunContext) -> Row:
-    """Run all rounds, node by node; return what they took."""
-    state: Row = {"task": context.task.name}
-    grown = ("attempts", "error_hints", "performance_hints")
-    spent_s: defaultdict[str, float] = defaultdict(float)
-
-    async def step(node: Any) -> None:
-        begun = time.monotonic()
-        for key, value in (await node(state, context)).items():
-            if key in grown and node is not start:
-                state[key] = [*state[key], *value]
-            elif key in ("notes", "unfit") and node is not start:
-                state[key] = {**state[key], **value}
-            else:
-                state[key] = value
-        spent_s[node.__name__] += time.monotonic() - begun
-
-    async def candidates(state: Row, context: RunContext) -> Row:
-        await asyncio.gather(*(one_candidate(context, name) for name in state["briefs"]))
-        return {}
-
-    of_a_round: tuple[Any, ...] = (strategy, hand_out, candidates, collect)
-    of_a_round += (choose, reflection, route)
-    for node in (start, baseline):
-        await step(node)
-    while not state["stop"]:
-        for one in of_a_round:
-            await step(one)
-    await step(finish)
-    events = [one.event for one in read_events(context.folder.events)]
-    # A contest with several contenders has an event for each.
-    held = {(one.round, one.seconds): one for one in events if isinstance(one, ContestHeld)}
-    return {
-        "generator": context.generator.name,
-        "speedup": state["best"] and round(state["best"]["speedup"], 3),
-        "stop": state["stop"],
-        "by_node_s": {name: round(seconds, 2) for name, seconds in spent_s.items()},
-        "contests_s": [round(one.seconds, 2) for one in held.values()],
-        "outcomes": [one.outcome or one.fault for one in events if isinstance(one, ContestHeld)],
-        "inspections_s": [round(e.seconds, 2) for e in events if isinstance(e, KernelInspected)],
-    }
-
-
-async def one_candidate(context: RunContext, name: str) -> None:
-    """Take one candidate through its stages until one of them ends it."""
-    for stage in STAGES:
-        if await run_stage(context, name, stage):
-            return
-
-
 async def run_task(device: Device, name: str, seed: int = 0) -> Row:
     """Search one task; the seconds are those since this process was started."""
     import psutil
 
-    task = load_task(name)
+    task, device = load_task(name), cast("Device", WatchedDevice(device))
+    await asyncio.to_thread(device.prepare)
+    imported_s = time.time() - psutil.Process().create_time()
     plan = Plan(candidates=CANDIDATES, rounds=ROUNDS, seed=seed)
     bench, generator = open_bench(task, device, seed=seed), open_generator(task, seed)
     with tempfile.TemporaryDirectory() as folder:
         found = await search(open_context(task, device, bench, Path(folder), generator, plan))
-    return {"seconds": round(time.time() - psutil.Process().create_time(), 2), **found}
+    seconds = round(time.time() - psutil.Process().create_time(), 2)
+    return {"seconds": seconds, "before_s": round(imported_s, 2), **found}
+
+
+async def prepare_machine(device: Device, _name: str) -> Row:
+    """Build the native parts of both devices, and judge a kernel of each task once.
+
+    What CuPy compiles for a task is kept on disk, and the tools' files in memory.
+    """
+    begun = time.monotonic()
+    await asyncio.to_thread(device.prepare)
+    await device.carry_out(do_no_work)
+    opened = time.monotonic()
+    await asyncio.to_thread(EmulatedDevice(device.hardware).prepare)
+    built_s = time.monotonic()
+    first_s = {name: await judge_first(device, name) for name in TASKS}
+    return {
+        "gpu_s": round(opened - begun, 2),
+        "emulated_s": round(built_s - opened, 2),
+        "judged_s": first_s,
+        "all_s": round(time.monotonic() - begun, 2),
+    }
+
+
+async def judge_first(device: Device, name: str) -> float:
+    """Judge a kernel of a task, inspect that of the first one; return the seconds.
+
+    Of kernel and baseline nothing is in our caches afterwards: both have another text.
+    """
+    begun, task = time.monotonic(), load_task(name)
+    text = sorted((HONEST / name).glob("*.cu"))[2].read_text() + "// Once.\n"
+    with tempfile.TemporaryDirectory() as folder:
+        baseline = Path(folder) / "baseline.cu"
+        baseline.write_text(task.baseline.read_text() + "// Once.\n")
+        bench = open_bench(replace(task, baseline=baseline), device)
+        await judge(bench, text, "once.cu", baseline=asyncio.ensure_future(bench.time_baseline()))
+        compiled = await bench.compile(text, "once.cu")
+        if isinstance(compiled, Compiled) and name == TASKS[0]:
+            await bench.inspect(compiled)
+    return round(time.monotonic() - begun, 2)
+
+
+async def profile_task(device: Device, name: str) -> Row:
+    """Profile the steps of one honest kernel in the process that holds the GPU."""
+    task = load_task(name)
+    file = sorted((HONEST / name).glob("*.cu"))[1]
+    compiled = await compile_source(task, device, file.read_text(), file.name)
+    assert isinstance(compiled, Compiled), compiled
+    baseline = await compile_baseline(task, device.target)
+    await device.carry_out(measure_baseline, task, baseline, MeasureOptions())
+    screen, confirm = MeasureOptions(), MeasureOptions(tier=Tier.CONFIRM)
+    order = ContestOrder(contenders=(compiled,), incumbent=compiled)
+    works: Mapping[str, tuple[Any, ...]] = {
+        "warm": (measure_candidate, task, compiled, baseline, screen),
+        "validate": (validate_there, task, compiled, baseline, None),
+        "screen": (measure_candidate, task, compiled, baseline, screen),
+        "confirm": (measure_candidate, task, compiled, baseline, confirm),
+        "contest": (contest_there, task, order, baseline),
+    }
+    found: Row = {"file": file.name}
+    for step, work in works.items():
+        begun = time.monotonic()
+        functions = await device.carry_out(profiled_functions_there, *work)
+        found[step] = {"seconds": round(time.monotonic() - begun, 2), "functions": functions}
+    return {name: one for name, one in found.items() if name != "warm"}
 
 
 async def evaluate_task(device: Device, name: str) -> Row:
@@ -266,7 +233,9 @@ async def main() -> None:
     if not asked.resume:
         asked.out.unlink(missing_ok=True)
     made = {(row["part"], row["trial"]) for row in record.read_rows(asked.out)}
-    trials = [(part, name) for part in ("run", "evaluate") for name in TASKS]
+    trials = [("prepare", "once")]
+    trials += [(part, name) for part in ("run", "evaluate") for name in TASKS]
+    trials += [("profile", name) for name in PROFILED]
     trials += [("errors", f"{MIX[k % len(MIX)]} #{k}") for k in range(asked.trials)]
     device = open_device(asked.device)
     for part, name in record.sharded(trials, asked.shard):
@@ -274,12 +243,17 @@ async def main() -> None:
         wanted = part in (asked.part or (part,)) and name == (asked.only or name)
         if (part, name) in made or not wanted or time.monotonic() + least_s > until_s:
             continue
-        if part == "run" and not asked.only:
-            only = ["--part", "run", "--only", name, "--shard", "1/1", "--resume"]
+        if part in ("prepare", "run") and not asked.only:
+            only = ["--part", part, "--only", name, "--shard", "1/1", "--resume"]
             script = [sys.executable, "-P", str(Path(__file__)), "--out", str(asked.out), *only]
             subprocess.run([*script, "--device", asked.device], check=False)
             continue
-        ran = {"evaluate": evaluate_task, "run": run_task}
+        ran: Mapping[str, Callable[[Device, str], Awaitable[Row]]] = {
+            "prepare": prepare_machine,
+            "run": run_task,
+            "evaluate": evaluate_task,
+            "profile": profile_task,
+        }
         work = ran[part](device, name) if part in ran else err(device, name.partition(" #")[0])
         record.add_row(asked.out, {"part": part, "trial": name, **await work})
     if asked.summary:
@@ -292,8 +266,10 @@ def parse() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     record.add_arguments(parser)
-    parser.add_argument("--part", choices=("evaluate", "run", "errors"), action="append")
-    parser.add_argument("--only", default="", help="of `evaluate` and `run`: this task")
+    parser.add_argument(
+        "--part", choices=("prepare", "run", "evaluate", "profile", "errors"), action="append"
+    )
+    parser.add_argument("--only", default="", help="of all parts but `errors`: this task")
     parser.add_argument("--trials", type=int, default=100)
     return parser.parse_args()
 

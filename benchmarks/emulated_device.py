@@ -35,7 +35,8 @@ from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
 from cuda_llm.tools.device import CallOptions, CallReport, Device, Level, Scalar, Session, Site
 from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
-from cuda_llm.tools.judge.device_bench import DeviceBench, open_slots
+from cuda_llm.tools.judge.bench_slots import open_slots
+from cuda_llm.tools.judge.device_bench import DeviceBench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.open_device import open_device
 

@@ -7,13 +7,14 @@ strategy chooses again, knowing the outcome. The last incumbent is judged once m
 inputs, before it wins.
 """
 
+import math
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin
+from cuda_llm.agents.strategies.acceptance import find_regression, gain_over
 from cuda_llm.graph.candidate import compiled
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.guards import choose_by_strategy
@@ -23,6 +24,8 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import DuelBench
 from cuda_llm.tools.judge.duel import Contest, Duel
 from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.measure.comparison import SMALLEST_FLOOR
+from cuda_llm.tools.measure.sequential import shares_of
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.traces.events import ContestHeld, KernelInspected, WinnerRemeasured
 from cuda_llm.wording import describe
@@ -164,7 +167,8 @@ def next_contenders(situation: Situation, choice: Choice) -> list[str]:
     """Return the attempts to time beside the incumbent before the choice can stand.
 
     The one chosen comes first. With it those that only the doubt of separate times made a tie, the
-    fastest first, unless their times rule out a gain over the incumbent.
+    fastest first, unless their times rule out a gain over the incumbent, or they are so slow at a
+    size that they may not replace it however a contest ends.
     """
     before = situation.incumbent
     if before is None:
@@ -178,15 +182,38 @@ def next_contenders(situation: Situation, choice: Choice) -> list[str]:
         if choice.verdicts.get(one.id) == "tie"
         and one.id not in (before.id, *situation.duels)
         and may_gain(situation, one, before)
+        and not find_regression(situation, one, before)
     ]
     ties.sort(key=lambda one: one.speedup or 0.0, reverse=True)
-    return ([] if chosen is None else [chosen]) + [one.id for one in ties]
+    named = ([] if chosen is None else [situation.attempt(chosen)]) + ties
+    fastest = max(named, key=lambda one: one.speedup or 0.0, default=before)
+    return [one.id for one in named if one.id == chosen or may_win(situation, one, fastest)]
 
 
 def may_gain(situation: Situation, contender: Attempt, incumbent: Attempt) -> bool:
     """Return whether separate times leave open that the contender is faster by more than a tie."""
-    margin = noise_margin(situation, contender, incumbent)
-    return gain_over(contender, incumbent) + margin > situation.plan.tie
+    doubt = score_doubt(situation, contender, incumbent)
+    return gain_over(contender, incumbent) + doubt > situation.plan.tie
+
+
+def may_win(situation: Situation, contender: Attempt, fastest: Attempt) -> bool:
+    """Return whether separate times leave open that it is as fast as the fastest contender.
+
+    Only one becomes the incumbent; if that is found at fault, others are named again.
+    """
+    return gain_over(contender, fastest) + score_doubt(situation, contender, fastest) >= 0
+
+
+def score_doubt(situation: Situation, one: Attempt, other: Attempt) -> float:
+    """Return the relative half-width of the interval of the ratio of two speed-ups.
+
+    The doubts of the sizes are independent, and no size has more than the attempt's `spread`: the
+    weighted mean over sizes has so much less, but not less than equal kernels may differ by.
+    """
+    weights = shares_of(situation.task.weights, max(1, len(situation.sizes)))
+    return math.hypot(
+        one.spread * math.hypot(*weights), other.spread * math.hypot(*weights), SMALLEST_FLOOR
+    )
 
 
 def needs_inspection(contenders: Contenders, choice: Choice) -> bool:
@@ -274,11 +301,8 @@ async def confirm_winner(
 
 async def judge_again(context: RunContext, attempt: Attempt, baseline: KernelTimes) -> Verdict:
     """Judge the attempt again. Raises UsageError where the folder lost its source."""
-    bench, source = (
-        context.bench.with_fresh_inputs(),
-        context.folder.same_source(attempt.id, attempt.source_sha),
-    )
-    return (await judge(bench, source, baseline=baseline)).verdict
+    source = context.folder.same_source(attempt.id, attempt.source_sha)
+    return (await judge(context.bench.with_fresh_inputs(), source, baseline=baseline)).verdict
 
 
 def remeasured_event(attempt: Attempt, verdict: Verdict) -> WinnerRemeasured:

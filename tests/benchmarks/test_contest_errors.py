@@ -1,6 +1,7 @@
 """What contests promise, on simulated ones with the noise of an H200."""
 
 import json
+import statistics
 from typing import Any
 
 import pytest
@@ -53,4 +54,6 @@ def test_what_was_recorded_keeps_what_is_promised(recorded: dict[str, Any]) -> N
         assert by_planted[0.0]["faster"] <= 0.01
         assert by_planted[1.0]["faster"] <= 0.05
         assert by_planted[3.0]["slower"] >= 0.95
-        assert by_planted[0.0]["median_s"] <= 3.0
+        assert by_planted[0.0]["median_s"] <= 3.2
+    seconds = [row["median_s"] for rows in recorded["tasks"].values() for row in rows]
+    assert statistics.median(seconds) <= 3.0

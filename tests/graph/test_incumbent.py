@@ -6,10 +6,12 @@ from typing import Any
 
 from graph_runs import Writer, context_in, run_graph
 from measured_runs import DuelTableBench, declared, measured_context
+from searches import attempt, situation
 
 from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.strategies.acceptance import choose_fastest
 from cuda_llm.failures import DataRace
-from cuda_llm.graph.incumbent import MOST_DUELS
+from cuda_llm.graph.incumbent import MOST_DUELS, next_contenders
 from cuda_llm.outcomes import LateWrite
 from cuda_llm.search import Brief, Draft
 from cuda_llm.traces.event_log import read_events
@@ -205,3 +207,37 @@ def test_who_cannot_gain_by_the_screen_is_not_timed(tmp_path: Path) -> None:
     run(context)
 
     assert not events_of_kind(context, ContestHeld)
+
+
+FIVE_SIZES = tuple({"rows": 2**k, "cols": 2**k} for k in range(5))
+
+
+def named_beside(*contenders: tuple[float, float]) -> list[str]:
+    """Who is timed beside an incumbent of 2x, by speed-up and spread, on five sizes."""
+    incumbent = attempt("r1-c1", speedup=2.0, spread=0.02)
+    others = [
+        attempt(f"r2-c{index}", speedup=speedup, spread=spread)
+        for index, (speedup, spread) in enumerate(contenders, 1)
+    ]
+    seen = situation(incumbent, *others, incumbent=incumbent.id, sizes=FIVE_SIZES)
+    return next_contenders(seen, choose_fastest(seen, others))
+
+
+def test_screens_rule_a_gain_out_by_the_doubt_of_the_whole_score() -> None:
+    """Each size is known to 2 %: the mean of five to 0.9 %, and that of two kernels to 1.6 %."""
+    assert named_beside((2.03, 0.02)) == ["r2-c1"]
+    assert named_beside((2.0, 0.02)) == []
+    assert named_beside((2.0, 0.10)) == ["r2-c1"]
+
+
+def test_who_cannot_be_the_fastest_is_not_timed() -> None:
+    assert named_beside((2.2, 0.02), (2.19, 0.02), (2.12, 0.02)) == ["r2-c1", "r2-c2"]
+
+
+def test_a_tie_that_regresses_at_a_size_is_not_timed_for_it_may_not_win() -> None:
+    before = attempt("r1-c1", speedup=2.0, spread=0.02)
+    sound = attempt("r2-c1", speedup=2.03, spread=0.02)
+    regresses = attempt("r2-c1", speedup=2.03, spread=0.02, times_us=(40.0, 120.0))
+    for other, names in ((sound, ["r2-c1"]), (regresses, [])):
+        seen = situation(before, other, incumbent="r1-c1")
+        assert next_contenders(seen, choose_fastest(seen, [other])) == names

@@ -153,9 +153,11 @@ class MeasuredSession:
         took = self.one_call(own, 0, 0, 1, [], warm_up=True)
         return self.time_class if isinstance(took, float) else took
 
-    def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Any]) -> None:
+    def seal(
+        self, slots: Sequence[int], keys: Sequence[bytes], contents: Mapping[str, Any]
+    ) -> None:
         """Encrypt the contents into the slots' sealed arrays."""
-        seal_inputs(self.slots, slots, key, contents)
+        seal_inputs(self.slots, slots, keys, contents)
 
     async def arm(self, batch: Batch) -> Verdict | None:
         """Remember the batch; nothing of the script runs."""

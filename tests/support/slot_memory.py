@@ -66,13 +66,13 @@ def wrapped(buffer: PlacedBuffer, wrap: Callable[[Array], Any]) -> PlacedBuffer:
 
 
 def seal_inputs(
-    memory: Slots, slots: Sequence[int], key: bytes, contents: Mapping[str, Any]
+    memory: Slots, slots: Sequence[int], keys: Sequence[bytes], contents: Mapping[str, Any]
 ) -> None:
     """Encrypt contents, one row a slot, into the sealed arrays of `slots`."""
     for index, (name, sealed) in enumerate(memory.sealed.items()):
         given = getattr(contents[name], "hidden", contents[name])
         assert len(given) == len(slots)
-        for slot, content in zip(slots, given, strict=True):
+        for slot, key, content in zip(slots, keys, given, strict=True):
             plain = as_bytes(np.ascontiguousarray(content))
             sealed[slot] = plain ^ keystream(key, slot, index, plain.size)
 

@@ -279,8 +279,8 @@ class SlotsCall(ctypes.Structure):
         ("rows", _U64),
         ("row_stride", _U64),
         ("bytes", _U64),
-        ("key", _U32 * 2),
         ("index", _U32),
         ("count", _U32),
+        ("keys", _U32 * 2 * MAX_STEPS),
         ("slots", _U8 * MAX_STEPS),
     )

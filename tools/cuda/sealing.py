@@ -73,6 +73,8 @@ _MOST_BLOCKS = 1024
 """Of one launch, for all of its slots together."""
 _TAG_BLOCKS = TAG_WORDS // _THREADS // 4
 _TAG_BYTES = 8
+_HALF_KEY = 8
+"""Bytes of a key that seal; as many tag."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +88,17 @@ class SealedColumn:
 
 
 class Sealing(Protocol):
-    """Encrypts and tags bytes under a batch's key of 16 bytes."""
+    """Encrypts and tags bytes under keys of 16 bytes, one for each slot."""
 
-    def seal(self, column: SealedColumn, slots: Sequence[int], contents: Array, key: bytes) -> None:
+    def seal(
+        self, column: SealedColumn, slots: Sequence[int], contents: Array, keys: Sequence[bytes]
+    ) -> None:
         """Encrypt a row of contiguous bytes for each of `slots` into its place in the column."""
         ...
 
-    def tags(self, columns: Sequence[SealedColumn], slots: Sequence[int], key: bytes) -> list[int]:
+    def tags(
+        self, columns: Sequence[SealedColumn], slots: Sequence[int], keys: Sequence[bytes]
+    ) -> list[int]:
         """Return the tag of each buffer of each slot, slot by slot."""
         ...
 
@@ -100,16 +106,22 @@ class Sealing(Protocol):
 class HostSealing:
     """In NumPy, for memory of the host."""
 
-    def seal(self, column: SealedColumn, slots: Sequence[int], contents: Array, key: bytes) -> None:
+    def seal(
+        self, column: SealedColumn, slots: Sequence[int], contents: Array, keys: Sequence[bytes]
+    ) -> None:
         """See `Sealing.seal`."""
-        words = sealing_key(key)
-        for slot, row in zip(slots, contents, strict=True):
-            column.rows[slot] = sealed_bytes(row, slot, column.index, words)
+        for slot, row, key in zip(slots, contents, keys, strict=True):
+            column.rows[slot] = sealed_bytes(row, slot, column.index, sealing_key(key))
 
-    def tags(self, columns: Sequence[SealedColumn], slots: Sequence[int], key: bytes) -> list[int]:
+    def tags(
+        self, columns: Sequence[SealedColumn], slots: Sequence[int], keys: Sequence[bytes]
+    ) -> list[int]:
         """See `Sealing.tags`."""
-        words = tagging_key(key)
-        return [tag_of(one.rows[slot], slot, one.index, words) for slot in slots for one in columns]
+        return [
+            tag_of(one.rows[slot], slot, one.index, tagging_key(key))
+            for slot, key in zip(slots, keys, strict=True)
+            for one in columns
+        ]
 
 
 class GpuSealing:
@@ -122,18 +134,23 @@ class GpuSealing:
         self._seal = module.get_function("seal_slots")
         self._tag = module.get_function("tag_slots")
 
-    def seal(self, column: SealedColumn, slots: Sequence[int], contents: Array, key: bytes) -> None:
+    def seal(
+        self, column: SealedColumn, slots: Sequence[int], contents: Array, keys: Sequence[bytes]
+    ) -> None:
         """See `Sealing.seal`."""
-        call = _call(column, slots, sealing_key(key))
+        call = _call(column, slots, b"".join(key[:_HALF_KEY] for key in keys))
         call.rows, call.row_stride = contents.data.ptr, call.bytes
         most = -(-_MOST_BLOCKS // len(slots))
         _launch(self._seal, call, min(most, _blocks(call.bytes, 16)))
 
-    def tags(self, columns: Sequence[SealedColumn], slots: Sequence[int], key: bytes) -> list[int]:
+    def tags(
+        self, columns: Sequence[SealedColumn], slots: Sequence[int], keys: Sequence[bytes]
+    ) -> list[int]:
         """See `Sealing.tags`."""
+        halves = b"".join(key[_HALF_KEY:] for key in keys)
         sums = self._arrays.xp.zeros(len(slots) * len(columns), dtype=np.uint64)
         for number, column in enumerate(columns):
-            call = _call(column, slots, tagging_key(key))
+            call = _call(column, slots, halves)
             call.rows = sums.data.ptr + _TAG_BYTES * number
             call.row_stride = _TAG_BYTES * len(columns)
             _launch(self._tag, call, min(_TAG_BLOCKS, _blocks(call.bytes, 4)))
@@ -150,7 +167,8 @@ def tagging_key(key: bytes) -> tuple[int, int]:
     return int.from_bytes(key[8:12], "little"), int.from_bytes(key[12:16], "little")
 
 
-def _call(column: SealedColumn, slots: Sequence[int], key: tuple[int, int]) -> SlotsCall:
+def _call(column: SealedColumn, slots: Sequence[int], keys: bytes) -> SlotsCall:
+    """Return the call; `keys` are two little-endian words for each of `slots`."""
     rows = column.rows
     call = SlotsCall(
         column=rows.data.ptr,
@@ -159,7 +177,9 @@ def _call(column: SealedColumn, slots: Sequence[int], key: tuple[int, int]) -> S
         index=column.index,
         count=len(slots),
     )
-    call.key[0], call.key[1] = key
+    if len(keys) != _HALF_KEY * len(slots):
+        raise ValueError(f"{len(keys)} bytes of keys for {len(slots)} slots")
+    ctypes.memmove(call.keys, keys, len(keys))
     call.slots[: len(slots)] = bytes(slots)
     return call
 

@@ -63,7 +63,9 @@ class GpuTimedSession(GpuSession):
         self._class = TimeClass.HOST_INCLUSIVE if by_host else TimeClass.DEVICE
         return self._class
 
-    def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Array]) -> None:
+    def seal(
+        self, slots: Sequence[int], keys: Sequence[bytes], contents: Mapping[str, Array]
+    ) -> None:
         """See `TimedSession.seal`. Raises ValueError for contents that are not these inputs."""
         layout = self.arena.layout
         if not all(0 <= slot < layout.slots for slot in slots):
@@ -76,7 +78,7 @@ class GpuTimedSession(GpuSession):
                 raise ValueError(f"{name} is {span.spec.dtype} {span.spec.shape}")
             rows = plain.reshape(-1).view("uint8").reshape(len(slots), -1)
             column = SealedColumn(rows=self.arena.sealed(name), index=index)
-            self._context.sealing.seal(column, slots, rows, key)
+            self._context.sealing.seal(column, slots, rows, keys)
 
     async def arm(self, batch: Batch) -> Verdict | None:
         """See `TimedSession.arm`. Raises ValueError for a batch that cannot be."""
@@ -136,12 +138,8 @@ class GpuTimedSession(GpuSession):
         columns = [
             SealedColumn(rows=self.arena.output(name), index=index) for index, name in outputs
         ]
-        read_tags = partial(self._context.sealing.tags, columns)
-        if batch.keys:
-            each = zip(batch.order, batch.keys, strict=True)
-            now = [tag for slot, key in each for tag in read_tags([slot], key)]
-        else:
-            now = read_tags(batch.order, batch.key)
+        keys = batch.keys or (batch.key,) * len(batch.order)
+        now = self._context.sealing.tags(columns, batch.order, keys)
         names = [name for _, name in outputs] * len(batch.order)
         return next(
             (

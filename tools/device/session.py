@@ -193,8 +193,10 @@ class TimedSession(Session, Protocol):
         """
         ...
 
-    def seal(self, slots: Sequence[int], key: bytes, contents: Mapping[str, Array]) -> None:
-        """Encrypt the inputs of these slots into their `sealed` arrays.
+    def seal(
+        self, slots: Sequence[int], keys: Sequence[bytes], contents: Mapping[str, Array]
+    ) -> None:
+        """Encrypt the inputs of these slots into their `sealed` arrays, each under its key.
 
         `contents` of an input has one axis more in front, one index for each of `slots`.
         """

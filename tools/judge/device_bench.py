@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,7 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
+from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
 from cuda_llm.tools.judge.duel import Contest, ContestOrder, Duel, contest
 from cuda_llm.tools.judge.emulated_check import (
     REPLAY_LIMIT_S,
@@ -46,29 +48,10 @@ from cuda_llm.wording import describe_doubt
 
 _log = Log(__name__)
 
+FEWEST_CORES = 4  # For a check on the emulated device beside a contest, which keeps two busy.
+
 INCUMBENT_INSPECTION = InspectionOptions(counters=False)
 """Sanitizers and the machine code; counters are for people, who ask for them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchSlots:
-    """How many compilers and candidates may work at once. Belongs to one event loop."""
-
-    compilers: asyncio.Semaphore
-    devices: asyncio.Semaphore
-
-
-def open_slots(device: Device) -> BenchSlots:
-    """Return a slot a core for compilers, and those of the device for candidates."""
-    import os
-
-    from cuda_llm.settings import settings
-
-    compilers = settings().compile_workers or len(os.sched_getaffinity(0))
-    return BenchSlots(
-        compilers=asyncio.Semaphore(compilers),
-        devices=asyncio.Semaphore(device.capabilities.at_once),
-    )
 
 
 def open_bench(
@@ -103,6 +86,8 @@ class DeviceBench:
     replay_limit_s: float = REPLAY_LIMIT_S
     """For the emulated device to find the place of a fault that a GPU gave an error code for."""
     proved: set[str] = field(default_factory=set)  # Keys of kernels a contest has looked at.
+    checks: dict[str, asyncio.Task[EmulatedCheck]] = field(default_factory=dict)
+    """By key of the kernel: its check on the emulated device, begun before it is asked for."""
 
     async def time_baseline(self) -> KernelTimes:
         """See `Bench.time_baseline`."""
@@ -127,8 +112,11 @@ class DeviceBench:
         nonce = self.nonce_for(compiled.source)
 
         async def step(_trial: StepTry) -> Validated | Verdict | FailedCase:
-            async with self.slots.devices:
-                return await validate_compiled(self.task, self.device, compiled, nonce=nonce)
+            async with self.slots.device_for(compiled.key) as keep:
+                found = await validate_compiled(self.task, self.device, compiled, nonce=nonce)
+                if isinstance(found, Validated) and self.device.capabilities.duels:
+                    keep()
+                return found
 
         outcome = await self.retry.settle("referee", step)
         if isinstance(outcome, FailedCase):
@@ -142,13 +130,13 @@ class DeviceBench:
         nonce = self.nonce_for("")
 
         async def step(trial: StepTry) -> KernelTimes | Verdict | FailedCase:
-            async with self.slots.devices:
+            async with self.slots.device_for(compiled.key):
                 return await time_compiled(
                     self.task,
                     self.device,
                     compiled,
                     nonce=nonce,
-                    options=self.options,
+                    options=replace(self.options, proved=compiled.key in self.proved),
                     fresh=trial.fresh,
                     begins_small=not begins_small(validated.nonce),
                 )
@@ -163,7 +151,12 @@ class DeviceBench:
     async def contest(
         self, contenders: Sequence[Compiled], incumbent: Compiled
     ) -> Contest | InfraFailed:
-        """See `DuelBench.contest`; all tries together take as long as the retry policy allows."""
+        """See `DuelBench.contest`; all tries together take as long as the retry policy allows.
+
+        Meanwhile the first contender, the likeliest winner, is checked on the emulated device.
+        """
+        if len(os.sched_getaffinity(0)) >= FEWEST_CORES:
+            self._begin_check(contenders[0])
         device = self.device.pinned()
         order = ContestOrder(
             contenders=tuple(contenders),
@@ -200,7 +193,7 @@ class DeviceBench:
 
         async def step(_trial: StepTry) -> Inspection:
             return await join_inspections(
-                self._inspect_on_gpu(compiled), self._check_on_emulated(compiled)
+                self._inspect_on_gpu(compiled), self._begin_check(compiled)
             )
 
         found = await self.retry.settle("inspection", step)
@@ -212,6 +205,14 @@ class DeviceBench:
         device, smallest = self.device.pinned(), self.task.sizes.edge[0]
         async with self.slots.devices:
             return await inspect_on_gpu(self.task, device, compiled, smallest, INCUMBENT_INSPECTION)
+
+    def _begin_check(self, compiled: Compiled) -> "asyncio.Task[EmulatedCheck]":
+        """Return the check on the emulated device, begun now or before."""
+        begun = self.checks.get(compiled.key)
+        if begun is None or begun.cancelled():
+            begun = asyncio.create_task(self._check_on_emulated(compiled))
+            self.checks[compiled.key] = begun
+        return begun
 
     async def _check_on_emulated(self, compiled: Compiled) -> EmulatedCheck:
         """Check on the emulated device in a compiler's slot, for it takes a core."""

@@ -76,6 +76,8 @@ class Contest:
     """In the order of the contenders; of the first ones, where memory has no room for all."""
     fastest: int | None = None
     """Place of the one that is faster than the incumbent, and whose calls were looked at."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """See `ContestResult`."""
 
     @property
     def faults(self) -> dict[str, Verdict]:
@@ -159,7 +161,7 @@ async def contest_there(
     if isinstance(found, MeasurementFault):
         return Contest(duels=tuple(lost_or_undecided(found) for _ in places))
     duels = tuple(measured_duel(found.ended[place]) for place in places)
-    return Contest(duels=duels, fastest=found.fastest)
+    return Contest(duels=duels, fastest=found.fastest, seconds=found.seconds)
 
 
 def count_together(site: Site, task: Task, contenders: int) -> int:
@@ -176,6 +178,8 @@ async def contest_measured(
 ) -> ContestResult | MeasurementFault | InfraFailed:
     """Open all kernels beside each other, and time them at each size that fits."""
     runners = FIXED_RUNNERS + len(order.contenders)
+    now_s = asyncio.get_running_loop().time
+    begun_s = now_s()
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         measurement = await enter(
@@ -190,6 +194,7 @@ async def contest_measured(
             return MeasurementFault(which="second", verdict=known)
         opened = [await enter(site.open(one)) for one in order.contenders]
         trusted = await enter((site.open if order.fresh else site.open_cached)(baseline))
+        opened_s = now_s() - begun_s
         found = await hold_contest(
             measurement,
             {k: require_timed(one) for k, one in enumerate(opened) if isinstance(one, Session)},
@@ -204,7 +209,8 @@ async def contest_measured(
             for k, one in enumerate(opened)
             if not isinstance(one, Session)
         }
-        return replace(found, ended={**found.ended, **refused})
+        seconds = {"open": opened_s, **found.seconds}
+        return replace(found, ended={**found.ended, **refused}, seconds=seconds)
 
 
 async def contest_by_model(

@@ -5,9 +5,9 @@ the emulated device of the chip, which executes it with every access watched.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+import time
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cuda_llm.outcomes import InfraFailed, OutOfMemory, TimedOut, Verdict
 from cuda_llm.tasks.reference import Dims, load_reference
@@ -113,27 +113,55 @@ async def inspect_kernel(
 async def inspect_on_gpu(
     task: Task, device: Device, compiled: Compiled, dims: Dims, options: InspectionOptions
 ) -> Inspection:
-    """Inspect with Nvidia's tools; a kernel that they find nothing in is called at large sizes."""
-    found = await device.carry_out(inspect_there, task, compiled, dims, options)
-    if (
-        any(one.verdicts for one in found.sanitized)
-        or not task.sizes.large
-        or not device.capabilities.measures_time
-    ):
-        return found
+    """Inspect with Nvidia's tools, and call the kernel at large sizes."""
+    if not (task.sizes.large and device.capabilities.measures_time):
+        return await device.carry_out(inspect_there, task, compiled, dims, options)
     baseline = await compile_baseline(task, device.target)
-    large = await device.carry_out(check_large_there, task, compiled, baseline)
-    return replace(found, large=large.fault, notes=(*found.notes, *large.notes))
+    return await device.carry_out(inspect_all_there, task, compiled, baseline, dims, options)
+
+
+ROOMY_BYTES = 40 << 30
+"""Of a GPU where calls at large sizes leave memory for sanitizers beside them."""
+
+
+async def inspect_all_there(
+    site: Site,
+    task: Task,
+    compiled: Compiled,
+    baseline: Compiled,
+    dims: Dims,
+    options: InspectionOptions,
+) -> Inspection:
+    """Do both, at the same time where the memory has room and nothing is counted.
+
+    What sanitizers find comes first. Raises TaskError where the task's reference is broken.
+    """
+    begun_s = time.monotonic()
+    if options.counters or site.hardware.memory_bytes < ROOMY_BYTES:
+        found = await inspect_there(site, task, compiled, dims, options)
+        large = await check_large_there(site, task, compiled, baseline)
+    else:
+        looking = asyncio.create_task(inspect_there(site, task, compiled, dims, options))
+        try:
+            large = await check_large_there(site, task, compiled, baseline)
+            found = await looking
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+    if any(one.verdicts for one in found.sanitized):
+        return found
+    seconds = {**found.seconds, "all on the GPU": time.monotonic() - begun_s}
+    return replace(found, large=large.fault, notes=(*found.notes, *large.notes), seconds=seconds)
 
 
 async def join_inspections(
-    on_gpu: Awaitable[Inspection], on_emulated: Coroutine[Any, Any, EmulatedCheck]
+    on_gpu: Awaitable[Inspection], on_emulated: Awaitable[EmulatedCheck]
 ) -> Inspection:
     """Await both at the same time. Where both find a fault, the GPU's own comes first.
 
     Not so a race that racecheck may have made up: the emulated device has the say on that.
     """
-    check_task = asyncio.create_task(on_emulated)
+    check_task = asyncio.ensure_future(on_emulated)
     try:
         inspection = await on_gpu
         check = await check_task

@@ -5,6 +5,7 @@ next, and a step can be repeated, or made days later, without the others. Functi
 `_there` run where the device is: for a GPU in the process that holds it.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -126,7 +127,8 @@ async def time_baseline(
     that is timed beside each candidate. Raises TaskError where the baseline is refused: then no
     kernel of the task can be judged.
     """
-    compiled = await compile_baseline(task, device.target)
+    async with opening(device):
+        compiled = await compile_baseline(task, device.target)
     if device.capabilities.duels:
         options = options or MeasureOptions()
         return await device.carry_out(measure_baseline, task, compiled, options)
@@ -143,6 +145,24 @@ async def time_baseline(
     if modelled:
         write_times(cache_file, [time_us for _, time_us in timing.times])
     return without_profile(timing.times)
+
+
+@asynccontextmanager
+async def opening(device: Device) -> AsyncIterator[None]:
+    """Have a device that measures opened meanwhile; who works on it next is told why it cannot be.
+
+    The process that holds a GPU takes about as long to begin as nvcc takes.
+    """
+    works = [device.carry_out(do_no_work)] if device.capabilities.duels else []
+    begun = [asyncio.ensure_future(one) for one in works]
+    try:
+        yield
+    finally:
+        await asyncio.gather(*begun, return_exceptions=True)
+
+
+async def do_no_work(_site: Site) -> None:
+    """Have the device opened."""
 
 
 def without_profile(times: tuple[tuple[Dims, float], ...]) -> KernelTimes:

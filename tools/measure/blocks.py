@@ -33,19 +33,11 @@ from cuda_llm.tools.validator.oracle import Oracle
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedSessions:
-    """The sessions of two compared kernels and of the baseline, which may be the second."""
+    """The sessions of a candidate and of the baseline that it is compared with."""
 
-    first: TimedSession
-    """Session of the candidate."""
-    second: TimedSession
-    """Session of what it is compared with: the baseline, or the incumbent."""
+    candidate: TimedSession
     baseline: TimedSession
-    """Session of the baseline: what is not `solve` is timed where no candidate's host code runs."""
-
-    @property
-    def against_baseline(self) -> bool:
-        """Whether the second is the baseline itself."""
-        return self.second is self.baseline
+    """What is not `solve` is timed here too, where no candidate's host code runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,70 +55,45 @@ class MeasurementFault:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedKernels:
-    """The kernels of the sessions at one size. Where `second` is None, only `first` is timed."""
+    """A candidate and the baseline at one size."""
 
     first: PreparedKernel
-    second: PreparedKernel | None
+    """The candidate."""
     baseline: PreparedKernel
+    beside_baseline: bool = False
+    """Whether the baseline is timed beside it; else only its batches without calls are."""
 
     @property
     def slots(self) -> int:
         """Slots of each kernel."""
         return len(self.first.slots)
 
-    @property
-    def beside_baseline(self) -> bool:
-        """Whether the second is the baseline, timed beside the first."""
-        return self.second is not None and self.second.trusted
-
-    def kernel_of(self, name: str) -> PreparedKernel:
-        """Return the kernel of `first` or `second`, and the baseline's for any other name."""
-        kernels = {"first": self.first, "second": self.second or self.baseline}
-        return kernels.get(name, self.baseline)
-
 
 async def prepare_kernels(
     sessions: ComparedSessions, input_plan: InputPlan, count: int, *, alone: bool = False
 ) -> ComparedKernels | MeasurementFault:
-    """Prepare each kernel in `count` slots; `alone` leaves the second out. Raises TaskError."""
-    first = await prepare_kernel(sessions.first, input_plan, count, trusted=False)
+    """Prepare both kernels in `count` slots; `alone`: the baseline is not called.
+
+    Raises TaskError or InfrastructureError where the baseline is refused.
+    """
+    first = await prepare_kernel(sessions.candidate, input_plan, count, trusted=False)
     if not isinstance(first, PreparedKernel):
         return MeasurementFault(which="first", verdict=first)
-    second: PreparedKernel | None = None
-    if not (sessions.against_baseline or alone):
-        other = await prepare_kernel(sessions.second, input_plan, count, trusted=False)
-        if not isinstance(other, PreparedKernel):
-            return MeasurementFault(which="second", verdict=other)
-        second = other
-    timed_beside = sessions.against_baseline and not alone
-    baseline = await prepare_baseline(sessions, input_plan, count, capture=timed_beside)
-    if isinstance(baseline, MeasurementFault):
-        return baseline
-    return ComparedKernels(
-        first=first, second=baseline if timed_beside else second, baseline=baseline
+    baseline = await prepare_kernel(
+        sessions.baseline, input_plan, count, trusted=True, capture=not alone
     )
-
-
-async def prepare_baseline(
-    sessions: ComparedSessions, input_plan: InputPlan, count: int, *, capture: bool
-) -> PreparedKernel | MeasurementFault:
-    """Prepare the baseline; raise TaskError or InfrastructureError where it is refused."""
-    kernel = await prepare_kernel(
-        sessions.baseline, input_plan, count, trusted=True, capture=capture
-    )
-    if isinstance(kernel, PreparedKernel):
-        return kernel
-    if isinstance(kernel, OutOfMemory) and sessions.against_baseline:
-        return fault_by_memory(kernel)
-    raise baseline_refused(input_plan.task, kernel)
+    if isinstance(baseline, PreparedKernel):
+        return ComparedKernels(first=first, baseline=baseline, beside_baseline=not alone)
+    if isinstance(baseline, OutOfMemory):
+        return fault_by_memory(baseline)
+    raise baseline_refused(input_plan.task, baseline)
 
 
 def fault_by_memory(verdict: OutOfMemory) -> MeasurementFault:
     """Return the fault of the one candidate beside which the baseline finds no memory.
 
     The memory that runners share is planned, and their own is small; but the driver may allocate
-    much for a kernel, for its stacks above all, which no quota limits. With two candidates it is
-    unknown which of them it was.
+    much for a kernel, for its stacks above all, which no quota limits.
     """
     return MeasurementFault(which="first", verdict=replace(verdict, beside_baseline=True))
 
@@ -228,11 +195,11 @@ async def run_block(
     *,
     compares_same: bool = False,
 ) -> TimedBlock | MeasurementFault:
-    """Run a pair of batches of each kernel; `compares_same` runs the second's twice."""
+    """Run a pair of batches of each kernel; `compares_same` runs the baseline's twice."""
     before = rules.read_clocks()
     pairs: dict[str, BatchPair] = {}
     names = ["first", "empty"]
-    if kernels.second is not None:
+    if kernels.beside_baseline:
         names += ["second", "again"] if compares_same else ["second"]
     for name in rules.rng.permutation(names):
         pair = await run_named_pair(kernels, str(name), lengths, rules)
@@ -256,22 +223,19 @@ async def run_named_pair(
     """Run the pair of batches that `name` stands for in a block."""
     if name == "empty":
         return await run_pair(kernels.baseline, lengths.longest, rules, solve=False)
-    if name == "first" or kernels.second is None:
+    if name == "first":
         return await run_pair(kernels.first, lengths.first, rules)
-    return await run_pair(kernels.second, lengths.second, rules)
+    return await run_pair(kernels.baseline, lengths.second, rules)
 
 
 def fault_of(kernels: ComparedKernels, name: str, verdict: Verdict) -> MeasurementFault:
-    """Return which kernel is at fault; raise TaskError or InfrastructureError for the baseline.
+    """Return the candidate's fault; raise TaskError or InfrastructureError for the baseline.
 
-    Where the baseline finds no memory beside one candidate, the verdict is the candidate's.
+    Where the baseline finds no memory beside the candidate, the verdict is the candidate's.
     """
     if name == "first":
         return MeasurementFault(which="first", verdict=verdict)
-    single = kernels.second is None or kernels.second.trusted
-    if not single and name != "empty":
-        return MeasurementFault(which="second", verdict=verdict)
-    if single and isinstance(verdict, OutOfMemory):
+    if isinstance(verdict, OutOfMemory):
         return fault_by_memory(verdict)
     raise baseline_refused(kernels.baseline.input_plan.task, verdict)
 

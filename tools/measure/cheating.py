@@ -1,6 +1,6 @@
 """Whether the time of a call depends on how many are timed, or on what is known of the next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.outcomes import InfraFailed, Quarantined, Verdict
@@ -16,6 +16,7 @@ from cuda_llm.tools.measure.comparison import Comparison
 from cuda_llm.tools.measure.excess import (
     ALLOWED_START_US,
     ALLOWED_START_WITH_HOST_US,
+    MergedCalls,
     StepwiseBatches,
     UnevenStart,
     find_merged_calls,
@@ -23,7 +24,7 @@ from cuda_llm.tools.measure.excess import (
     stepwise_call_us,
 )
 from cuda_llm.tools.measure.failures import hidden_by_noise
-from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, BatchBlock, BatchPair, usual_slope_us
+from cuda_llm.tools.measure.slope import LONGEST_BATCH_US, BatchBlock, usual_slope_us
 from cuda_llm.tools.measure.stopping import StoppingRule
 from cuda_llm.tools.measure.verify import find_overwritten
 
@@ -33,6 +34,8 @@ them."""
 MOST_STEPWISE_CALLS = 64
 """Of a batch: what batches differ by is shared by so many."""
 FEWEST_ROUNDS = 6
+LOOK_EVERY = 4
+"""Rounds between two looks: a kernel that clearly merges no calls is let go before the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +73,12 @@ async def run_stepwise(
     rounds: int,
     calls: int,
     call_us: float,
+    is_clear: Callable[[StepwiseSeconds], bool],
 ) -> StepwiseSeconds | NoStepwise | MeasurementFault:
     """Run batches of each of `names`, in random order round by round; `empty` has no calls.
 
-    Each call of a candidate is verified. Raises TaskError or InfrastructureError where the
-    baseline is at fault.
+    It ends early where those so far are clear. Each call of a candidate is verified. Raises
+    TaskError or InfrastructureError where the baseline is at fault.
     """
     first = await run_stepwise_batch(kernels, "empty", calls, rules)
     if not isinstance(first, float):
@@ -90,6 +94,15 @@ async def run_stepwise(
         if isinstance(one, MeasurementFault):
             return one
         done.append(one)
+        if len(done) % LOOK_EVERY == 0 and is_clear(calm_seconds(done, names, calls)):
+            break
+    return calm_seconds(done, names, calls)
+
+
+def calm_seconds(
+    done: Sequence[StepwiseRound], names: Sequence[str], calls: int
+) -> StepwiseSeconds:
+    """Return the seconds of rounds that were not throttled, of all where all were."""
     calm = [one for one in done if not one.throttled] or done
     return StepwiseSeconds(
         calls=calls, seconds={name: tuple(one.seconds[name] for one in calm) for name in names}
@@ -114,9 +127,8 @@ async def run_stepwise_batch(
     kernels: ComparedKernels, name: str, calls: int, rules: BatchRules
 ) -> float | Verdict:
     """Run one batch whose keys are released step by step; that of `empty` has no calls."""
-    return await run_batch(
-        kernels.kernel_of(name), calls, rules, solve=name != "empty", stepwise=True
-    )
+    kernel = kernels.first if name == "first" else kernels.baseline
+    return await run_batch(kernel, calls, rules, solve=name != "empty", stepwise=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,61 +136,71 @@ class NoCheating:
     """No cheating was found, as far as it was looked for."""
 
     stepwise_us: float | None = None
-    """Time of a call of the first whose inputs are unknown before; None where not measured."""
+    """Time of a call whose inputs are unknown before; None where not measured."""
     note: str = ""
     """Why it was not measured, where it should have been."""
+    is_clear: bool = False
+    """Whether calls step by step took no longer than is allowed, by a standard error and more."""
+
+
+def is_answered(found: MeasurementFault | NoCheating) -> bool:
+    """Return whether more blocks would tell no more of a kernel's calls."""
+    if isinstance(found, NoCheating):
+        return found.is_clear
+    return not isinstance(found.verdict, Quarantined | InfraFailed)
 
 
 async def check_merged_calls(
     kernels: ComparedKernels,
-    whose: Sequence[str],
     blocks: Sequence[BatchBlock],
     rules: BatchRules,
     rounds: int,
     comparison: Comparison,
 ) -> MeasurementFault | NoCheating:
-    """Compare slopes of `whose` with calls whose keys are released step by step.
+    """Compare slopes of the candidate with calls whose keys are released step by step.
 
     `comparison` is of `blocks`.
     """
-    times_us = {"first": comparison.first_us.value, "second": comparison.second_us.value}
-    longest_us = max(times_us[which] for which in whose)
-    calls = count_stepwise_calls(kernels.slots, longest_us)
+    own_us, usual_us = comparison.first_us.value, comparison.second_us.value
+    calls = count_stepwise_calls(kernels.slots, own_us)
     # A slow baseline would leave a quick kernel batches of few calls, which show little.
-    quick = calls * times_us["second"] <= 2 * LONGEST_BATCH_US
-    usual = kernels.beside_baseline and not kernels.kernel_of("second").includes_host
-    beside = ["second"] if usual and quick else []
+    quick = calls * usual_us <= 2 * LONGEST_BATCH_US
+    usual = kernels.beside_baseline and not kernels.baseline.includes_host
+    names = ["first", "empty", *(["second"] if usual and quick else [])]
+
+    def find_merged(batches: StepwiseSeconds) -> MergedCalls:
+        stepwise = stepwise_batches(batches, usual_us)
+        own, empty = [block.first for block in blocks], [block.empty for block in blocks]
+        return find_merged_calls(stepwise, own, empty)
+
     batches = await run_stepwise(
-        kernels, [*whose, "empty", *beside], rules, rounds, calls, longest_us
+        kernels, names, rules, rounds, calls, own_us, lambda so_far: find_merged(so_far).is_clear
     )
     if isinstance(batches, MeasurementFault):
         return batches
     if isinstance(batches, NoStepwise):
         return NoCheating(note=f"merged calls were not looked for: {batches.why}")
-    found = {
-        which: StepwiseBatches(
-            calls=calls,
-            own=batches.seconds[which],
-            empty=batches.seconds["empty"],
-            usual=batches.seconds["second"] if beside else (),
-            usual_call_us=times_us["second"],
-        )
-        for which in whose
-    }
-    for which, stepwise in found.items():
-        verdict = find_overwritten(kernels.kernel_of(which)) or merging_verdict(
-            stepwise, which, blocks
-        )
-        if verdict is not None:
-            return MeasurementFault(which=which, verdict=verdict)
-    return NoCheating(stepwise_us=stepwise_call_us(found["first"]) if "first" in found else None)
+    found = find_merged(batches)
+    verdict = find_overwritten(kernels.first) or merging_verdict(found)
+    if verdict is not None:
+        return MeasurementFault(which="first", verdict=verdict)
+    stepwise_us = stepwise_call_us(stepwise_batches(batches, usual_us))
+    return NoCheating(stepwise_us=stepwise_us, is_clear=found.is_clear)
 
 
-def merging_verdict(
-    stepwise: StepwiseBatches, which: str, blocks: Sequence[BatchBlock]
-) -> Quarantined | InfraFailed | None:
-    """Return the verdict on one of the two kernels; None where it does not merge calls."""
-    found = find_merged_calls(stepwise, pairs_of(blocks, which), [block.empty for block in blocks])
+def stepwise_batches(batches: StepwiseSeconds, usual_us: float) -> StepwiseBatches:
+    """Return the batches of the candidate, and of the baseline, a call of which has a slope."""
+    return StepwiseBatches(
+        calls=batches.calls,
+        own=batches.seconds["first"],
+        empty=batches.seconds["empty"],
+        usual=batches.seconds.get("second", ()),
+        usual_call_us=usual_us,
+    )
+
+
+def merging_verdict(found: MergedCalls) -> Quarantined | InfraFailed | None:
+    """Return the verdict on the candidate; None where it does not merge calls."""
     if found.is_sure:
         return merged_calls_verdict(found.beyond_us - found.noise_us)
     return noisy_merging_verdict(found.beyond_us) if found.is_vague else None
@@ -212,9 +234,8 @@ def needs_more_blocks(kernels: ComparedKernels, blocks: Sequence[BatchBlock]) ->
     """Tell whether batches of a kernel seem to start slowly, but too few blocks show it."""
     if len(blocks) >= MOST_UNSURE_BLOCKS:
         return False
-    found = [uneven_start_of(kernels, which, blocks) for which in untrusted_names(kernels)]
-    few = len(blocks) < BLOCKS_TO_QUARANTINE
-    return any(one.seems_so and (few or not one.is_sure) for one in found)
+    found = uneven_start_of(kernels, blocks)
+    return found.seems_so and (len(blocks) < BLOCKS_TO_QUARANTINE or not found.is_sure)
 
 
 async def find_cheating(
@@ -229,43 +250,28 @@ async def find_cheating(
 
     `comparison` is of the same blocks.
     """
-    for which in untrusted_names(kernels):
-        found = uneven_start_of(kernels, which, blocks)
-        if found.seems_so:
-            verdict_for = uneven_start_verdict if found.is_sure else noisy_start_verdict
-            return MeasurementFault(which=which, verdict=verdict_for(found.beyond_us))
-    comparable = [
-        which for which in untrusted_names(kernels) if not kernels.kernel_of(which).includes_host
-    ]
-    if not rule.stepwise or len(blocks) < FEWEST_STEPWISE_BLOCKS or not comparable:
+    found = uneven_start_of(kernels, blocks)
+    if found.seems_so:
+        verdict_for = uneven_start_verdict if found.is_sure else noisy_start_verdict
+        return MeasurementFault(which="first", verdict=verdict_for(found.beyond_us))
+    few = len(blocks) < FEWEST_STEPWISE_BLOCKS
+    if not rule.stepwise or few or kernels.first.includes_host:
         return NoCheating()
-    return await check_merged_calls(kernels, comparable, blocks, rules, rule.stepwise, comparison)
+    return await check_merged_calls(kernels, blocks, rules, rule.stepwise, comparison)
 
 
-def untrusted_names(kernels: ComparedKernels) -> list[str]:
-    """Return the names of the kernels that are not the baseline."""
-    both = {"first": kernels.first, "second": kernels.second}
-    return [which for which, kernel in both.items() if kernel is not None and not kernel.trusted]
-
-
-def uneven_start_of(
-    kernels: ComparedKernels, which: str, blocks: Sequence[BatchBlock]
-) -> UnevenStart:
+def uneven_start_of(kernels: ComparedKernels, blocks: Sequence[BatchBlock]) -> UnevenStart:
     """See `find_uneven_start`."""
     empties = [block.empty for block in blocks]
     trusted = [empties]
     trusted += [[block.second for block in blocks]] if kernels.beside_baseline else []
-    allowed_us = (
-        ALLOWED_START_WITH_HOST_US if kernels.kernel_of(which).includes_host else ALLOWED_START_US
-    )
+    includes_host = kernels.first.includes_host
     return find_uneven_start(
-        pairs_of(blocks, which), trusted, usual_slope_us(empties), allowed_us=allowed_us
+        [block.first for block in blocks],
+        trusted,
+        usual_slope_us(empties),
+        allowed_us=ALLOWED_START_WITH_HOST_US if includes_host else ALLOWED_START_US,
     )
-
-
-def pairs_of(blocks: Sequence[BatchBlock], which: str) -> list[BatchPair]:
-    """Return the batches of `first` or `second`."""
-    return [block.first if which == "first" else block.second for block in blocks]
 
 
 def uneven_start_verdict(beyond_us: float) -> Quarantined:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import TimedSession
+from cuda_llm.tools.measure.batch_room import reserve
 from cuda_llm.tools.measure.blocks import (
     ComparedKernels,
     MeasurementFault,
@@ -18,7 +19,7 @@ from cuda_llm.tools.measure.blocks import (
     run_pair,
     verify_single_calls,
 )
-from cuda_llm.tools.measure.cheating import find_cheating, needs_more_blocks
+from cuda_llm.tools.measure.cheating import find_cheating, is_answered, needs_more_blocks
 from cuda_llm.tools.measure.clocks import was_throttled
 from cuda_llm.tools.measure.comparison import compare_blocks
 from cuda_llm.tools.measure.contest_state import (
@@ -44,7 +45,7 @@ from cuda_llm.tools.measure.measurement import (
 from cuda_llm.tools.measure.options import Tier
 from cuda_llm.tools.measure.sequential import decide, decide_at_last, plan_pass
 from cuda_llm.tools.measure.slope import BatchLengths, BatchPair, PairLengths
-from cuda_llm.tools.measure.slots import PreparedKernel, prepare_kernel, reserve
+from cuda_llm.tools.measure.slots import PreparedKernel, prepare_kernel
 from cuda_llm.tools.measure.stopping import contest_rule, rule_for
 from cuda_llm.tools.measure.verify import find_overwritten
 from cuda_llm.tools.validator.budget import SizePlan
@@ -73,10 +74,12 @@ async def hold_contest(
         rule=contest_rule(measurement.limit_s),
     )
     begun_s, looks = now_s(), 0
+    seconds: dict[str, float] = {}
     for number, size in shuffled(measurement.plan.sizes):
         fault = await begin_size(contest, number, size) if contest.active else None
         if fault is not None:
             return fault
+    seconds["first pass"] = now_s() - begun_s
     while contest.active:
         looks += 1
         until_s = begun_s + decide_all(contest, looks, now_s() - begun_s)
@@ -85,9 +88,12 @@ async def hold_contest(
             fault = None if late else await run_blocks(contest, record, blocks)
             if fault is not None:
                 return fault
+    decided_s = now_s()
+    seconds["passes"] = decided_s - begun_s - seconds["first pass"]
     fastest = await prove_fastest(contest)
     fault = await prove(contest, INCUMBENT) if prove_incumbent and fastest is None else None
-    return fault or ContestResult(ended=contest.ended, fastest=fastest)
+    seconds["proof"] = now_s() - decided_s
+    return fault or ContestResult(ended=contest.ended, fastest=fastest, seconds=seconds)
 
 
 def decide_all(contest: Contest, look: int, spent_s: float) -> float:
@@ -167,7 +173,7 @@ async def run_blocks(contest: Contest, record: SizeRecord, count: int) -> Measur
     now_s = asyncio.get_running_loop().time
     lengths, ran = contest.lengths_at(record), 0
     while ran < count and contest.active:
-        prepared = await prepare_at(contest, record, lengths[EMPTY].slots)
+        prepared = await prepare_at(contest, record, contest.slots_for(record, lengths[EMPTY]))
         if isinstance(prepared, MeasurementFault):
             return prepared
         begun_s = now_s()
@@ -281,27 +287,32 @@ async def find_fault_of_calls(contest: Contest, record: SizeRecord, number: int)
     """Verify single calls and guards, and that calls took alike in all batches. Raises TaskError.
 
     What was timed beside the incumbent counts; blocks of the one kernel are added where those are
-    few.
+    few, unless it is clear by them.
     """
     contest.prepared = None
     blocks = list(record.blocks_of(number))
     lengths = contest.lengths_of(record, number)
-    count = lengths.slots
+    count = contest.slots_for(record, lengths)
     kernel = await prepare_one(contest, record, number, count)
     if not isinstance(kernel, PreparedKernel):
         return kernel
     empty = await prepare_one(contest, record, EMPTY, count)
     assert isinstance(empty, PreparedKernel), "a baseline that is refused is an error"
-    kernels = ComparedKernels(first=kernel, second=None, baseline=empty)
+    kernels = ComparedKernels(first=kernel, baseline=empty)
     alike = PairLengths(first=lengths, second=lengths)
-    while len(blocks) < contest.rule.proof_blocks or needs_more_blocks(kernels, blocks):
-        added = await run_block(kernels, alike, record.rules)
-        if isinstance(added, MeasurementFault):
-            return added.verdict
-        blocks.append(added.block)
-    verdict = await verify_single_calls(kernel, record.rules) or find_overwritten(kernel)
+    verdict = await verify_single_calls(kernel, record.rules)
     if verdict is not None:
         return verdict
     rule = rule_for(Tier.CONFIRM, len(contest.records))
-    found = await find_cheating(kernels, blocks, record.rules, rule, compare_blocks(blocks))
-    return found.verdict if isinstance(found, MeasurementFault) else None
+    fewest = len(blocks)
+    while True:
+        while len(blocks) < fewest or needs_more_blocks(kernels, blocks):
+            added = await run_block(kernels, alike, record.rules)
+            if isinstance(added, MeasurementFault):
+                return added.verdict
+            blocks.append(added.block)
+        found = await find_cheating(kernels, blocks, record.rules, rule, compare_blocks(blocks))
+        if is_answered(found) or len(blocks) >= contest.rule.proof_blocks:
+            break
+        fewest = contest.rule.proof_blocks
+    return found.verdict if isinstance(found, MeasurementFault) else find_overwritten(kernel)

@@ -63,6 +63,8 @@ class ContestResult:
     ended: Mapping[int, Contested | MeasurementFault]
     fastest: int | None
     """The one that is faster than the incumbent and whose calls have been looked at."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of its parts: `open`, `first pass`, `passes` after the first look, `proof`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,8 +204,12 @@ class Contest:
             call_us=record.time_us(number) or record.baseline_time.call_us / pace,
             overhead_us=max(overhead_us, 1.0),
             aim=self.rule.aim,
-            most=min(self.measurement.most_slots(record.size), self.rule.slots),
+            most=min(self.measurement.room(record.size).calls, self.rule.slots),
         )
+
+    def slots_for(self, record: SizeRecord, lengths: BatchLengths) -> int:
+        """Return how many slots of a kernel its batches are spread over."""
+        return self.measurement.room(record.size).slots_for(lengths.slots)
 
     def learn_paces(self, record: SizeRecord) -> None:
         """Note how fast each kernel is here, as what is expected of it at the next size."""

@@ -152,6 +152,12 @@ class MergedCalls:
         """Whether noise explains it, and is more than is allowed itself."""
         return 0 < self.beyond_us <= self.noise_us and self.noise_us > self.allowed_us
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether it does not, by a standard error and more: further batches would hardly tell
+        otherwise of a kernel that enough of them are sure of."""
+        return self.beyond_us < -self.noise_us / SURE_ERRORS
+
 
 def find_merged_calls(
     stepwise: StepwiseBatches, own: Sequence[BatchPair], empties: Sequence[BatchPair]

@@ -1,4 +1,4 @@
-"""Two kernels timed block by block at one size until the figures are sure; or one, alone."""
+"""A candidate timed beside the baseline, block by block, until the figures are sure; or alone."""
 
 import asyncio
 import math
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from cuda_llm.tools.device import ClockReading, TimeClass
 from cuda_llm.tools.measure.baseline_time import SLOW_US, BaselineTime
+from cuda_llm.tools.measure.batch_room import BatchRoom
 from cuda_llm.tools.measure.blocks import (
     BatchRules,
     ComparedKernels,
@@ -58,22 +59,6 @@ ASSUMED_SPEEDUP = 1.5
 """Assumed of a candidate that was not timed yet."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExpectedSpeedups:
-    """Expected speed-ups over the baseline, by which the first batches are made long enough."""
-
-    first: float = ASSUMED_SPEEDUP
-    second: float = ASSUMED_SPEEDUP
-
-
-def expect_speedups(comparison: Comparison, baseline: BaselineTime) -> ExpectedSpeedups:
-    """Return the speed-ups of one size, as those expected of the next."""
-    return ExpectedSpeedups(
-        first=baseline.call_us / comparison.first_us.value,
-        second=baseline.call_us / comparison.second_us.value,
-    )
-
-
 CHANGE_FACTOR = 1.5
 """Other batch lengths are worth a change where they differ by this factor."""
 CHECK_EVERY = 4
@@ -83,7 +68,7 @@ QUICK_RESAMPLES = 200
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSize:
-    """Figures of two kernels at one size."""
+    """Figures of a candidate and the baseline at one size."""
 
     comparison: Comparison
     first_class: TimeClass
@@ -105,22 +90,23 @@ async def measure_size(
     rules: BatchRules,
     rule: StoppingRule,
     baseline: BaselineTime,
-    expected: ExpectedSpeedups,
+    pace: float,
     *,
-    most: int,
+    room: BatchRoom,
 ) -> MeasuredSize | MeasurementFault:
-    """Interleave the sessions on at most `most` slots each.
+    """Interleave candidate and baseline in batches that have `room`.
 
-    `expected` beside the baseline's time say how long batches have to be. Where blocks show that a
-    call is much quicker or slower, the next ones have other lengths; where the first one says that
-    more slots are needed, it is done again, once. Raises TaskError where the baseline is refused.
+    `pace`, the speed-up that is expected, says how long the first batches have to be. Where blocks
+    show that a call is much quicker or slower, the next ones have other lengths; where the first
+    one says that more slots are needed, it is done again, once. Raises TaskError where the baseline
+    is refused.
     """
     now_s = asyncio.get_running_loop().time
     begun_s = now_s()
-    if sessions.against_baseline:
-        expected = replace(expected, second=1.0)
-    lengths = expected_lengths(baseline, expected, rule, most)
-    kernels = await prepare_kernels(sessions, input_plan, lengths.longest.slots)
+    expected_us = baseline.call_us / pace
+    lengths = lengths_for(expected_us, baseline.call_us, baseline.overhead_us, rule, room.calls)
+    slots = room.slots_for(lengths.longest.slots)
+    kernels = await prepare_kernels(sessions, input_plan, slots)
     timed: list[TimedBlock] = []
     is_first = True
     while not isinstance(kernels, MeasurementFault):
@@ -128,24 +114,18 @@ async def measure_size(
         if isinstance(block, MeasurementFault):
             return block
         timed.append(block)
-        now = lengths_after(block, rule, most if is_first else kernels.slots)
+        most = room.calls if is_first else min(room.calls, kernels.slots)
+        now = lengths_after(block, rule, most)
         lengths, is_first = changed_lengths(lengths, now, shorter=is_first), False
         if lengths.longest.slots > kernels.slots:
             timed = []
-            kernels = await prepare_kernels(sessions, input_plan, lengths.longest.slots)
+            slots = room.slots_for(lengths.longest.slots)
+            kernels = await prepare_kernels(sessions, input_plan, slots)
         elif has_enough_blocks(timed, rule, now_s() - begun_s) and not needs_more_blocks(
             kernels, count_blocks([one.block for one in timed], discard=rule.discard).blocks
         ):
             return await conclude_size(kernels, timed, rules, rule, baseline)
     return kernels
-
-
-def expected_lengths(
-    baseline: BaselineTime, expected: ExpectedSpeedups, rule: StoppingRule, most: int
-) -> PairLengths:
-    """Return the batch lengths before anything was run at this size."""
-    first, second = (baseline.call_us / pace for pace in (expected.first, expected.second))
-    return lengths_for(first, second, baseline.overhead_us, rule, most)
 
 
 def lengths_after(timed: TimedBlock, rule: StoppingRule, most: int) -> PairLengths:
@@ -199,12 +179,10 @@ async def conclude_size(
     rule: StoppingRule,
     baseline: BaselineTime,
 ) -> MeasuredSize | MeasurementFault:
-    """Verify a single call of each, the guards, and that calls took alike in all batches."""
-    for which, kernel in (("first", kernels.first), ("second", kernels.second)):
-        if kernel is not None and not kernel.trusted:
-            verdict = await verify_single_calls(kernel, rules) or find_overwritten(kernel)
-            if verdict is not None:
-                return MeasurementFault(which=which, verdict=verdict)
+    """Verify single calls, the guards, and that calls took alike in all batches."""
+    verdict = await verify_single_calls(kernels.first, rules) or find_overwritten(kernels.first)
+    if verdict is not None:
+        return MeasurementFault(which="first", verdict=verdict)
     counted = count_blocks([one.block for one in timed], discard=rule.discard)
     floor = SMALLEST_FLOOR if rule.compares_same else FLOOR_FACTOR * baseline.spread
     comparison = compare_blocks(counted.blocks, least_floor=max(SMALLEST_FLOOR, floor))
@@ -214,7 +192,7 @@ async def conclude_size(
     return MeasuredSize(
         comparison=comparison,
         first_class=kernels.first.time_class,
-        second_class=(kernels.second or kernels.baseline).time_class,
+        second_class=kernels.baseline.time_class,
         throttled=counted.throttled,
         readings=tuple(reading for one in timed for reading in one.readings),
         slots=kernels.slots,
@@ -234,12 +212,12 @@ async def measure_alone(
     rule: StoppingRule,
     baseline: BaselineTime,
     *,
-    most: int,
+    room: BatchRoom,
 ) -> MeasuredSize | MeasurementFault:
     """Run one block of a candidate that is slow too, or as many as one that is quick needs."""
     now_s = asyncio.get_running_loop().time
     begun_s = now_s()
-    kernels = await prepare_kernels(sessions, input_plan, min(SLOW_SLOTS, most), alone=True)
+    kernels = await prepare_kernels(sessions, input_plan, min(SLOW_SLOTS, room.calls), alone=True)
     if isinstance(kernels, MeasurementFault):
         return kernels
     lengths = equal_lengths(kernels.slots)
@@ -255,7 +233,7 @@ async def measure_alone(
         if done and not needs_more_blocks(kernels, counted.blocks):
             break
         if len(timed) == 1:
-            lengths = lengths_after(block, rule, most)
+            lengths = lengths_after(block, rule, room.calls)
             if lengths.longest.slots > kernels.slots:
                 kernels = await prepare_kernels(
                     sessions, input_plan, lengths.longest.slots, alone=True

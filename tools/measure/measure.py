@@ -1,4 +1,4 @@
-"""All sizes of a candidate beside the baseline, or of two candidates, on a site that measures."""
+"""All sizes of a candidate beside the baseline, on a site that measures."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -30,9 +30,8 @@ from cuda_llm.tools.measure.blocks import (
 )
 from cuda_llm.tools.measure.failures import FailedCase, find_failed_case, hidden_by_doubt
 from cuda_llm.tools.measure.interleave import (
-    ExpectedSpeedups,
+    ASSUMED_SPEEDUP,
     MeasuredSize,
-    expect_speedups,
     measure_alone,
     measure_size,
 )
@@ -155,20 +154,20 @@ async def measure_sizes(
 
     Sizes come in any order, as in a process that is validated.
     """
-    sessions = ComparedSessions(first=session, second=trusted_session, baseline=trusted_session)
+    sessions = ComparedSessions(candidate=session, baseline=trusted_session)
     await reserve_all(measurement, sessions)
     timed_sizes: dict[int, SizeTime] = {}
-    expected = ExpectedSpeedups()
+    pace = ASSUMED_SPEEDUP
     for number, size in shuffled(measurement.plan.sizes):
         alone = len(measurement.plan.sizes) == 1  # no small case would come after it
         begins_small = measurement.begins_small or alone or bool(timed_sizes)
         measured, baseline_time = await time_size(
-            measurement, sessions, size, expected, begins_small=begins_small
+            measurement, sessions, size, pace, begins_small=begins_small
         )
         if isinstance(measured, MeasurementFault):
             found = with_timed_case(measurement, measured, measurement.input_plan(size))
             return found.failed or found.verdict
-        expected = expect_speedups(measured.comparison, baseline_time)
+        pace = baseline_time.call_us / measured.comparison.first_us.value
         l2 = measurement.options.l2
         timed = size_time(size.dims, measured, l2, against_cached=baseline_time.is_slow)
         too_quick = find_too_quick(
@@ -204,22 +203,6 @@ async def measure_sizes(
     )
 
 
-async def begin_with_small_cases(
-    measurement: Measurement, sessions: ComparedSessions
-) -> MeasurementFault | None:
-    """Call a cheap case of the validation in each candidate's process, not timed."""
-    compared: dict[str, Session] = {"first": sessions.first}
-    if not sessions.against_baseline:
-        compared["second"] = sessions.second
-    for which, session in compared.items():
-        found = await check_small_case(measurement, session)
-        if found is not None:
-            failed = found if isinstance(found, FailedCase) else None
-            verdict = found.verdict if isinstance(found, FailedCase) else found
-            return MeasurementFault(which=which, verdict=verdict, failed=failed, at_small_case=True)
-    return None
-
-
 async def check_small_case(
     measurement: Measurement, session: Session
 ) -> Verdict | FailedCase | None:
@@ -240,26 +223,34 @@ async def time_size(
     measurement: Measurement,
     sessions: ComparedSessions,
     size: SizePlan,
-    expected: ExpectedSpeedups,
+    pace: float,
     *,
     begins_small: bool = True,
 ) -> tuple[MeasuredSize | MeasurementFault, BaselineTime]:
     """Time one size beside the baseline, or against its cached time; or first a small case."""
     input_plan = measurement.input_plan(size)
     baseline_time = await time_baseline_at(measurement, sessions.baseline, size)
-    begun = await begin_with_small_cases(measurement, sessions) if begins_small else None
-    if begun is not None:
-        return begun, baseline_time
+    found = await check_small_case(measurement, sessions.candidate) if begins_small else None
+    if found is not None:
+        failed = found if isinstance(found, FailedCase) else None
+        verdict = found.verdict if isinstance(found, FailedCase) else found
+        fault = MeasurementFault(which="first", verdict=verdict, failed=failed, at_small_case=True)
+        return fault, baseline_time
     rules = rules_for(measurement, size, baseline_time)
-    rule = rule_for(measurement.options.tier, len(measurement.plan.sizes), measurement.limit_s)
-    if baseline_time.is_slow and sessions.against_baseline:
+    rule = rule_for(
+        measurement.options.tier,
+        len(measurement.plan.sizes),
+        measurement.limit_s,
+        proved=measurement.options.proved,
+    )
+    if baseline_time.is_slow:
         slowly = await measure_alone(
             sessions,
             input_plan,
             rules,
             rule,
             baseline_time,
-            most=measurement.most_slots(size),
+            room=measurement.room(size),
         )
         return slowly, baseline_time
     measured = await measure_size(
@@ -268,8 +259,8 @@ async def time_size(
         rules,
         rule,
         baseline_time,
-        expected,
-        most=measurement.most_slots(size),
+        pace,
+        room=measurement.room(size),
     )
     return measured, baseline_time
 

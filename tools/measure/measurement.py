@@ -21,6 +21,13 @@ from cuda_llm.tools.measure.baseline_time import (
     measure_baseline_time,
     times_file,
 )
+from cuda_llm.tools.measure.batch_room import (
+    MOST_SLOTS,
+    BatchRoom,
+    reserve,
+    room_for,
+    scratch_of_runner,
+)
 from cuda_llm.tools.measure.blocks import (
     BatchRules,
     ComparedSessions,
@@ -30,13 +37,7 @@ from cuda_llm.tools.measure.blocks import (
 from cuda_llm.tools.measure.clocks import ReadClocks, clock_reader
 from cuda_llm.tools.measure.failures import baseline_refused
 from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.slots import (
-    MOST_SLOTS,
-    InputPlan,
-    most_slots,
-    reserve,
-    scratch_of_runner,
-)
+from cuda_llm.tools.measure.slots import InputPlan
 from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, plan_sizes
 from cuda_llm.tools.validator.oracle import (
     Expectation,
@@ -72,6 +73,10 @@ async def open_oracle(task: Task, site: Site, baseline: Compiled) -> AsyncIterat
 
 MEMORY_SHARE = 0.8
 """Of the GPU's memory that a measurement may plan with: contexts and pools take some too."""
+
+
+KEPT_SHARE = 0.015
+"""The same for a batch's inputs, until its outputs are verified."""
 
 
 def plan_timing(site: Site, task: Task, *, runners: int = 2) -> MemoryPlan:
@@ -138,19 +143,18 @@ class Measurement:
             method=size.method,
             scratch_bytes=scratch_of_runner(size, allocates=True),
             trusted_scratch_bytes=scratch_of_runner(size, allocates=self.baseline_allocates),
+            kept_bytes=int(KEPT_SHARE * memory_bytes(self.site)),
         )
 
-    def most_slots(self, size: SizePlan) -> int:
-        """Return the most slots of a kernel at this size."""
-        return most_slots(self.task, size, self.options.tier)
+    def room(self, size: SizePlan) -> BatchRoom:
+        """Return how many calls and slots of a kernel there may be at this size."""
+        return room_for(self.task, size, self.options.tier)
 
 
 async def reserve_all(measurement: Measurement, sessions: ComparedSessions) -> None:
     """Have each session lay out once what takes the most memory."""
-    compared = [sessions.first]
-    if not sessions.against_baseline:
-        compared.append(sessions.second)
-    await reserve(compared, measurement.task, measurement.plan, measurement.options.tier)
+    tier = measurement.options.tier
+    await reserve([sessions.candidate], measurement.task, measurement.plan, tier)
     await reserve_for_baseline(measurement, sessions.baseline, measurement.plan)
 
 
@@ -215,7 +219,7 @@ async def time_alone(
     measurement: Measurement, session: TimedSession, size: SizePlan
 ) -> BaselineTime:
     """Time the baseline of a size now, whatever is cached. Raises TaskError where it is refused."""
-    rules, most = rules_for(measurement, size, None), measurement.most_slots(size)
+    rules, most = rules_for(measurement, size, None), measurement.room(size).calls
     return await measure_baseline_time(session, measurement.input_plan(size), rules, most)
 
 
@@ -282,7 +286,7 @@ def rules_for(
     limit_s = MOST_LIMIT_S
     if baseline is not None:
         limit_s = (
-            LIMIT_FACTOR * measurement.most_slots(size) * (baseline.call_us + OVERHEAD_US) / 1e6
+            LIMIT_FACTOR * measurement.room(size).slots * (baseline.call_us + OVERHEAD_US) / 1e6
         )
     return BatchRules(
         oracle=measurement.oracle,

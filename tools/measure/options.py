@@ -38,3 +38,6 @@ class MeasureOptions:
 
     tier: Tier = Tier.SCREEN
     l2: L2 = L2.COLD
+    proved: bool = False
+    """Whether a contest has looked for merged calls in this kernel: half as many batches, whose
+    keys are released step by step, then show it."""

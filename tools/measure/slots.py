@@ -2,9 +2,8 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from types import MappingProxyType
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.distribution import parse_distribution
@@ -13,8 +12,6 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES, Level, TimeClass, TimedSession
 from cuda_llm.tools.device.buffers import Array, Arrays, BufferSpec, Role, Slots
 from cuda_llm.tools.measure.failures import baseline_refused
-from cuda_llm.tools.measure.options import Tier
-from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, buffer_bytes
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import POISONS, Case, probe_densities, timed_case
 from cuda_llm.tools.validator.check_outputs import Method
@@ -47,6 +44,8 @@ class InputPlan:
     trusted_scratch_bytes: int = SCRATCH_BYTES
     """The same of a trusted kernel."""
 
+    kept_bytes: int = 0
+    """Of a batch's inputs that may be kept until its outputs are verified."""
     drawn: Case | None = None
     """Other inputs than the timed ones, for calls whose results alone count."""
 
@@ -68,6 +67,8 @@ class SlotGroup:
     slots: tuple[int, ...]
     seed: int
     """128 secret bits."""
+    kept: Mapping[str, Array] | None = None
+    """The contents, where there is room for them."""
 
 
 def input_bytes(specs: Sequence[BufferSpec]) -> int:
@@ -113,52 +114,6 @@ def draw_group(input_plan: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
     return drawn
 
 
-STAGED_BYTES = MappingProxyType({tier: 1 << (30 if tier is Tier.SCREEN else 32) for tier in Tier})
-"""Fresh inputs drawn for one batch, unless four calls need more: drawing takes time too. But how
-fast memory is depends on where in it a slot lies, by a per cent or two, and more slots level that.
-"""
-FEWEST_STAGED = 4
-MOST_SLOTS = 256
-
-
-def most_slots(task: Task, size: SizePlan, tier: Tier) -> int:
-    """Return how many slots of a kernel are worth the time of filling them."""
-    _, inputs, _ = buffer_bytes(task, size.dims)
-    return min(size.slots, max(FEWEST_STAGED, STAGED_BYTES[tier] // max(1, inputs)))
-
-
-async def reserve(
-    sessions: Sequence[TimedSession],
-    task: Task,
-    plan: MemoryPlan,
-    tier: Tier,
-    *,
-    allocates: bool = True,
-) -> None:
-    """Lay out what needs the most memory first: getting more later starts a runner anew.
-
-    Kernels that never allocate get no more room for it than the least.
-    """
-    if not plan.sizes:
-        return
-    planned = [(size, scratch_of_runner(size, allocates=allocates)) for size in plan.sizes]
-    largest, scratch = max(planned, key=lambda one: bytes_of_runner(task, one[0], one[1], tier))
-    specs, count = buffer_specs(task, largest.dims), most_slots(task, largest, tier)
-    for session in sessions:
-        await session.place_slots(specs, count, scratch_bytes=scratch)
-
-
-def scratch_of_runner(size: SizePlan, *, allocates: bool) -> int:
-    """Return the bytes that `solve` may allocate, at least SCRATCH_BYTES."""
-    return max(SCRATCH_BYTES, size.scratch_bytes if allocates else 0)
-
-
-def bytes_of_runner(task: Task, size: SizePlan, scratch_bytes: int, tier: Tier) -> int:
-    """Return the bytes of all slots of a session, with those that `solve` may allocate."""
-    buffers, sealed, _ = buffer_bytes(task, size.dims)
-    return (buffers + sealed) * most_slots(task, size, tier) + scratch_bytes
-
-
 KEY_BYTES = 16
 SEED_BITS = 128
 
@@ -190,23 +145,14 @@ async def prepare_kernel(
     """Place, fill and capture `count` slots.
 
     Without `capture`, only batches that leave `solve` out can be run: the call that warms a slow
-    kernel up is saved.
+    kernel up is saved, and contents that nothing reads.
     """
     scratch_bytes = input_plan.trusted_scratch_bytes if trusted else input_plan.scratch_bytes
     slots = await session.place_slots(input_plan.specs, count, scratch_bytes=scratch_bytes)
     guards = {} if trusted else write_guards(input_plan, slots)
     key = secrets.token_bytes(KEY_BYTES)
-    # A trusted kernel keeps these contents, another gets new ones before each batch. Only the
-    # first slot is called before its inputs are opened, to warm up.
-    for numbers in split_into_groups(input_plan, range(count if trusted else 1)):
-        contents = draw_group(
-            input_plan, SlotGroup(slots=numbers, seed=secrets.randbits(SEED_BITS))
-        )
-        if numbers[0] == 0:
-            for name, drawn in contents.items():
-                slots.buffers[name].data[0] = drawn[0]
-        if trusted:
-            session.seal(numbers, key, contents)
+    if capture:
+        fill_inputs(session, input_plan, slots, key, count if trusted else 0)
     poison_outputs(input_plan, slots, range(count), POISONS[0])
     time_class: TimeClass | Verdict = TimeClass.DEVICE
     if capture:
@@ -225,6 +171,23 @@ async def prepare_kernel(
         key=key,
         guards=guards,
     )
+
+
+def fill_inputs(
+    session: TimedSession, input_plan: InputPlan, slots: Slots, key: bytes, sealed: int
+) -> None:
+    """Write contents into the first slot, which is called to warm up, and seal so many slots.
+
+    A trusted kernel keeps these contents, the same in each group of slots, for it knows nothing to
+    gain by that; another kernel has none sealed, and gets new ones before each batch.
+    """
+    groups = [*split_into_groups(input_plan, range(max(1, sealed)))]
+    contents = draw_group(input_plan, SlotGroup(slots=groups[0], seed=secrets.randbits(SEED_BITS)))
+    for name, drawn in contents.items():
+        slots.buffers[name].data[0] = drawn[0]
+    for numbers in groups if sealed else ():
+        own = {name: drawn[: len(numbers)] for name, drawn in contents.items()}
+        session.seal(numbers, [key] * len(numbers), own)
 
 
 async def prepare_trusted(
@@ -281,9 +244,9 @@ def stage_batch(
     that the same work precedes every batch: their constants are compared.
 
     Outputs are poisoned in either: a batch begins later where the GPU has just worked for the host
-    process, and that must be the same for all that are compared. The plain contents are not kept,
-    for the memory they would take: they are drawn again from the groups' seeds when the outputs
-    are verified.
+    process, and that must be the same for all that are compared. Plain contents are kept up to
+    `kept_bytes`, in memory of this process alone; others are drawn again from the groups' seeds
+    when the outputs are verified.
     """
     poison_outputs(kernel.input_plan, kernel.slots, order, secrets.choice(POISONS))
     if kernel.trusted and not stepwise:
@@ -291,27 +254,14 @@ def stage_batch(
     key = new_key(kernel)
     keys = {slot: new_key(kernel) for slot in order} if stepwise else {}
     groups = []
+    room, each = kernel.input_plan.kept_bytes, input_bytes(kernel.input_plan.specs)
     for numbers in split_into_groups(kernel.input_plan, order):
         group = SlotGroup(slots=numbers, seed=secrets.randbits(SEED_BITS))
         contents = draw_group(kernel.input_plan, group)
-        if stepwise:
-            seal_each_slot(kernel, numbers, keys, contents)
-        else:
-            kernel.session.seal(numbers, key, contents)
-        groups.append(group)
+        kernel.session.seal(numbers, [keys.get(slot, key) for slot in numbers], contents)
+        room -= each * len(numbers)
+        groups.append(replace(group, kept=contents) if room >= 0 else group)
     return StagedBatch(order=tuple(order), key=key, keys=tuple(keys.values()), groups=tuple(groups))
-
-
-def seal_each_slot(
-    kernel: PreparedKernel,
-    slots: Sequence[int],
-    keys: Mapping[int, bytes],
-    contents: Mapping[str, Array],
-) -> None:
-    """Seal each slot under its own key."""
-    for row, slot in enumerate(slots):
-        own = {name: drawn[row : row + 1] for name, drawn in contents.items()}
-        kernel.session.seal([slot], keys[slot], own)
 
 
 def new_key(kernel: PreparedKernel) -> bytes:

@@ -97,11 +97,18 @@ RULES: Mapping[Tier, StoppingRule] = MappingProxyType(
 """For a task with a single size; several share the wall time."""
 
 
-def rule_for(tier: Tier, sizes: int, limit_s: float = math.inf) -> StoppingRule:
+def rule_for(
+    tier: Tier, sizes: int, limit_s: float = math.inf, *, proved: bool = False
+) -> StoppingRule:
     """Return the rule of each of `sizes` sizes, all of which are measured within `limit_s`."""
     whole, share = RULES[tier], 1 / max(1, sizes)
     longest_s = min(whole.longest_s, BLOCKS_SHARE * limit_s) * share
-    return replace(whole, wall_s=min(whole.wall_s * share, longest_s), longest_s=longest_s)
+    return replace(
+        whole,
+        wall_s=min(whole.wall_s * share, longest_s),
+        longest_s=longest_s,
+        stepwise=whole.stepwise // 2 if proved else whole.stepwise,
+    )
 
 
 def is_enough(rule: StoppingRule, comparison: Comparison, spent_s: float) -> bool:
@@ -133,8 +140,8 @@ class ContestRule:
     first_blocks: int = 3
     """At each size, before the first look."""
     proof_blocks: int = 6
-    """At each size, of a contender that is faster, before its calls are looked at."""
-    wall_s: float = 3.5
+    """At each size, of a contender that is faster and not clearly honest by fewer."""
+    wall_s: float = 2.6
     """After this it is decided by what is known, unless that is vague."""
     longest_s: float = 20.0
     """The same, however vague it is."""

@@ -56,7 +56,7 @@ async def verify_batch(
 async def find_fault(kernel: PreparedKernel, staged: StagedBatch, oracle: Oracle) -> Verdict | None:
     """Return the first fault, whatever the guards hold."""
     for group in staged.groups:
-        contents = draw_group(kernel.input_plan, group)
+        contents = group.kept or draw_group(kernel.input_plan, group)
         fault = find_mutated(kernel, group.slots, contents) or await find_wrong(
             kernel, group.slots, contents, oracle
         )

@@ -147,6 +147,23 @@ def test_a_candidate_that_fails_confined_is_not_let_loose(tools: Tools, compiled
     assert {one.state for one in found.sanitized} == {"not run"}
 
 
+def test_sanitizers_that_do_not_work_confined_run_once_more_without(
+    tools: Tools, compiled: Compiled
+) -> None:
+    tools.add("compute-sanitizer", CHOOSY + CLEAN_ALL)
+    found = look(compiled, counters=False, sass=False)
+    assert {one.state for one in found.sanitized} == {"clean"}
+    assert [note for note in found.notes if "without Landlock, with which compute-san" in note]
+
+
+def test_no_kernel_of_ours_is_tried_where_sanitizers_work_confined(
+    tools: Tools, compiled: Compiled
+) -> None:
+    tools.add("compute-sanitizer", "case $* in *out:128*) exit 9;; esac\n" + CLEAN_ALL)
+    found = look(compiled, counters=False, sass=False)
+    assert {one.state for one in found.sanitized} == {"clean"}
+
+
 def test_a_race_is_a_fault(tools: Tools, compiled: Compiled) -> None:
     tools.add("compute-sanitizer", SANITIZER.replace("{racecheck}", RACE))
     found = look(compiled, counters=False, sass=False)

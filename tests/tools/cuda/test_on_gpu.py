@@ -101,7 +101,8 @@ def test_a_timed_batch_is_sealed_solved_and_tagged_as_numpy_says(
             assert await session.capture(arguments(COUNT), CallOptions()) is TimeClass.DEVICE
             batch = Batch(order=(2, 0), key=secrets.token_bytes(16))
             fresh = {slot: xp.random.random(COUNT, dtype="float32") for slot in batch.order}
-            session.seal(batch.order, batch.key, {"x": xp.stack([*fresh.values()])})
+            keys = [batch.key] * len(batch.order)
+            session.seal(batch.order, keys, {"x": xp.stack([*fresh.values()])})
             assert await session.arm(batch) is None
             assert isinstance(await session.go(5.0), float)
             tags = session.tags
@@ -133,8 +134,8 @@ def test_keys_are_handed_out_while_a_batch_runs(gpu: tuple[Hardware, str]) -> No
                 fresh = {
                     slot: site.arrays.xp.random.random((1, COUNT), dtype="float32") for slot in keys
                 }
-                for slot, key in keys.items():
-                    session.seal([slot], key, {"x": fresh[slot]})
+                rows = site.arrays.xp.concatenate([*fresh.values()])
+                session.seal(tuple(keys), tuple(keys.values()), {"x": rows})
                 batch = Batch(order=tuple(keys), key=b"", keys=tuple(keys.values()))
                 assert await session.arm(batch) is None, session.not_stepwise
                 took = await session.go(5.0)

@@ -12,7 +12,6 @@ from cuda_llm.tools.cuda.protocol import TAG_WORDS
 from cuda_llm.tools.cuda.sealing import GpuSealing, HostSealing, SealedColumn
 from cuda_llm.tools.device.buffers import BufferSpec, Role
 
-KEY = bytes(range(16))
 MOST_BYTES = 3 << 30
 
 
@@ -30,6 +29,11 @@ def placed(size: int, slots: int) -> SessionMemory:
     return arena
 
 
+def keys_of(order: list[int]) -> list[bytes]:
+    """A key of its own for each slot."""
+    return [bytes((slot + byte) % 256 for byte in range(16)) for slot in order]
+
+
 def orders() -> list[tuple[int, int, list[int]]]:
     """Bytes, slots, and those asked about."""
     everyone = [int(slot) for slot in np.random.default_rng(3).permutation(256)]
@@ -45,9 +49,12 @@ def test_sealed_and_tagged_as_numpy_says(
     there, here = GpuSealing(host_cupy(), library), HostSealing()
     contents = np.random.default_rng(size).integers(0, 256, (len(order), size), np.uint8)
     there.seal(
-        SealedColumn(rows=pointed(arena.sealed("x")), index=0), order, pointed(contents), KEY
+        SealedColumn(rows=pointed(arena.sealed("x")), index=0),
+        order,
+        pointed(contents),
+        keys_of(order),
     )
-    here.seal(SealedColumn(rows=other.sealed("x"), index=0), order, contents, KEY)
+    here.seal(SealedColumn(rows=other.sealed("x"), index=0), order, contents, keys_of(order))
     end = arena.layout.tags
     assert (arena.memory.view(0, end) == other.memory.view(0, end)).all()
     assert arena.memory.view(0, end).any()
@@ -58,10 +65,10 @@ def test_sealed_and_tagged_as_numpy_says(
         SealedColumn(rows=arena.output(name), index=index) for index, name in ((1, "y"), (2, "z"))
     ]
     seen = [SealedColumn(rows=pointed(one.rows), index=one.index) for one in outputs]
-    tags = here.tags(outputs, order, KEY)
-    assert there.tags(seen, order, KEY) == tags
+    tags = here.tags(outputs, order, keys_of(order))
+    assert there.tags(seen, order, keys_of(order)) == tags
     arena.output("z")[order[-1], -1] ^= 1
-    changed = there.tags(seen, order, KEY)
+    changed = there.tags(seen, order, keys_of(order))
     if size <= TAG_WORDS * 4:
         assert [at for at, tag in enumerate(tags) if changed[at] != tag] == [2 * len(order) - 1]
     arena.memory.close()
@@ -74,8 +81,10 @@ def test_contents_may_begin_anywhere(library: Path) -> None:
     for begin in (0, 1):
         rows = spread[begin : begin + 3 * 37].reshape(3, 37)
         column = SealedColumn(rows=pointed(arena.sealed("x")), index=0)
-        GpuSealing(host_cupy(), library).seal(column, (2, 1, 0), pointed(rows), KEY)
-        HostSealing().seal(SealedColumn(rows=other.sealed("x"), index=0), (2, 1, 0), rows, KEY)
+        order = [2, 1, 0]
+        keys = keys_of(order)
+        GpuSealing(host_cupy(), library).seal(column, order, pointed(rows), keys)
+        HostSealing().seal(SealedColumn(rows=other.sealed("x"), index=0), order, rows, keys)
         assert (arena.sealed("x") == other.sealed("x")).all()
 
 

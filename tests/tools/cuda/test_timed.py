@@ -54,7 +54,7 @@ def batch(*order: int, solve: bool = True) -> Batch:
 def sealed(session: GpuTimedSession, one: Batch) -> dict[int, npt.NDArray[np.float32]]:
     """Fresh contents for each slot of a batch, sealed."""
     contents = {slot: np.random.default_rng(slot).random(COUNT, np.float32) for slot in one.order}
-    session.seal(one.order, one.key, {"x": np.stack([*contents.values()])})
+    session.seal(one.order, [one.key] * len(one.order), {"x": np.stack([*contents.values()])})
     return contents
 
 
@@ -88,7 +88,7 @@ def test_what_is_sealed_shows_nothing_of_its_contents(
     async def run() -> None:
         async with captured(open_sessions, candidate, "good") as (session, slots, _):
             zeros = {"x": np.zeros((2, COUNT), np.float32)}
-            session.seal((0, 1), bytes(range(16)), zeros)
+            session.seal((0, 1), [bytes(range(16))] * 2, zeros)
             first, second = (np.array(slots[slot].sealed["x"]) for slot in (0, 1))
             assert first.size == COUNT * 4
             assert (first != second).mean() > 0.9
@@ -114,7 +114,7 @@ def test_what_does_not_fit_the_slots_is_not_sealed(
 ) -> None:
     async def run() -> None:
         async with captured(open_sessions, candidate, "good") as (session, _, _):
-            session.seal(slots, bytes(16), {"x": contents})
+            session.seal(slots, [bytes(16)] * len(slots), {"x": contents})
 
     with pytest.raises(ValueError, match=message):
         asyncio.run(run())
@@ -145,8 +145,7 @@ def stepwise(*order: int) -> Batch:
 def sealed_apart(session: GpuTimedSession, one: Batch) -> dict[int, npt.NDArray[np.float32]]:
     """Fresh contents for each slot, each under its own key."""
     contents = {slot: np.random.default_rng(slot).random(COUNT, np.float32) for slot in one.order}
-    for slot, key in zip(one.order, one.keys, strict=True):
-        session.seal([slot], key, {"x": contents[slot][None]})
+    session.seal(one.order, one.keys, {"x": np.stack([*contents.values()])})
     return contents
 
 

@@ -13,7 +13,8 @@ from cuda_llm.outcomes import Passed, Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Inspected
-from cuda_llm.tools.judge.device_bench import BenchSlots, DeviceBench, open_bench, open_slots
+from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
+from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
 from cuda_llm.tools.judge.duel import Contest, Duel
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.measure.options import Tier
@@ -144,3 +145,23 @@ def test_a_race_that_a_gpu_does_not_show_is_found_by_the_emulated_device_of_its_
 def test_what_is_judged_on_fresh_inputs_is_measured_at_the_confirming_tier() -> None:
     one = asyncio.run(bench(3))
     assert (one.options.tier, one.with_fresh_inputs().options.tier) == (Tier.SCREEN, Tier.CONFIRM)
+
+
+def test_a_contest_checks_its_first_contender_on_the_emulated_device_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The check is begun once, and is the one that the inspection awaits."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+
+    async def run() -> list[str]:
+        one = await bench(3)
+        built = await one.compile(GOOD, "source.cu")
+        assert isinstance(built, Compiled)
+        assert isinstance(await one.contest([built], built), Contest)
+        (begun,) = one.checks.values()
+        await one.inspect(built)
+        assert begun.done()
+        return list(one.checks)
+
+    (key,) = asyncio.run(run())
+    assert key

@@ -4,9 +4,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from measured_runs import measuring_device
+from measured_runs import MeasuringDevice
 from small_tasks import small_task
 
+from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import (
     GuardOverwritten,
     InfraFailed,
@@ -43,24 +44,29 @@ def transpose_of(*large: dict[str, int]) -> Task:
     return replace(task, sizes=replace(task.sizes, large=large))
 
 
-def inspected(task: Task, source: str) -> Inspection:
+def inspected(task: Task, source: str, *, gpu: str = "RTX 3090 Ti") -> Inspection:
+    """As before an attempt becomes the incumbent; with the H200's memory all at the same time."""
+
     async def run() -> Inspection:
-        device = measuring_device()
+        device = MeasuringDevice(find_hardware(gpu))
         built = await compile_source(task, device, source, "kernel.cu")
         assert isinstance(built, Compiled)
-        return await inspect_on_gpu(task, device, built, LARGE, InspectionOptions())
+        options = InspectionOptions(counters=False)
+        return await inspect_on_gpu(task, device, built, LARGE, options)
 
     return asyncio.run(run())
 
 
-def test_results_are_looked_at_where_nobody_times() -> None:
-    found = inspected(transpose_of(LARGE), NARROW)
+@pytest.mark.parametrize("gpu", ["RTX 3090 Ti", "H200"])
+def test_results_are_looked_at_where_nobody_times(gpu: str) -> None:
+    found = inspected(transpose_of(LARGE), NARROW, gpu=gpu)
     assert found.fault is None
+    assert "all on the GPU" in found.seconds
     assert found.notes[-1] == "rows=70 cols=40: results are right there, too"
 
 
 def test_a_kernel_that_is_wrong_at_a_large_size_alone_has_a_fault() -> None:
-    found = inspected(transpose_of(LARGE, {"rows": 300, "cols": 40}), NARROW)
+    found = inspected(transpose_of(LARGE, {"rows": 300, "cols": 40}), NARROW, gpu="H200")
     assert isinstance(found.fault, WrongResult)
     assert found.fault.dims == {"rows": 300, "cols": 40}
     assert found.notes[-2:] == (

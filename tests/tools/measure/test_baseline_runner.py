@@ -5,24 +5,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from measured_site import Call, MeasuredSession, MeasuredSite, Script, named
+from measured_site import Call, MeasuredSite, Script, named
 from timed_vector_adds import BASELINE_US, add, honest, small_bench, timed, timed_site
 
-from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import OutOfMemory, Verdict
-from cuda_llm.tasks.reference import load_reference
-from cuda_llm.tools.device.buffers import HOST
 from cuda_llm.tools.judge.duel import ContestOrder, contest_there
-from cuda_llm.tools.measure.blocks import (
-    ComparedKernels,
-    ComparedSessions,
-    MeasurementFault,
-    fault_of,
-    prepare_kernels,
-)
 from cuda_llm.tools.measure.measure import measure_baseline
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.slots import InputPlan
 from cuda_llm.tools.measure.times import KernelTimes
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -97,17 +86,3 @@ def test_a_candidate_that_takes_the_baselines_memory_is_out_of_memory(batches: i
     outcome = timed(site_of({"candidate": shared.greedy(batches)}, shared))
     assert isinstance(outcome, OutOfMemory)
     assert outcome == replace(NO_MEMORY, beside_baseline=True)
-
-
-def test_of_two_candidates_it_is_unknown_which_took_the_memory() -> None:
-    task = small_bench(96)
-    input_plan = InputPlan(task=task, dims={"n": 96}, arrays=HOST, reference=load_reference(task))
-    first, second, ground = (MeasuredSession(honest(40.0)) for _ in range(3))
-    sessions = ComparedSessions(first=first, second=second, baseline=ground)
-    kernels = asyncio.run(prepare_kernels(sessions, input_plan, 2))
-    assert isinstance(kernels, ComparedKernels)
-    with pytest.raises(InfrastructureError, match="found no memory"):
-        fault_of(kernels, "empty", NO_MEMORY)
-    assert fault_of(kernels, "second", NO_MEMORY) == MeasurementFault(
-        which="second", verdict=NO_MEMORY
-    )

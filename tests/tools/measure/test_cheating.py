@@ -1,6 +1,7 @@
 """Kernels whose time of a call depends on how many are timed are found."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +25,7 @@ from cuda_llm.tools.device import TimeClass
 from cuda_llm.tools.measure.blocks import BatchRules, ComparedKernels, MeasurementFault, secret_rng
 from cuda_llm.tools.measure.cheating import (
     BLOCKS_TO_QUARANTINE,
+    LOOK_EVERY,
     MOST_STEPWISE_CALLS,
     MOST_UNSURE_BLOCKS,
     NoCheating,
@@ -190,7 +192,7 @@ def seen_beside_a_noisy_baseline(
     candidate, baseline = (
         SimpleNamespace(trusted=trusted, includes_host=False) for trusted in (False, True)
     )
-    kernels = ComparedKernels(first=candidate, second=baseline, baseline=baseline)  # type: ignore[arg-type]
+    kernels = ComparedKernels(first=candidate, baseline=baseline, beside_baseline=True)  # type: ignore[arg-type]
     blocks = [
         BatchBlock(
             first=pair_without_noise(CALL_US, start_us=start_us),
@@ -232,7 +234,7 @@ def test_keys_are_handed_out_step_by_step_at_the_end_of_a_confirmation_alone() -
     assert isinstance(outcome, KernelTimes)
     assert outcome.sizes[0].stepwise_us == pytest.approx(CALL_US, rel=0.01)
     batches = site.session_of("candidate").orders
-    assert [bool(batch.keys) for batch in batches[-13:]] == [False] + [True] * 12
+    assert [bool(batch.keys) for batch in batches[-5:]] == [False] + [True] * LOOK_EVERY
     assert len({key for batch in batches for key in batch.keys}) == sum(
         len(batch.keys) for batch in batches
     )
@@ -250,3 +252,12 @@ def test_where_the_host_counts_too_nothing_is_held_against_graphs() -> None:
 def test_a_stepwise_call_that_is_wrong_is_that() -> None:
     outcome = confirmed(wrong_in_the_last_call)
     assert getattr(outcome, "code", None) == "WRONG_RESULT"
+
+
+def test_what_a_contest_has_looked_at_is_shown_by_half_as_many_stepwise_batches() -> None:
+    def stepwise_batches(*, proved: bool) -> int:
+        site = site_of(merging(60.0), honest(CALL_US))
+        assert isinstance(timed(site, options=replace(CONFIRM, proved=proved)), Quarantined)
+        return sum(bool(one.keys) for one in site.session_of("candidate").orders)
+
+    assert stepwise_batches(proved=True) * 2 == stepwise_batches(proved=False) == 12

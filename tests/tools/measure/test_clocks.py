@@ -7,9 +7,10 @@ from timed_vector_adds import honest, small_bench, timed_site
 from cuda_llm.tools.device import ClockReading
 from cuda_llm.tools.device.buffers import HOST
 from cuda_llm.tools.measure.baseline_time import BaselineTime
+from cuda_llm.tools.measure.batch_room import BatchRoom
 from cuda_llm.tools.measure.blocks import BatchRules, ComparedSessions, secret_rng
 from cuda_llm.tools.measure.clocks import READ_EVERY_S, clock_reader, limit_reads, summarise_clocks
-from cuda_llm.tools.measure.interleave import ExpectedSpeedups, MeasuredSize, measure_size
+from cuda_llm.tools.measure.interleave import ASSUMED_SPEEDUP, MeasuredSize, measure_size
 from cuda_llm.tools.measure.options import L2, Tier
 from cuda_llm.tools.measure.slots import InputPlan
 from cuda_llm.tools.measure.stopping import rule_for
@@ -32,7 +33,7 @@ def measured(*readings: ClockReading) -> MeasuredSize:
     ground = MeasuredSession(honest(50.0), seed=1)
     found = asyncio.run(
         measure_size(
-            ComparedSessions(first=MeasuredSession(honest(25.0)), second=ground, baseline=ground),
+            ComparedSessions(candidate=MeasuredSession(honest(25.0)), baseline=ground),
             InputPlan(task=task, dims={"n": 96}, arrays=HOST),
             BatchRules(
                 oracle=reference_oracle(task),
@@ -43,8 +44,8 @@ def measured(*readings: ClockReading) -> MeasuredSize:
             ),
             rule_for(Tier.SCREEN, sizes=1),
             BaselineTime(call_us=50.0, spread=0.01, overhead_us=40.0),
-            ExpectedSpeedups(),
-            most=64,
+            ASSUMED_SPEEDUP,
+            room=BatchRoom(calls=64, slots=64),
         )
     )
     assert isinstance(found, MeasuredSize)

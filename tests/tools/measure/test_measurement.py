@@ -4,20 +4,26 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from measured_site import MeasuredSite, named
+from measured_site import MeasuredSession, MeasuredSite, named
 from timed_vector_adds import honest, small_bench, timed_site
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import SCRATCH_BYTES
+from cuda_llm.tools.device import SCRATCH_BYTES, Batch
+from cuda_llm.tools.device.buffers import HOST, Role
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.duel import ContestOrder, contest_there
+from cuda_llm.tools.measure.batch_room import FEWEST_STAGED, BatchRoom, reserve, room_for
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.measurement import plan_timing
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.slots import FEWEST_STAGED, most_slots, reserve
+from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, prepare_kernel, stage_batch
 from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.measure.verify import verify_batch
+from cuda_llm.tools.validator.oracle import reference_oracle
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 PLAIN = named("baseline")
@@ -78,22 +84,73 @@ def test_the_largest_lane_is_the_one_with_the_most_room_too() -> None:
     assert shapes == [(32,), (96,)]
 
 
-def slots_at(n: int) -> dict[Tier, int]:
+def room_at(n: int) -> dict[Tier, BatchRoom]:
     task = load_task("vector_add")
     task = replace(task, sizes=replace(task.sizes, bench=({"n": n},)), weights=())
     site = timed_site(honest(1.0))
     site.hardware = find_hardware("H200")
     (size,) = plan_timing(site, task).sizes
-    return {tier: most_slots(task, size, tier) for tier in Tier}
+    return {tier: room_for(task, size, tier) for tier in Tier}
 
 
 def test_a_confirmation_spreads_large_inputs_over_more_of_the_memory() -> None:
-    assert slots_at(1 << 26) == {
+    assert {tier: one.slots for tier, one in room_at(1 << 26).items()} == {
         Tier.SCREEN: FEWEST_STAGED,
         Tier.CONFIRM: 2 * FEWEST_STAGED,
         Tier.PRECISE: 2 * FEWEST_STAGED,
     }
 
 
+def test_batches_that_room_limits_are_on_other_slots_each_time() -> None:
+    room = room_at(1 << 26)[Tier.CONFIRM]
+
+    assert (room.calls, room.slots_for(room.calls)) == (FEWEST_STAGED, 2 * FEWEST_STAGED)
+    assert room.slots_for(3) == 3
+
+
 def test_small_inputs_fill_as_many_slots_as_a_batch_has_steps() -> None:
-    assert set(slots_at(1 << 18).values()) == {256}
+    assert set(room_at(1 << 18).values()) == {BatchRoom(calls=256, slots=256)}
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 1 << 20])
+def test_a_batch_is_verified_by_the_inputs_kept_or_drawn_again(kept_bytes: int) -> None:
+    async def verdicts() -> list[Verdict | None]:
+        script, task = honest(40.0), small_bench(96)
+        session = MeasuredSession(script)
+        arrays = HOST
+        inputs = InputPlan(
+            task=task,
+            dims=task.sizes.bench[0],
+            arrays=arrays,
+            kept_bytes=kept_bytes,
+            reference=load_reference(task),
+        )
+        kernel = await prepare_kernel(session, inputs, 4, trusted=False)
+        assert isinstance(kernel, PreparedKernel)
+        staged = stage_batch(kernel, [2, 0, 3])
+        assert [one.kept is not None for one in staged.groups] == [kept_bytes > 0]
+        assert await session.arm(Batch(order=staged.order, key=staged.key)) is None
+        assert isinstance(await session.go(1.0), float)
+        oracle = reference_oracle(task, arrays)
+        right = await verify_batch(kernel, staged, oracle)
+        name = next(one.name for one in inputs.specs if one.role is Role.OUT)
+        kernel.slots.buffers[name].data[0] = 0.5
+        return [right, await verify_batch(kernel, staged, oracle)]
+
+    right, wrong = asyncio.run(verdicts())
+    assert right is None
+    assert isinstance(wrong, WrongResult)
+
+
+@pytest.mark.parametrize("capture", [True, False])
+def test_contents_are_drawn_only_for_what_is_called(capture: bool) -> None:
+    async def prepared() -> MeasuredSession:
+        task = small_bench(96)
+        session = MeasuredSession(honest(40.0))
+        inputs = InputPlan(task=task, dims=task.sizes.bench[0], arrays=HOST)
+        await prepare_kernel(session, inputs, 4, trusted=True, capture=capture)
+        return session
+
+    session = asyncio.run(prepared())
+    sealed = [one[slot].any() for one in session.slots.sealed.values() for slot in range(4)]
+    assert sealed == [capture] * len(sealed)

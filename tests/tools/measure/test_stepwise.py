@@ -1,10 +1,12 @@
 """Calls run step by step, compared with slopes: merging is found, honest kernels pass."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
+from cuda_llm.tools.measure.cheating import LOOK_EVERY
 from cuda_llm.tools.measure.excess import StepwiseBatches, find_merged_calls
 from cuda_llm.tools.measure.slope import BatchPair, choose_lengths, draw_lengths
 
@@ -31,7 +33,7 @@ def with_outliers(rng: np.random.Generator, count: int) -> np.ndarray:
     return even(rng, count) + np.where(rng.random(count) < 0.1, 1000.0, 0.0)
 
 
-def found(
+def looked_at(
     seed: int,
     apart_us: float,
     among_us: float,
@@ -39,8 +41,10 @@ def found(
     noise: Noise = even,
     first_us: float = 0.0,
     calls: int = CALLS,
-) -> float:
-    """Microseconds beyond what is allowed of `apart_us` step by step and `among_us` in a batch."""
+    looks: tuple[int, ...] = (ROUNDS,),
+) -> tuple[float, int]:
+    """Microseconds beyond what is allowed of `apart_us` step by step and `among_us` in a batch, and
+    the rounds after which it is known: the first of `looks` at which it is clear, or the last."""
     rng = np.random.default_rng(seed)
     lengths = choose_lengths(call_us=among_us, overhead_us=STEP_US, aim=0.002, most=256)
 
@@ -59,12 +63,42 @@ def found(
         )
         for call_us, more_us in ((apart_us, first_us), (0.0, 0.0), (among_us, 0.0))
     )
-    stepwise = StepwiseBatches(
-        calls=calls, own=one, empty=none, usual=usual, usual_call_us=among_us
-    )
-    merged = find_merged_calls(stepwise, own, empties)
-    assert not (merged.is_sure and merged.is_vague)
-    return merged.beyond_us if merged.is_sure else 0.0
+    for rounds in looks:
+        stepwise = StepwiseBatches(
+            calls=calls,
+            own=one[:rounds],
+            empty=none[:rounds],
+            usual=usual[:rounds],
+            usual_call_us=among_us,
+        )
+        merged = find_merged_calls(stepwise, own, empties)
+        if merged.is_clear:
+            break
+    assert merged.is_clear + merged.is_sure + merged.is_vague <= 1
+    return merged.beyond_us if merged.is_sure else 0.0, rounds
+
+
+def found(seed: int, apart_us: float, among_us: float, **known: Any) -> float:
+    """See `looked_at`; only by the last look."""
+    return looked_at(seed, apart_us, among_us, **known)[0]
+
+
+EARLY = (LOOK_EVERY, 2 * LOOK_EVERY, ROUNDS)
+
+
+@pytest.mark.parametrize("noise", [even, skewed])
+@pytest.mark.parametrize("call_us", [12.0, 50.0, 200.0])
+def test_who_merges_two_calls_is_not_let_go_early(noise: Noise, call_us: float) -> None:
+    for seed in range(100):
+        early = looked_at(seed, call_us, call_us / 2, noise=noise, looks=EARLY)
+        assert early == (found(seed, call_us, call_us / 2, noise=noise), ROUNDS)
+
+
+@pytest.mark.parametrize("noise", [even, skewed])
+def test_honest_kernels_are_let_go_after_a_third_of_the_batches(noise: Noise) -> None:
+    """Of calls of 50 us, which take half as much longer step by step as they may."""
+    rounds = [looked_at(seed, 52.3, 50.0, noise=noise, looks=EARLY)[1] for seed in range(60)]
+    assert sum(rounds) / len(rounds) < 1.3 * LOOK_EVERY
 
 
 @pytest.mark.parametrize("noise", [even, skewed])

@@ -163,7 +163,7 @@ extern "C" __global__ void seal_slots(const __grid_constant__ gpu::SlotsCall cal
        block += step) {
     const uint4 counter = make_uint4(static_cast<uint32_t>(block),
                                      static_cast<uint32_t>(block >> 32), slot, call.index);
-    const uint4 mask = philox(counter, call.key[0], call.key[1]);
+    const uint4 mask = philox(counter, call.keys[blockIdx.y][0], call.keys[blockIdx.y][1]);
     const uint64_t left = call.bytes - block * 16;
     if (left >= 16) {
       const uint4 plain = block_at(from + block * 16);
@@ -184,5 +184,5 @@ extern "C" __global__ void tag_slots(const __grid_constant__ gpu::SlotsCall call
   const gpu::SealRegion region = {call.rows + blockIdx.y * call.row_stride,
                                   call.column + slot * call.column_stride, call.bytes, call.index,
                                   0};
-  add_tag(region, slot, call.key);
+  add_tag(region, slot, call.keys[blockIdx.y]);
 }

@@ -56,9 +56,9 @@ struct SlotsCall {
   uint64_t rows;  // device address of the row of the first of `slots`
   uint64_t row_stride;  // bytes, from row to row
   uint64_t bytes;  // of the buffer
-  uint32_t key[2];
   uint32_t index;  // of the buffer
   uint32_t count;  // of slots
+  uint32_t keys[kSealSlots][2];  // one for each of `slots`
   uint8_t slots[kSealSlots];
 };
 

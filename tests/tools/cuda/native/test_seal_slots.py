@@ -20,11 +20,13 @@ extern "C" void solve(const unsigned char* rows, const unsigned char* scattered,
   call.column_stride = stride;
   call.rows = (uint64_t)rows;
   call.row_stride = call.bytes = bytes;
-  call.key[0] = 0xfedcba98u;
-  call.key[1] = 7;
   call.index = 3;
   call.count = count;
-  for (int row = 0; row < count; ++row) call.slots[row] = (row * step + 5) % slots;
+  for (int row = 0; row < count; ++row) {
+    call.slots[row] = (row * step + 5) % slots;
+    call.keys[row][0] = 0xfedcba98u;
+    call.keys[row][1] = 7 + row;
+  }
   seal_slots<<<dim3(2, count), 64>>>(call);
   cudaMemset(tags, 0, count * 16);
   call.column = (uint64_t)scattered;
@@ -34,7 +36,8 @@ extern "C" void solve(const unsigned char* rows, const unsigned char* scattered,
   tag_slots<<<dim3(2, count), 64>>>(call);
 }
 """
-KEY = (0xFEDCBA98, 7)
+FIRST_WORD = 0xFEDCBA98
+"""Of the key of each row, whose second word is 7 and the row's number."""
 
 
 def _source() -> str:
@@ -63,8 +66,9 @@ def test_every_slot_gets_its_own_ciphertext_and_tag(size: int, count: int, slots
     called = run(_source(), values, ["column", "tags"], size, stride, count, slots, step)
     assert called.report
     for row, slot in enumerate(order):
-        expected[slot, :size] = sealed(rows[row], KEY, slot, 3)
+        expected[slot, :size] = sealed(rows[row], (FIRST_WORD, 7 + row), slot, 3)
     np.testing.assert_array_equal(called.outputs["column"], expected)
     assert called.outputs["tags"].tolist() == [
-        [0, tag(scattered[slot, :size], KEY, slot, 4)] for slot in order
+        [0, tag(scattered[slot, :size], (FIRST_WORD, 7 + row), slot, 4)]
+        for row, slot in enumerate(order)
     ]

@@ -153,7 +153,7 @@ async def check_batch(session: GpuTimedSession) -> None:
     assert await session.capture(ARGUMENTS, CallOptions()) is TimeClass.DEVICE
     batch = Batch(order=(2, 0), key=secrets.token_bytes(16), flush=False)
     fresh = {slot: np.random.default_rng(slot).random(COUNT, np.float32) for slot in batch.order}
-    session.seal(batch.order, batch.key, {"a": np.stack([*fresh.values()])})
+    session.seal(batch.order, [batch.key] * len(batch.order), {"a": np.stack([*fresh.values()])})
     assert await session.arm(batch) is None
     assert isinstance(await session.go(10.0), float)
     for number, contents in fresh.items():

@@ -1,0 +1,68 @@
+"""How many compilers and candidates of a bench work at once, and who is next on a device."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from cuda_llm.tools.device import Device
+
+KEPT_S = 0.1
+"""How long a device waits for the kernel that it has just validated to be timed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchSlots:
+    """Slots of compilers and of devices, each given in order of arrival. Belongs to one event loop.
+
+    The process in which a kernel was validated is timed too, unless another kernel is called in
+    between: so a device is kept for a moment for the kernel that has just left it. Candidates that
+    are all validated first would need twice as many processes.
+    """
+
+    compilers: asyncio.Semaphore
+    devices: asyncio.Semaphore
+    kept: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
+    """By key of the kernel: the device that waits for it, and until when."""
+
+    @asynccontextmanager
+    async def device_for(self, key: str) -> AsyncIterator[Callable[[], None]]:
+        """Hold a device, before others where one was kept for this kernel.
+
+        Yields what has it kept for the kernel when it is given back.
+        """
+        kept = self.kept.pop(key, None)
+        if kept is None:
+            await self.devices.acquire()
+        else:
+            kept.cancel()
+        is_to_be_kept = False
+
+        def keep() -> None:
+            nonlocal is_to_be_kept
+            is_to_be_kept = True
+
+        try:
+            yield keep
+        finally:
+            if is_to_be_kept and key not in self.kept:
+                loop = asyncio.get_running_loop()
+                self.kept[key] = loop.call_later(KEPT_S, self._give_back, key)
+            else:
+                self.devices.release()
+
+    def _give_back(self, key: str) -> None:
+        del self.kept[key]
+        self.devices.release()
+
+
+def open_slots(device: Device) -> BenchSlots:
+    """Return a slot a core for compilers, and those of the device for candidates."""
+    from cuda_llm.settings import settings
+
+    compilers = settings().compile_workers or len(os.sched_getaffinity(0))
+    return BenchSlots(
+        compilers=asyncio.Semaphore(compilers),
+        devices=asyncio.Semaphore(device.capabilities.at_once),
+    )

@@ -3,13 +3,13 @@ something to import.
 """
 
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cuda_llm.cli.printing import open_console, print_lines
 from cuda_llm.cli.trace_report import report
 from cuda_llm.cli.trace_serve import serve
 from cuda_llm.errors import UsageError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from cuda_llm.traces.history import Summary
 
 SCHEMA = 1
-PIPE_WIDTH = 200
 
 trace_app = typer.Typer(
     help="What happened in a run.",
@@ -51,10 +50,18 @@ def list_all(out: Out = None, as_json: AsJson = False) -> None:
 
 
 @trace_app.command()
-def show(run: Run, out: Out = None, as_json: AsJson = False) -> None:
-    """Tell a run as a story: what was tried, what came of it, and why the winner won."""
+def show(
+    run: Run,
+    out: Out = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="Tell all: each decision, and what was learned.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run: its candidates, the best so far, failures, time and money, and the winner."""
     from cuda_llm.traces.find import find_run
     from cuda_llm.traces.run_text import describe_run
+    from cuda_llm.traces.terminal.short import describe_in_short
 
     found = find_run(run, out)
     found.read_run()
@@ -77,7 +84,7 @@ def show(run: Run, out: Out = None, as_json: AsJson = False) -> None:
         }
         typer.echo(json.dumps(whole, indent=2))
     else:
-        print_lines(describe_run(found))
+        print_lines(describe_run(found) if long else describe_in_short(found))
 
 
 @trace_app.command()
@@ -117,22 +124,9 @@ def predictions(out: Out = None, as_json: AsJson = False) -> None:
         typer.echo(f"no predictions in {plural(len(runs), 'run')} of {out or RUNS}")
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print them all; a pipe that closes early, as `head` does, ends it."""
-    try:
-        for line in lines:
-            typer.echo(line)
-    except BrokenPipeError:
-        # What is left in the buffer would complain again when the interpreter ends.
-        import os
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def show_table(runs: "Iterable[Summary]") -> None:
     """Print one line a run, newest last."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -140,7 +134,7 @@ def show_table(runs: "Iterable[Summary]") -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("run", "task", "device", "state", "rounds", "best", "spend"):
-        table.add_column(title, overflow="fold", no_wrap=title in {"state", "rounds"})
+        table.add_column(title, overflow="fold", no_wrap=title in {"run", "state", "rounds"})
     for one in runs:
         cells = (
             *(one.run_id, one.task, one.device, one.state),
@@ -149,8 +143,7 @@ def show_table(runs: "Iterable[Summary]") -> None:
             spend_cell(one),
         )
         table.add_row(*(Text(printable(cell)) for cell in cells))
-    # A pipe has no width of its own; wrapped cells would be of no use to what reads it.
-    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+    open_console().print(table)
 
 
 def best_cell(run: "Summary") -> str:

@@ -10,9 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cuda_llm.cli.printing import open_console, print_lines
+from cuda_llm.cli.trace_look import (
+    AsJson,
+    Out,
+    Run,
+    check_folder,
+    compare,
+    diff,
+    encoded,
+    grep,
+    print_document,
+    tree,
+)
 from cuda_llm.cli.trace_report import report
 from cuda_llm.cli.trace_serve import serve
-from cuda_llm.errors import UsageError
 
 if TYPE_CHECKING:
     from cuda_llm.traces.history import Summary
@@ -26,20 +37,15 @@ trace_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Run = Annotated[str, typer.Argument(help="Id of a run, its beginning, its folder, or `latest`.")]
-Out = Annotated[Path | None, typer.Option(help="Folder of runs.", show_default="traces/runs")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
-
 
 @trace_app.command("list")
 def list_all(out: Out = None, as_json: AsJson = False) -> None:
-    """List runs: task, device, how they stand, best so far, spend."""
+    """List runs: task, device, state, best so far, spend."""
     from cuda_llm.codec import encode
     from cuda_llm.traces.find import RUNS, list_runs
     from cuda_llm.traces.history import summarise
 
-    if out is not None and not out.is_dir():
-        raise UsageError(f"{out}: no such folder; expected a folder of runs")
+    check_folder(out)
     found = [summarise(run) for run in list_runs(out)]
     if as_json:
         typer.echo(json.dumps({"schema": SCHEMA, "runs": encode(found)}, indent=2))
@@ -58,7 +64,7 @@ def show(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run: its candidates, the best so far, failures, time and money, and the winner."""
+    """Show a run at a glance. --long tells each decision, round by round."""
     from cuda_llm.traces.find import find_run
     from cuda_llm.traces.run_text import describe_run
     from cuda_llm.traces.terminal.short import describe_in_short
@@ -92,19 +98,34 @@ def candidate(
     run: Run,
     name: Annotated[str, typer.Argument(help="Id of a candidate, e.g. r2-c3.", metavar="ID")],
     out: Out = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show one candidate: its brief, its reply, its verdict, its profile, its source."""
-    from cuda_llm.traces.candidate_text import describe_candidate
+    """Show one candidate whole. Its brief, reply, verdict, profile and source."""
+    from cuda_llm.traces.candidate_text import check_candidate, describe_candidate
     from cuda_llm.traces.find import find_run
 
     found = find_run(run, out)
-    found.read_run()
-    print_lines(describe_candidate(found, name))
+    about = found.read_run()
+    if not as_json:
+        print_lines(describe_candidate(found, name))
+        return
+    from cuda_llm.traces.report.candidates import Reader, view_candidate
+
+    check_candidate(found, name)
+    reader, writer = Reader(found), str(about.get("generator", ""))
+    brief = reader.read(lambda: found.brief(name))
+    attempt = reader.read(lambda: found.attempt(name))
+    whole = encoded(view_candidate(reader, name, brief, attempt, writer))
+    texts = {pane: reader.texts[key] for pane, key in whole["texts"].items()}
+    missing = list(reader.missing)
+    code, speedup = (attempt.code, attempt.speedup) if attempt else ("", None)
+    outcome = {"run_id": found.name, "code": code, "speedup": speedup}
+    print_document({**outcome, "candidate": whole, "texts": texts, "missing": missing})
 
 
 @trace_app.command()
 def predictions(out: Out = None, as_json: AsJson = False) -> None:
-    """Compare what diagnoses predicted with what was had, over all runs of a folder."""
+    """Compare what was predicted with what was had. Over all runs of a folder."""
     from cuda_llm.codec import encode
     from cuda_llm.predictions import tally
     from cuda_llm.search import predictions_of
@@ -199,5 +220,9 @@ USES = {
     "torch": "PyTorch: import it as a package",
 }
 
+trace_app.command()(diff)
+trace_app.command()(tree)
+trace_app.command()(grep)
+trace_app.command()(compare)
 trace_app.command()(report)
 trace_app.command()(serve)

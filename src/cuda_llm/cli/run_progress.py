@@ -172,13 +172,17 @@ class PlainRunProgress:
 class LiveRunProgress:
     """Redraws the state of the run in place; important lines stay above it."""
 
-    def __init__(self, earlier: Sequence[Event] = ()) -> None:
+    def __init__(self, earlier: Sequence[Event] = (), console: "Console | None" = None) -> None:
+        """Draw on `console`; on stderr without one."""
         from rich.console import Console
         from rich.live import Live as Screen
 
         self.status = status_after(earlier)
         self.screen = Screen(
-            self, console=Console(stderr=True), refresh_per_second=FRAMES_PER_S, transient=True
+            self,
+            console=console or Console(stderr=True),
+            refresh_per_second=FRAMES_PER_S,
+            transient=True,
         )
 
     def __call__(self, event: Event) -> None:

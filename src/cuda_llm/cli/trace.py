@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cuda_llm.cli.printing import open_console, print_lines
+from cuda_llm.cli.trace_follow import event_fields, follow_run
 from cuda_llm.cli.trace_look import (
     AsJson,
     Out,
@@ -62,6 +63,9 @@ def show(
     long: Annotated[
         bool, typer.Option("--long", help="Tell all: each decision, and what was learned.")
     ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on while the run does; then show it.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a run at a glance. --long tells each decision, round by round."""
@@ -71,15 +75,16 @@ def show(
 
     found = find_run(run, out)
     found.read_run()
+    if follow:
+        follow_run(found, as_json=as_json)
+    if follow and as_json:
+        return
     if as_json:
         from cuda_llm.codec import encode
         from cuda_llm.traces.history import read_history, summarise
 
         _, trace = read_history(found)
-        events = [
-            {"seq": one.seq, "at": one.at, "kind": one.event.kind, **encode(one.event)}
-            for one in trace.events
-        ]
+        events = [event_fields(one) for one in trace.events]
         skipped = {"unknown": trace.unknown, "torn": trace.torn}
         whole = {
             "schema": SCHEMA,

@@ -47,7 +47,8 @@ def describe_in_short(folder: RunFolder) -> Iterator[Line]:
             yield from plain(labelled(label, text))
     if run.rows:
         yield from head("candidates: speed-up over all sizes, time at the largest")
-        yield from describe_rows(run.rows, run.best)
+        failed = {one.attempt: one.code for one in history.rechecked.values() if not one.stands}
+        yield from describe_rows(run.rows, run.best, failed)
     yield from describe_rounds(run)
     yield from describe_failures(run.rows)
     yield from describe_costs(run, history)
@@ -72,8 +73,13 @@ def head(text: str) -> Iterator[Line]:
     yield ((text, "strong"),)
 
 
-def describe_rows(rows: Sequence[Row], best: str | None) -> Iterator[Line]:
-    """Yield a line a candidate: id, outcome, what it was to be, and its idea or why it failed."""
+def describe_rows(
+    rows: Sequence[Row], best: str | None, failed: Mapping[str, str]
+) -> Iterator[Line]:
+    """Yield a line a candidate: id, outcome, what it was to be, and its idea or why it failed.
+
+    `failed` are those that failed their last check, with the code of that verdict.
+    """
     names = max(len(printable(row.id)) for row in rows)
     outcomes = max(len(outcome_of(row)) for row in rows)
     orders = max(len(order_of(row)) for row in rows)
@@ -84,9 +90,10 @@ def describe_rows(rows: Sequence[Row], best: str | None) -> Iterator[Line]:
         yield (
             (f"{mark} ", "good"),
             (f"{printable(row.id):<{names}}", "strong" if row.id == best else ""),
-            (f"  {outcome_of(row):<{outcomes}}", tone_of(row, best)),
+            (f"  {outcome_of(row):<{outcomes}}", "bad" if row.id in failed else tone_of(row, best)),
             (f"  {order_of(row):<{orders}}", "faint"),
             (f"  {limit_of(row):<{limits}}", ""),
+            (f"  last check: {failed[row.id]}" if row.id in failed else "", "bad"),
             (f"  {printable(' '.join(detail.split()))}".rstrip(), ""),
         )
 

@@ -3,6 +3,7 @@ something to import.
 """
 
 import json
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -53,7 +54,8 @@ def list_all(out: Out = None, as_json: AsJson = False) -> None:
     elif found:
         show_table(found)
     else:
-        typer.echo(f"no runs in {out or RUNS}; start one: cuda-llm run TASK")
+        where = "" if out is None else f" --out {shlex.quote(str(out))}"
+        typer.echo(f"no runs in {out or RUNS}; start one: cuda-llm run vector_add{where}")
 
 
 @trace_app.command()

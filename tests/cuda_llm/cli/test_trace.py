@@ -58,7 +58,8 @@ def test_list_as_json_is_one_document(command: Command, runs: Path) -> None:
 
 def test_list_without_runs_says_how_to_make_one(command: Command, tmp_path: Path) -> None:
     ran = command("trace", "list")
-    assert (ran.code, ran.stdout) == (0, "no runs in traces/runs; start one: cuda-llm run TASK\n")
+    assert ran.code == 0
+    assert ran.stdout == "no runs in traces/runs; start one: cuda-llm run vector_add\n"
     assert json.loads(command("trace", "list", "--json").stdout)["runs"] == []
 
 

@@ -10,7 +10,7 @@ from recorded_run import ATTEMPTS, beginning, ending, write_run
 from report_runs import write_hostile_run, write_large_run
 
 from cuda_llm.cli.printing import join
-from cuda_llm.traces.events import AttemptJudged, Event
+from cuda_llm.traces.events import AttemptJudged, Event, RunFinished, WinnerRemeasured
 from cuda_llm.traces.terminal.short import describe_in_short
 
 
@@ -58,6 +58,15 @@ def test_a_line_in_a_pipe_is_whole(tmp_path: Path) -> None:
     judged = replace(ATTEMPTS[0], idea=told.strip())
     lines = lines_of(tmp_path / "a-run", *beginning(), AttemptJudged(attempt=judged))
     assert any(line.endswith(told.strip()) for line in lines)
+
+
+def test_a_winner_that_failed_its_last_check_is_marked(tmp_path: Path) -> None:
+    wrong = WinnerRemeasured(attempt="r2-c1", code="WRONG_RESULT", speedup=None, detail="1 of 9")
+    nobody = RunFinished(reason="rounds", best=None)
+    lines = lines_of(tmp_path / "a-run", *beginning(), *ending()[:-2], wrong, nobody)
+    (row,) = [line for line in lines if line.startswith("  r2-c1 ")]
+    assert "last check: WRONG_RESULT" in row
+    assert "WRONG_RESULT; 1 of 9" in " ".join("\n".join(lines).split())
 
 
 def test_colours_do_not_change_the_text(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ def find_run(name: str, out: Path | None = None) -> RunFolder:
     here = Path(name)
     if (here / "run.json").is_file():
         return RunFolder(here.resolve())
+    if out is not None and not out.is_dir():
+        raise UsageError(f"{out}: no such folder; expected a folder of runs")
     runs = list_runs(out)
     if name == LATEST and runs:
         return runs[-1]

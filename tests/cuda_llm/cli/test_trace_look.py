@@ -222,3 +222,8 @@ def test_a_table_in_a_pipe_is_not_cut(command: Command, tmp_path: Path) -> None:
     write_run(tmp_path / "traces/runs" / name, *beginning(), *ending())
     (row,) = [line for line in command("trace", "list").stdout.splitlines() if "a-run-of" in line]
     assert {name, "matrix_transpose", "2/2", "r2-c1"} <= {*row.split()}
+
+
+def test_a_folder_of_runs_that_is_not_there_is_named(command: Command) -> None:
+    ran = command("trace", "show", "latest", "--out", "nowhere")
+    assert ran.complaint == "error: nowhere: no such folder; expected a folder of runs"

@@ -31,6 +31,8 @@ from cuda_llm.traces.events import ContestHeld, KernelInspected, WinnerRemeasure
 from cuda_llm.wording import describe
 
 MOST_DUELS = 3
+MOST_TOLD = 4
+"""Lines about a winner that failed its last check, for the trace."""
 """In one round. Further contenders wait for a later round."""
 
 
@@ -315,5 +317,5 @@ def remeasured_event(attempt: Attempt, verdict: Verdict) -> WinnerRemeasured:
         code=verdict.code,
         speedup=attempt.speedup if infra else None if profile is None else profile.speedup,
         times_us=attempt.times_us if infra else tuple(size.time_us for size in sizes),
-        detail="" if profile else " ".join(describe(verdict)[:1]),
+        detail="" if profile else "; ".join(describe(verdict)[:MOST_TOLD]),
     )

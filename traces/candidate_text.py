@@ -26,11 +26,7 @@ SHOWN = 8
 
 def describe_candidate(run: RunFolder, name: str) -> Iterator[str]:
     """Yield the lines about one candidate. Raises UsageError for a name that the run lacks."""
-    there = run.candidates()
-    if name not in there:
-        more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
-        have = ", ".join(there[:SHOWN]) + more or "none yet"
-        raise UsageError(f"run {run.name} has no candidate {name!r}; it has {have}")
+    check_candidate(run, name)
     yield f"{name} of run {run.name}"
     yield from _brief(run, name)
     yield from _answer(run, name)
@@ -40,6 +36,15 @@ def describe_candidate(run: RunFolder, name: str) -> Iterator[str]:
         yield ""
         yield "source"
         yield from verbatim(source)
+
+
+def check_candidate(run: RunFolder, name: str) -> None:
+    """Raise UsageError for a name that the run lacks."""
+    there = run.candidates()
+    if name not in there:
+        more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
+        have = ", ".join(there[:SHOWN]) + more or "none yet"
+        raise UsageError(f"run {run.name} has no candidate {name!r}; it has {have}")
 
 
 def _brief(run: RunFolder, name: str) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Runs by the name a person gives them."""
 
+import os
+import shlex
 from pathlib import Path
 
 from cuda_llm.errors import UsageError
@@ -20,6 +22,8 @@ def find_run(name: str, out: Path | None = None) -> RunFolder:
     here = Path(name)
     if (here / "run.json").is_file():
         return RunFolder(here.resolve())
+    if out is not None and not out.is_dir():
+        raise UsageError(f"{out}: no such folder; expected a folder of runs")
     runs = list_runs(out)
     if name == LATEST and runs:
         return runs[-1]
@@ -31,7 +35,19 @@ def find_run(name: str, out: Path | None = None) -> RunFolder:
     if found:
         raise UsageError(f"{name!r} is the beginning of {len(found)} runs: {_names(found)}")
     there = f"there are {_names(runs)}" if runs else "there are none"
-    raise UsageError(f"no run {name!r} in {folder}: {there}; see: cuda-llm trace list")
+    where = "" if out is None else f" --out {shlex.quote(str(out))}"
+    raise UsageError(f"no run {name!r} in {folder}: {there}; see: cuda-llm trace list{where}")
+
+
+def spell_run(run: RunFolder) -> str:
+    """Return the name that commands find the run by from the current folder, quoted for a shell."""
+    if (RUNS / run.name).resolve() == run.path.resolve():
+        return shlex.quote(run.name)
+    try:
+        near = os.path.relpath(run.path)
+    except OSError:
+        near = ".."
+    return shlex.quote(str(run.path) if near.startswith("..") else near)
 
 
 def list_runs(out: Path | None = None) -> tuple[RunFolder, ...]:

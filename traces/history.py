@@ -82,7 +82,8 @@ class RunHistory:
     """The stage each candidate is in; empty between two."""
     resumed: int = 0
     """How often the run went on after it had stopped."""
-    remeasured: WinnerRemeasured | None = None
+    rechecked: dict[str, WinnerRemeasured] = field(default_factory=dict)
+    """By attempt: the last check of a winner, and of those that failed it before."""
     finished: RunFinished | None = None
     interrupted: RunInterrupted | None = None
     """Why it stopped, where it was not resumed since."""
@@ -100,6 +101,11 @@ class RunHistory:
     def calls(self) -> list[ModelCalled]:
         """All calls to models."""
         return [call for round_ in self.rounds.values() for call in round_.calls]
+
+    @property
+    def remeasured(self) -> WinnerRemeasured | None:
+        """The last check made."""
+        return next(reversed(self.rechecked.values()), None)
 
     @property
     def generator(self) -> str:
@@ -167,8 +173,8 @@ def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
             round_.inspected[name] = event
         case IncumbentChosen():
             round_.choice = event
-        case WinnerRemeasured():
-            history.remeasured = event
+        case WinnerRemeasured(attempt=name):
+            history.rechecked[name] = event
         case RunFinished():
             history.finished = event
         case RunInterrupted():

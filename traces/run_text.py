@@ -5,14 +5,11 @@ from collections.abc import Iterator
 from cuda_llm.critique import describe_critique
 from cuda_llm.predictions import tally
 from cuda_llm.search import Attempt, Brief, Hint, Kind, predictions_of
-from cuda_llm.traces.best import SOLUTION
-from cuda_llm.traces.event_log import Trace
+from cuda_llm.traces.ending_text import describe_ending, describe_skipped
 from cuda_llm.traces.events import AgentDecided, ContestHeld, ModelCalled, ModelRetried
 from cuda_llm.traces.history import (
     RoundHistory,
     RunHistory,
-    RunState,
-    final_speedup,
     read_history,
     state_of,
     total_calls,
@@ -21,7 +18,6 @@ from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.text import (
     clock,
     describe_call_totals,
-    describe_end,
     describe_idea,
     describe_prediction,
     describe_records,
@@ -31,7 +27,6 @@ from cuda_llm.traces.text import (
     labelled,
     list_names,
     plural,
-    verbatim,
     wrapped,
 )
 
@@ -210,16 +205,17 @@ def describe_run(run: RunFolder) -> Iterator[str]:
     history, trace = read_history(run)
     state = state_of(run, history)
     yield f"run {run.name}"
-    yield from _beginning(history)
+    yield from describe_beginning(history)
     for round_ in history.rounds.values():
         yield from describe_round(round_, history, alive=state == "running")
     yield from describe_records(tally(predictions_of(history.attempts.values())))
     yield ""
-    yield from _end(run, history, state)
-    yield from _skipped(trace)
+    yield from describe_ending(run, history, state)
+    yield from describe_skipped(trace)
 
 
-def _beginning(history: RunHistory) -> Iterator[str]:
+def describe_beginning(history: RunHistory) -> Iterator[str]:
+    """Yield what was asked for."""
     started = history.started
     if started is None:
         yield "  nothing has happened yet"
@@ -248,71 +244,3 @@ def _beginning(history: RunHistory) -> Iterator[str]:
         yield from labelled("baseline", describe_times(sizes, times))
         if history.baseline.isolation:
             yield from labelled("isolation", history.baseline.isolation)
-
-
-def _end(run: RunFolder, history: RunHistory, state: RunState) -> Iterator[str]:
-    match state:
-        case "running":
-            yield f"the run is under way; last heard of at {clock(history.ended_at)} UTC"
-        case "killed":
-            yield f"the run was killed after {clock(history.ended_at)} UTC"
-        case "interrupted" if history.interrupted is not None:
-            why = f"the run stopped in round {history.interrupted.round}: "
-            yield from wrapped(history.interrupted.reason, first=why)
-        case "finished" if history.finished is not None:
-            yield from wrapped(describe_end(history.finished.reason), first="the run ended: ")
-        case _:
-            pass
-    if state in ("killed", "interrupted"):
-        yield from labelled("go on", f"cuda-llm resume {run.name}")
-    if history.resumed:
-        yield from labelled("resumed", plural(history.resumed, "time"))
-    if history.calls:
-        failed = sum(call.outcome != "ok" for call in history.calls)
-        bad = f", {failed} of them in vain" if failed else ""
-        yield from labelled("models", f"{describe_call_totals(total_calls(history.calls))}{bad}")
-    yield from _winner(run, history, state)
-
-
-def _winner(run: RunFolder, history: RunHistory, state: RunState) -> Iterator[str]:
-    best = history.attempts.get(history.incumbent or "")
-    if best is None:
-        if state == "finished":
-            yield from labelled("result", "no candidate passed; the baseline stands")
-        return
-    speedup = final_speedup(history)
-    modelled = (
-        " (modelled)" if history.started and history.started.time_source == "modelled" else ""
-    )
-    faster = f": {speedup:.2f}x the baseline's speed{modelled}" if speedup else ""
-    idea = f" ({best.idea})" if best.idea else ""
-    label = "winner" if state == "finished" else "best so far"
-    yield from labelled(label, f"{best.id}{idea}, written by {best.written_by}{faster}")
-    if speedup and speedup < 1:
-        yield from labelled("", "slower than the baseline, which stays the answer")
-    choice = [one.choice for one in history.rounds.values() if one.choice is not None][-1]
-    yield from labelled("because", choice.reason)
-    if history.remeasured is not None:
-        again = history.remeasured
-        how = f", {again.speedup:.2f}x" if again.speedup else ""
-        detail = f"; {again.detail}" if again.detail else ""
-        yield from labelled(
-            "measured", f"once more, in a fresh process on new inputs: {again.code}{how}{detail}"
-        )
-    if history.baseline is not None:
-        times = history.remeasured.times_us if history.remeasured else best.times_us
-        compared = describe_times(history.baseline.sizes, times, history.baseline.times_us)
-        yield from labelled("times", compared)
-    solution = run.best / SOLUTION
-    lies = solution if solution.exists() else run.candidate(best.id) / "source.cu"
-    yield from labelled("source", "")
-    yield from verbatim(str(lies))
-    if state == "finished":
-        yield from labelled("use it", f"cuda-llm export {run.name} --to cu|cupy|torch")
-
-
-def _skipped(trace: Trace) -> Iterator[str]:
-    if trace.torn:
-        yield f"({plural(trace.torn, 'line')} of the trace cut off or damaged, and skipped)"
-    if trace.unknown:
-        yield f"({plural(trace.unknown, 'line')} of the trace written by a newer cuda-llm, skipped)"

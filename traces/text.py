@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cuda_llm.wording import describe_dims, printable
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from cuda_llm.traces.history import CallTotals
 
 WIDTH = 100
+Tone = Literal["", "strong", "faint", "good", "bad"]
+"""What a part of a line is, for a terminal that has colours."""
+Line = tuple[tuple[str, Tone], ...]
+"""The parts of one line."""
 LABEL = 12
 """Width of the left column."""
 
@@ -64,6 +68,14 @@ def tokens(count: int) -> str:
 def clock(at: str) -> str:
     """Return a time as `2026-01-31 10:00:00`."""
     return at[:19].replace("T", " ")
+
+
+def duration(seconds: float, *, tenths: bool = False) -> str:
+    """Return seconds in short: `12 s`, `2 min 10 s`; of few also `0.4 s`."""
+    if tenths and seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def describe_call_totals(spend: "CallTotals") -> str:

@@ -29,6 +29,20 @@ VALUES: Mapping[str, Any] = {
 }
 """Everything a template may name, with a value of its kind; empty where there is nothing to say."""
 
+CHANNELS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Task:", "How it is called", "The baseline"), ("task",)),
+    "The GPU": ("notes", "hardware profile"),
+    **dict.fromkeys(("Notes of other agents", "Notes"), ("notes",)),
+    **dict.fromkeys(("The kernel that failed", "What went wrong"), ("attempts",)),
+    **dict.fromkeys(("The kernel to beat", "The kernel,"), ("attempts",)),
+    **dict.fromkeys(("Where its time goes", "A second kernel"), ("attempts",)),
+    "What was tried": ("attempts",),
+    **dict.fromkeys(("Hints", "What is known already"), ("error_hints", "performance_hints")),
+    "Your turn": ("briefs",),
+}
+"""By how a heading of our templates begins: the channels of the state that its section comes from
+(docs/state.md); `task` is the request's, and the hardware profile is part of no state."""
+
 
 @dataclass(frozen=True)
 class Templates:

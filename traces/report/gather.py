@@ -1,11 +1,12 @@
 """A run read from its folder, damaged or not, as the values that a report shows."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cuda_llm.predictions import tally
 from cuda_llm.search import Attempt, Brief, predictions_of
+from cuda_llm.traces.ending_text import CHECK, describe_check, describe_no_winner
 from cuda_llm.traces.event_log import Trace
 from cuda_llm.traces.events import ModelCalled
 from cuda_llm.traces.history import (
@@ -50,17 +51,32 @@ class Gathered:
 def gather(folder: RunFolder, *, live: bool = False, home: str = "") -> Gathered:
     """Return all that can be read of a run; what cannot is named in `missing`."""
     reader = Reader(folder)
+    run, history, briefs, attempts = view_run(reader)
+    views = tuple(
+        view_candidate(reader, row.id, briefs.get(row.id), attempts.get(row.id), history.generator)
+        for row in run.rows
+    )
+    for one in run.calls:
+        for pane in ("prompt", "reply"):
+            if f"{one.call}/{pane}" not in reader.texts:
+                reader.keep_text(f"{one.call}/{pane}", f"{one.call}/{pane}.md")
+    missing = dict.fromkeys((*run.missing, *map(harmless, reader.missing)))
+    live = live and run.state == "running"
+    run = replace(run, live=live, home=home, missing=tuple(missing))
+    return Gathered(run=run, candidates=views, texts=reader.texts)
+
+
+def view_run(
+    reader: Reader,
+) -> tuple[RunView, RunHistory, Mapping[str, Brief], Mapping[str, Attempt]]:
+    """Return a run without what lies in the files of its candidates, and what that was made of."""
+    folder = reader.run
     about = reader.read(folder.read_run) or {}
     history, trace = reader.read(lambda: read_history(folder)) or (RunHistory(), Trace())
     attempts, briefs = _attempts(reader, history), _briefs(reader, history)
     line = draw_timeline(trace.events)
     progress = Progress(trace.events, line)
     rows = tuple(rows_of(history, attempts, briefs, progress, reader))
-    views = tuple(
-        view_candidate(reader, row.id, briefs.get(row.id), attempts.get(row.id), history.generator)
-        for row in rows
-    )
-    calls = tuple(_calls(reader, history))
     started, state = history.started, state_of(folder, history)
     baseline = history.baseline
     labels = name_sizes(baseline.sizes) if baseline else ()
@@ -76,8 +92,8 @@ def gather(folder: RunFolder, *, live: bool = False, home: str = "") -> Gathered
         run_id=folder.name,
         state=state,
         state_text=_state_text(history, state),
-        live=live and state == "running",
-        home=home,
+        live=False,
+        home="",
         facts=tuple((label, harmless(text)) for label, text in _facts(history)),
         task=started.task if started else task,
         device=started.device if started else "",
@@ -96,7 +112,7 @@ def gather(folder: RunFolder, *, live: bool = False, home: str = "") -> Gathered
         round_starts=tuple(line.round_starts),
         round_times=tuple(break_down_rounds(line)),
         spends=tuple(spends_of(history)),
-        calls=calls,
+        calls=tuple(_calls(history)),
         rounds=tuple(_round(one) for one in history.rounds.values()),
         hints=tuple(_hints(history, briefs)),
         records=tuple(
@@ -112,7 +128,7 @@ def gather(folder: RunFolder, *, live: bool = False, home: str = "") -> Gathered
         ),
         settings=_settings(about),
     )
-    return Gathered(run=view, candidates=views, texts=reader.texts)
+    return view, history, briefs, attempts
 
 
 def _attempts(reader: Reader, history: RunHistory) -> dict[str, Attempt]:
@@ -163,14 +179,8 @@ def _facts(history: RunHistory) -> Iterator[tuple[str, str]]:
         yield "forked", f"from {history.forked.of} after round {history.forked.round}"
     if history.calls:
         yield "models", describe_call_totals(total_calls(history.calls))
-    if history.remeasured is not None:
-        again = history.remeasured
-        how = f", {again.speedup:.2f}x" if again.speedup else ""
-        detail = f"; {again.detail}" if again.detail else ""
-        yield (
-            "last check",
-            f"{again.attempt}, a fresh process, new inputs: {again.code}{how}{detail}",
-        )
+    for again in history.rechecked.values():
+        yield "last check", f"{again.attempt}, {CHECK}: {describe_check(again)}"
     if started.note:
         yield "note", started.note
     if started.versions:
@@ -180,7 +190,8 @@ def _facts(history: RunHistory) -> Iterator[tuple[str, str]]:
 def _result(history: RunHistory, attempts: Mapping[str, Attempt], state: str) -> str:
     best = attempts.get(history.incumbent or "")
     if best is None:
-        return "no candidate passed; the baseline stands" if state == "finished" else "none yet"
+        none = f"{describe_no_winner(history)}; the baseline stands"
+        return none if state == "finished" else "none yet"
     speedup = final_speedup(history)
     factor = f"{speedup:.2f}x the baseline's speed" if speedup else "no speed-up known"
     slower = ", slower than the baseline, which stays the answer" if (speedup or 1) < 1 else ""
@@ -194,13 +205,9 @@ def _skipped(trace: Trace) -> Iterator[str]:
         yield f"events.jsonl: {plural(trace.unknown, 'line')} written by a newer cuda-llm"
 
 
-def _calls(reader: Reader, history: RunHistory) -> Iterator[CallView]:
+def _calls(history: RunHistory) -> Iterator[CallView]:
     for round_ in history.rounds.values():
         for one in round_.calls:
-            for pane in ("prompt", "reply"):
-                key = f"{one.call}/{pane}"
-                if key not in reader.texts:
-                    reader.keep_text(key, f"{one.call}/{pane}.md")
             yield CallView(
                 call=one.call,
                 round=round_.round,

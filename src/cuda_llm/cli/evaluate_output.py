@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from cuda_llm.cli.json_text import json_text
+from cuda_llm.cli.printing import open_console
 from cuda_llm.fact_wording import describe_spot
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
@@ -281,7 +282,6 @@ def us(time_us: float) -> str:
 def print_table(judged: Sequence[Judged]) -> None:
     """Print the candidates beside each other, fastest first."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -299,7 +299,7 @@ def print_table(judged: Sequence[Judged]) -> None:
             f"{profile.speedup:.2f}x" if profile and profile.speedup else "",
             profile.bottlenecks[0].code if profile and profile.bottlenecks else "",
         )
-    Console().print(table)
+    open_console().print(table)
 
 
 def without_common_folder(names: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cuda_llm.cli.json_text import json_text
+from cuda_llm.cli.printing import open_console
 from cuda_llm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ PROBE_SCHEMA = 1
 
 def show_probe(device: str, probe: "Probe", figures: "Sequence[ProbedFigure]", kept: Path) -> None:
     """Print published beside measured, copies by size, launches, clocks, and what is missing."""
-    from rich.console import Console
-
-    console = Console()
+    console = open_console()
     typer.echo(f"{device} {probe.gpu} · CUDA {probe.cuda} · everything below is measured")
     console.print(figure_table(figures))
     console.print(copy_table(probe))
@@ -99,7 +98,6 @@ hardware_app = typer.Typer(name="hardware", help="What is known of each GPU.", n
 def list_profiles() -> None:
     """List every GPU there is a profile of."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from cuda_llm.hardware_profiles.lookup import list_hardware
@@ -118,7 +116,7 @@ def list_profiles() -> None:
             f"{profile.peaks.dram_gb_s:g}",
             f"{profile.memory_bytes / 2**30:.0f}",
         )
-    Console().print(table)
+    open_console().print(table)
 
 
 @hardware_app.command("show")
@@ -126,12 +124,10 @@ def show_profile(
     name: Annotated[str, typer.Argument(help="Product name, alias or profile_slug.")],
 ) -> None:
     """Show every figure of one GPU and where it comes from, what was measured here beside it."""
-    from rich.console import Console
-
     from cuda_llm.hardware_profiles.lookup import find_hardware
 
     profile = find_hardware(name)
-    console = Console()
+    console = open_console()
     console.print(f"{profile.name}", style="bold", highlight=False)
     console.print(f"also: {', '.join((profile.slug, *profile.aliases))}", highlight=False)
     console.print(_figures(profile))

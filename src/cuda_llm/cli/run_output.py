@@ -14,11 +14,12 @@ import typer
 
 from cuda_llm.agents.llm.budget import Spent
 from cuda_llm.cli.json_text import json_text
-from cuda_llm.cli.run_progress import duration, outcome_text, time_text
+from cuda_llm.cli.run_progress import outcome_text, time_text
 from cuda_llm.failures import Duplicate
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.search import Attempt
-from cuda_llm.traces.text import describe_end, describe_time_source, plural, tokens
+from cuda_llm.traces.ending_text import describe_check
+from cuda_llm.traces.text import describe_end, describe_time_source, duration, plural, tokens
 from cuda_llm.wording import printable
 
 RUN_SCHEMA = 1
@@ -133,6 +134,11 @@ def best_rows(run: Result) -> Iterator[Row]:
     """Yield what won, by how much, and who wrote it."""
     best = run.best
     if best is None:
+        again = run.remeasured
+        if again is not None and not again.stands:
+            yield "best", "no kernel passed its last check; the baseline is still the answer"
+            yield "", f"{again.attempt}: {describe_check(again)}"
+            return
         yield "best", "no candidate has passed; the baseline is still the answer"
         judged = [one for one in run.attempts if one.code != Duplicate.code]
         if judged:

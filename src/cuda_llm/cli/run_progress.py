@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cuda_llm.search import Attempt
+from cuda_llm.traces.ending_text import describe_check
 from cuda_llm.traces.events import (
     AgentFailed,
     AttemptJudged,
@@ -30,7 +31,14 @@ from cuda_llm.traces.events import (
     WinnerRemeasured,
 )
 from cuda_llm.traces.run_text import describe_duel
-from cuda_llm.traces.text import describe_end, describe_time_source, plural, tokens, us
+from cuda_llm.traces.text import (
+    describe_end,
+    describe_time_source,
+    duration,
+    plural,
+    tokens,
+    us,
+)
 from cuda_llm.wording import printable
 
 if TYPE_CHECKING:
@@ -138,12 +146,6 @@ def time_text(attempt: Attempt) -> str:
     return us(attempt.times_us[-1])
 
 
-def duration(seconds: float) -> str:
-    """Spell seconds: `12 s`, `2 min 10 s`."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
 def attempt_line(attempt: Attempt) -> str:
     """Describe a candidate in one line of a log."""
     what = attempt.idea or attempt.direction or str(attempt.kind)
@@ -170,19 +172,23 @@ class PlainRunProgress:
 class LiveRunProgress:
     """Redraws the state of the run in place; important lines stay above it."""
 
-    def __init__(self, earlier: Sequence[Event] = ()) -> None:
+    def __init__(self, earlier: Sequence[Event] = (), console: "Console | None" = None) -> None:
+        """Draw on `console`; on stderr without one."""
         from rich.console import Console
         from rich.live import Live as Screen
 
         self.status = status_after(earlier)
         self.screen = Screen(
-            self, console=Console(stderr=True), refresh_per_second=FRAMES_PER_S, transient=True
+            self,
+            console=console or Console(stderr=True),
+            refresh_per_second=FRAMES_PER_S,
+            transient=True,
         )
 
     def __call__(self, event: Event) -> None:
         """Update the state; the screen redraws itself."""
         self.status(event)
-        if isinstance(event, (IncumbentChosen, AgentFailed, ModelRetried)):
+        if isinstance(event, (IncumbentChosen, AgentFailed, ModelRetried, WinnerRemeasured)):
             for line in event_lines(event, self.status):
                 self.screen.console.print(printable(line), markup=False, highlight=False)
 
@@ -223,6 +229,8 @@ def event_lines(event: Event, status: RunStatus) -> Iterator[str]:
             best = best_line(status.best)
             state = f"{best}; {reason}" if status.best else reason or best
             yield f"round {number}/{status.rounds}: {state}"
+        case WinnerRemeasured(attempt=name) if not event.stands:
+            yield f"{name} fails its last check: {describe_check(event)}"
         case RunInterrupted(reason=reason):
             yield f"stopped: {reason}"
         case RunFinished(reason=reason):

@@ -3,22 +3,34 @@ something to import.
 """
 
 import json
-import sys
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cuda_llm.cli.printing import open_console, print_lines
+from cuda_llm.cli.trace_follow import event_fields, follow_run
+from cuda_llm.cli.trace_look import (
+    AsJson,
+    Out,
+    Run,
+    check_folder,
+    compare,
+    diff,
+    encoded,
+    grep,
+    print_document,
+    tree,
+)
 from cuda_llm.cli.trace_report import report
 from cuda_llm.cli.trace_serve import serve
-from cuda_llm.errors import UsageError
 
 if TYPE_CHECKING:
     from cuda_llm.traces.history import Summary
 
 SCHEMA = 1
-PIPE_WIDTH = 200
 
 trace_app = typer.Typer(
     help="What happened in a run.",
@@ -27,46 +39,54 @@ trace_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Run = Annotated[str, typer.Argument(help="Id of a run, its beginning, its folder, or `latest`.")]
-Out = Annotated[Path | None, typer.Option(help="Folder of runs.", show_default="traces/runs")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
-
 
 @trace_app.command("list")
 def list_all(out: Out = None, as_json: AsJson = False) -> None:
-    """List runs: task, device, how they stand, best so far, spend."""
+    """List runs: task, device, state, best so far, spend."""
     from cuda_llm.codec import encode
     from cuda_llm.traces.find import RUNS, list_runs
     from cuda_llm.traces.history import summarise
 
-    if out is not None and not out.is_dir():
-        raise UsageError(f"{out}: no such folder; expected a folder of runs")
+    check_folder(out)
     found = [summarise(run) for run in list_runs(out)]
     if as_json:
         typer.echo(json.dumps({"schema": SCHEMA, "runs": encode(found)}, indent=2))
     elif found:
         show_table(found)
     else:
-        typer.echo(f"no runs in {out or RUNS}; start one: cuda-llm run TASK")
+        where = "" if out is None else f" --out {shlex.quote(str(out))}"
+        typer.echo(f"no runs in {out or RUNS}; start one: cuda-llm run vector_add{where}")
 
 
 @trace_app.command()
-def show(run: Run, out: Out = None, as_json: AsJson = False) -> None:
-    """Tell a run as a story: what was tried, what came of it, and why the winner won."""
+def show(
+    run: Run,
+    out: Out = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="Tell all: each decision, and what was learned.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on while the run does; then show it.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run at a glance. --long tells each decision, round by round."""
     from cuda_llm.traces.find import find_run
     from cuda_llm.traces.run_text import describe_run
+    from cuda_llm.traces.terminal.short import describe_in_short
 
     found = find_run(run, out)
     found.read_run()
+    if follow:
+        follow_run(found, as_json=as_json)
+    if follow and as_json:
+        return
     if as_json:
         from cuda_llm.codec import encode
         from cuda_llm.traces.history import read_history, summarise
 
         _, trace = read_history(found)
-        events = [
-            {"seq": one.seq, "at": one.at, "kind": one.event.kind, **encode(one.event)}
-            for one in trace.events
-        ]
+        events = [event_fields(one) for one in trace.events]
         skipped = {"unknown": trace.unknown, "torn": trace.torn}
         whole = {
             "schema": SCHEMA,
@@ -77,7 +97,7 @@ def show(run: Run, out: Out = None, as_json: AsJson = False) -> None:
         }
         typer.echo(json.dumps(whole, indent=2))
     else:
-        print_lines(describe_run(found))
+        print_lines(describe_run(found) if long else describe_in_short(found))
 
 
 @trace_app.command()
@@ -85,19 +105,34 @@ def candidate(
     run: Run,
     name: Annotated[str, typer.Argument(help="Id of a candidate, e.g. r2-c3.", metavar="ID")],
     out: Out = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show one candidate: its brief, its reply, its verdict, its profile, its source."""
-    from cuda_llm.traces.candidate_text import describe_candidate
+    """Show one candidate whole. Its brief, reply, verdict, profile and source."""
+    from cuda_llm.traces.candidate_text import check_candidate, describe_candidate
     from cuda_llm.traces.find import find_run
 
     found = find_run(run, out)
-    found.read_run()
-    print_lines(describe_candidate(found, name))
+    about = found.read_run()
+    if not as_json:
+        print_lines(describe_candidate(found, name))
+        return
+    from cuda_llm.traces.report.candidates import Reader, view_candidate
+
+    check_candidate(found, name)
+    reader, writer = Reader(found), str(about.get("generator", ""))
+    brief = reader.read(lambda: found.brief(name))
+    attempt = reader.read(lambda: found.attempt(name))
+    whole = encoded(view_candidate(reader, name, brief, attempt, writer))
+    texts = {pane: reader.texts[key] for pane, key in whole["texts"].items()}
+    missing = list(reader.missing)
+    code, speedup = (attempt.code, attempt.speedup) if attempt else ("", None)
+    outcome = {"run_id": found.name, "code": code, "speedup": speedup}
+    print_document({**outcome, "candidate": whole, "texts": texts, "missing": missing})
 
 
 @trace_app.command()
 def predictions(out: Out = None, as_json: AsJson = False) -> None:
-    """Compare what diagnoses predicted with what was had, over all runs of a folder."""
+    """Compare what was predicted with what was had. Over all runs of a folder."""
     from cuda_llm.codec import encode
     from cuda_llm.predictions import tally
     from cuda_llm.search import predictions_of
@@ -117,22 +152,9 @@ def predictions(out: Out = None, as_json: AsJson = False) -> None:
         typer.echo(f"no predictions in {plural(len(runs), 'run')} of {out or RUNS}")
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print them all; a pipe that closes early, as `head` does, ends it."""
-    try:
-        for line in lines:
-            typer.echo(line)
-    except BrokenPipeError:
-        # What is left in the buffer would complain again when the interpreter ends.
-        import os
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def show_table(runs: "Iterable[Summary]") -> None:
     """Print one line a run, newest last."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -140,7 +162,7 @@ def show_table(runs: "Iterable[Summary]") -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("run", "task", "device", "state", "rounds", "best", "spend"):
-        table.add_column(title, overflow="fold", no_wrap=title in {"state", "rounds"})
+        table.add_column(title, overflow="fold", no_wrap=title in {"run", "state", "rounds"})
     for one in runs:
         cells = (
             *(one.run_id, one.task, one.device, one.state),
@@ -149,8 +171,7 @@ def show_table(runs: "Iterable[Summary]") -> None:
             spend_cell(one),
         )
         table.add_row(*(Text(printable(cell)) for cell in cells))
-    # A pipe has no width of its own; wrapped cells would be of no use to what reads it.
-    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+    open_console().print(table)
 
 
 def best_cell(run: "Summary") -> str:
@@ -206,5 +227,9 @@ USES = {
     "torch": "PyTorch: import it as a package",
 }
 
+trace_app.command()(diff)
+trace_app.command()(tree)
+trace_app.command()(grep)
+trace_app.command()(compare)
 trace_app.command()(report)
 trace_app.command()(serve)

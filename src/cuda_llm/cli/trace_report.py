@@ -36,7 +36,7 @@ def report(
         Path | None, typer.Option(help="Folder of runs.", show_default="traces/runs")
     ] = None,
 ) -> None:
-    """Write one HTML file to look at a run: no network, no other file needed."""
+    """Write a run as one HTML file. No network and no other file is needed."""
     from cuda_llm.traces.event_log import is_being_written
     from cuda_llm.traces.find import find_run
     from cuda_llm.wording import printable

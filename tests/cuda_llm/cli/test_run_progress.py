@@ -11,7 +11,6 @@ from cuda_llm.cli.run_progress import (
     LiveRunProgress,
     PlainRunProgress,
     RunStatus,
-    duration,
     event_lines,
 )
 from cuda_llm.search import Attempt, Brief, Kind
@@ -27,6 +26,7 @@ from cuda_llm.traces.events import (
     StageEntered,
     StageLeft,
 )
+from cuda_llm.traces.text import duration
 
 
 def judged(index: int, code: str = "PASSED") -> AttemptJudged:

@@ -9,6 +9,7 @@ from cuda_llm.agents.llm.budget import Spent
 from cuda_llm.cli.run_output import report_rows, show_run
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.search import Attempt, Kind
+from cuda_llm.traces.events import WinnerRemeasured
 
 FAST = Attempt(
     id="r1-c1",
@@ -81,3 +82,12 @@ def test_without_a_winner_the_last_failure_that_is_no_repeat_is_shown() -> None:
     assert "the baseline is still the answer" in text
     assert "r1-c2: COMPILE_FAILED, tile is undefined" in text
     assert "DUPLICATE" not in text
+
+
+def test_a_winner_that_failed_its_last_check_is_told_with_the_reason() -> None:
+    wrong = WinnerRemeasured(attempt="r1-c1", code="WRONG_RESULT", speedup=None, detail="1 of 9")
+    rows = report_rows(replace(finished(None, FAST, BROKEN), remeasured=wrong))
+    text = "\n".join(f"{label}: {text}" for label, text in rows)
+    assert "best: no kernel passed its last check; the baseline is still the answer" in text
+    assert ": r1-c1: WRONG_RESULT; 1 of 9" in text
+    assert "tile is undefined" not in text

@@ -59,7 +59,8 @@ def test_list_as_json_is_one_document(command: Command, runs: Path) -> None:
 
 def test_list_without_runs_says_how_to_make_one(command: Command, tmp_path: Path) -> None:
     ran = command("trace", "list")
-    assert (ran.code, ran.stdout) == (0, "no runs in traces/runs; start one: cuda-llm run TASK\n")
+    assert ran.code == 0
+    assert ran.stdout == "no runs in traces/runs; start one: cuda-llm run vector_add\n"
     assert json.loads(command("trace", "list", "--json").stdout)["runs"] == []
 
 
@@ -67,7 +68,7 @@ def test_list_without_runs_says_how_to_make_one(command: Command, tmp_path: Path
 def test_show_describes_rounds_duels_and_the_winner(
     command: Command, runs: Path, name: str
 ) -> None:
-    ran = command("trace", "show", name)
+    ran = command("trace", "show", name, "--long")
     assert (ran.code, ran.stderr) == (0, "")
     assert ran.stdout.startswith("run first-run\n")
     assert "3.40x the baseline's speed (modelled)" in ran.stdout
@@ -119,7 +120,7 @@ def test_a_reader_that_closes_early_ends_it_quietly(runs: Path, tmp_path: Path) 
         AgentDecided(agent="a", round=1, decisions=(str(turn) * 90,)) for turn in range(2000)
     )
     write_run(runs / "long-run", *long)
-    shown = f"{sys.executable} -P -m cuda_llm trace show long-run"
+    shown = f"{sys.executable} -P -m cuda_llm trace show long-run --long"
     done = subprocess.run(
         ["bash", "-c", f"{shown} | head -1; exit ${{PIPESTATUS[0]}}"],
         cwd=tmp_path,
@@ -139,7 +140,7 @@ def test_predictions_of_all_runs_are_compared_with_what_was_had(
     )
     folder = tmp_path / "traces/runs"
     write_run(folder / "a-run", *beginning(), AttemptJudged(attempt=aimed))
-    shown = command("trace", "show", "a-run").stdout
+    shown = command("trace", "show", "a-run", "--long").stdout
     assert "predicted: 10.0 us of 40.0 us saved without bank conflicts; saved 8.00 us" in shown
     assert "1 time: 10.0 us predicted, 8.00 us had" in " ".join(shown.split())
     table = command("trace", "predictions").stdout

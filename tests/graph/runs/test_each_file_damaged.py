@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
@@ -11,6 +12,7 @@ import pytest
 from graph_runs import TableBench
 from run_starts import asked, parts, the_run
 
+from cuda_llm.agents.prompting.templates import CHANNELS
 from cuda_llm.errors import CudaLLMError
 from cuda_llm.graph.runs.start import resume, start
 from cuda_llm.traces.candidate_text import describe_candidate
@@ -19,6 +21,10 @@ from cuda_llm.traces.export.winner import find_winner
 from cuda_llm.traces.history import summarise
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import describe_run
+from cuda_llm.traces.terminal.difference import find_difference
+from cuda_llm.traces.terminal.difference_text import describe_difference
+from cuda_llm.traces.terminal.matches import find_matches
+from cuda_llm.traces.terminal.short import describe_in_short
 
 HARMS: dict[str, Callable[[Path], object]] = {
     "gone": Path.unlink,
@@ -62,6 +68,11 @@ def readings(run: RunFolder, out: Path) -> Iterator[Callable[[], object]]:
     yield run.read_run
     yield lambda: summarise(run)
     yield lambda: list(describe_run(run))
+    yield lambda: list(describe_in_short(run))
+    yield lambda: list(
+        describe_difference(find_difference(run, "r1-c1", "r2-c2", CHANNELS), run.name)
+    )
+    yield lambda: list(find_matches([run], re.compile("a")))
     yield from (partial(show, run, name) for name in ("r1-c1", "r1-c2", "r2-c2"))
     yield lambda: export(find_winner(run), "cu", out, force=True)
     yield lambda: asyncio.run(resume(run, overrides=parts()))

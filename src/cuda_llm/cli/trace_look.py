@@ -1,0 +1,180 @@
+"""`cuda-llm trace diff`, `tree`, `grep` and `compare`: what a person looks for in runs.
+
+Each prints with `--json` one document of docs/schemas/trace.schema.json.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from cuda_llm.traces.report.view import RunView
+
+SCHEMA = 1
+NOTHING_FOUND = 1
+"""Exit code of `grep` without a match, as grep's."""
+
+Run = Annotated[str, typer.Argument(help="Id of a run, its beginning, its folder, or `latest`.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of runs.", show_default="traces/runs")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+
+
+class Part(StrEnum):
+    """Choices of `diff --only`."""
+
+    resources = "resources"
+    profile = "profile"
+    source = "source"
+    prompts = "prompts"
+
+
+class TextKind(StrEnum):
+    """Choices of `grep --in`."""
+
+    source = "source"
+    prompt = "prompt"
+    reply = "reply"
+    log = "log"
+    idea = "idea"
+    hint = "hint"
+    event = "event"
+
+
+def diff(
+    run: Run,
+    a: Annotated[str, typer.Argument(help="Id of a candidate, e.g. r1-c2.", metavar="A")],
+    b: Annotated[str, typer.Argument(help="Id of another.", metavar="B")],
+    out: Out = None,
+    only: Annotated[Part | None, typer.Option(help="Show this part alone, whole.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what differs between two candidates. Times, resources, profile, source and prompts."""
+    from cuda_llm.agents.prompting.templates import CHANNELS
+    from cuda_llm.cli.printing import print_lines
+    from cuda_llm.traces.find import find_run
+    from cuda_llm.traces.terminal.difference import find_difference
+    from cuda_llm.traces.terminal.difference_text import describe_difference
+
+    folder = find_run(run, out)
+    folder.read_run()
+    found = find_difference(folder, a, b, CHANNELS)
+    if as_json:
+        print_document({"run_id": folder.name, **encoded(found)})
+    else:
+        print_lines(describe_difference(found, folder.name, only.value if only else None))
+
+
+def tree(run: Run, out: Out = None, as_json: AsJson = False) -> None:
+    """Show who came from whom. Failures stand where they were made; `*` marks the best."""
+    from cuda_llm.cli.printing import print_lines
+    from cuda_llm.traces.terminal.lineage import describe_tree, grow_tree
+
+    view = view_of(run, out)
+    if as_json:
+        branches = [
+            {
+                **{name: getattr(one.row, name) for name in BRANCH_FIELDS},
+                "depth": one.depth,
+                "best": one.row.id == view.best,
+            }
+            for one in grow_tree(view.rows)
+        ]
+        print_document({"run_id": view.run_id, "best": view.best, "candidates": branches})
+    elif view.rows:
+        print_lines(describe_tree(view.rows, view.best))
+    else:
+        typer.echo(f"run {view.run_id} has no candidate yet")
+
+
+BRANCH_FIELDS = ("id", "parent", "round", "kind", "code", "state", "speedup", "idea", "summary")
+
+
+def grep(
+    pattern: Annotated[str, typer.Argument(help="A regular expression, as Python's.")],
+    run: Annotated[str | None, typer.Argument(help="A run; all of the folder without one.")] = None,
+    out: Out = None,
+    ignore_case: Annotated[
+        bool, typer.Option("--ignore-case", "-i", help="Capitals count as small letters.")
+    ] = False,
+    kinds: Annotated[
+        list[TextKind] | None,
+        typer.Option("--in", help="What to search; again for more.", show_default="all but event"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find text in runs. Sources, prompts, replies, logs, ideas and hints are searched.
+
+    Exits with 1 where nothing is found.
+    """
+    from cuda_llm.cli.printing import print_lines
+    from cuda_llm.traces.find import find_run, list_runs
+    from cuda_llm.traces.terminal.matches import (
+        DEFAULT,
+        compile_pattern,
+        describe_matches,
+        find_matches,
+    )
+
+    wanted = compile_pattern(pattern, ignore_case=ignore_case)
+    if run is None:
+        check_folder(out)
+    runs = list_runs(out) if run is None else (find_run(run, out),)
+    matches = list(find_matches(runs, wanted, [one.value for one in kinds] if kinds else DEFAULT))
+    if as_json:
+        print_document({"pattern": pattern, "runs": len(runs), "matches": encoded(matches)})
+    else:
+        print_lines(describe_matches(matches, name_runs=run is None))
+    if not matches:
+        raise typer.Exit(NOTHING_FOUND)
+
+
+def compare(
+    a: Annotated[str, typer.Argument(help="A run.", metavar="RUN")],
+    b: Annotated[str, typer.Argument(help="Another.", metavar="RUN")],
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put two runs side by side. Settings, outcome, best so far, failures, time and money."""
+    from cuda_llm.cli.printing import print_lines
+    from cuda_llm.traces.terminal.comparison import compare_runs, describe_comparison
+
+    found = compare_runs(view_of(a, out), view_of(b, out))
+    if as_json:
+        print_document(encoded(found))
+    else:
+        print_lines(describe_comparison(found))
+
+
+def view_of(run: str, out: Path | None) -> "RunView":
+    """Return a run by the name a person gives it. Raises UsageError."""
+    from cuda_llm.traces.find import find_run
+    from cuda_llm.traces.report.candidates import Reader
+    from cuda_llm.traces.report.gather import view_run
+
+    folder = find_run(run, out)
+    folder.read_run()
+    return view_run(Reader(folder))[0]
+
+
+def check_folder(out: Path | None) -> None:
+    """Raise UsageError where the folder that was named is not there."""
+    from cuda_llm.errors import UsageError
+
+    if out is not None and not out.is_dir():
+        raise UsageError(f"{out}: no such folder; expected a folder of runs")
+
+
+def encoded(value: Any) -> Any:
+    """Return a value in JSON's own types."""
+    from cuda_llm.codec import encode
+
+    return encode(value)
+
+
+def print_document(fields: dict[str, Any]) -> None:
+    """Print one JSON document."""
+    from cuda_llm.cli.json_text import json_text
+
+    typer.echo(json_text({"schema": SCHEMA, **fields}))

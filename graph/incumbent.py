@@ -31,9 +31,8 @@ from cuda_llm.traces.events import ContestHeld, KernelInspected, WinnerRemeasure
 from cuda_llm.wording import describe
 
 MOST_DUELS = 3
-MOST_TOLD = 4
-"""Lines about a winner that failed its last check, for the trace."""
 """In one round. Further contenders wait for a later round."""
+MOST_TOLD = 4  # lines about a winner that failed its last check
 
 
 async def hold_contest(

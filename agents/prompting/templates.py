@@ -35,9 +35,9 @@ CHANNELS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("Notes of other agents", "Notes"), ("notes",)),
     **dict.fromkeys(("The kernel that failed", "What went wrong"), ("attempts",)),
     **dict.fromkeys(("The kernel to beat", "The kernel,"), ("attempts",)),
-    **dict.fromkeys(("Where its time goes", "A second kernel"), ("attempts",)),
+    **dict.fromkeys(("Where its time goes", "A second kernel", "Beside it"), ("attempts",)),
     "What was tried": ("attempts",),
-    **dict.fromkeys(("Hints", "What is known already"), ("error_hints", "performance_hints")),
+    **dict.fromkeys(("Hints", "Known:"), ("error_hints", "performance_hints")),
     "Your turn": ("briefs",),
 }
 """By how a heading of our templates begins: the channels of the state that its section comes from

@@ -160,7 +160,7 @@ def test_what_a_check_dropped_of_a_critique_is_told(command: Command, tmp_path: 
     )
     judged = AttemptJudged(attempt=replace(ATTEMPTS[-1], predicted=expected))
     write_run(tmp_path / "traces/runs/a-run", *beginning(), decided, judged)
-    shown = command("trace", "show", "a-run").stdout
+    shown = command("trace", "show", "a-run", "--long").stdout
     assert "critique of r1-c1, dropped: bank_conflicts: Pad it" in shown
     assert "the change: the kernel has it already" in shown
     assert "predicted by a critique: 10.0 us of 40.0 us" in shown

@@ -10,6 +10,7 @@
 #include "device/sample.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "device/checks.h"
 #include "device/cluster.h"
@@ -173,7 +174,8 @@ class Sampler {
     run_one(linear);
     dearest_ = std::max(dearest_, fuel - launch_.fuel);
     weigh(slot_);
-    return {linear, cost_of_block(), launch_.counters};
+    const uint64_t cost = cost_of_block();
+    return {linear, cost, std::move(launch_.counters)};
   }
 
   LaunchRun& launch_;

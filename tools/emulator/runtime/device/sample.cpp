@@ -26,7 +26,7 @@ constexpr uint64_t kMostBlocks = 512;
 constexpr uint32_t kMostBetween = 8;  // halvings that find where blocks of other work begin
 constexpr uint32_t kFewestTrips = 2;
 constexpr uint32_t kMostRounds = 1 << 14;
-constexpr int64_t kFuelBetween = 2;   // blocks for which it must last, or the call is taken to be endless
+constexpr int64_t kFuelBetween = 2;   // blocks for which it must last
 constexpr uint32_t kOtherLines = 0x80000000;  // lines that atomics touch are counted anew
 
 class Sampler {
@@ -150,22 +150,27 @@ class Sampler {
       const uint64_t begin = total * i / count, end = total * (i + 1) / count;
       blocks.push_back(execute(begin + draw(end - begin)));
     }
+    const std::vector<Executed> even = blocks;
     // What is left over for the end of a grid is often less, and the first blocks may do more.
-    if (blocks.front().linear != 0 && blocks.front().cost != cost_of_first) {
+    if (blocks.front().linear != 0 && blocks.front().cost != cost_of_first && affords_more()) {
       blocks.insert(blocks.begin(), execute(0));
     }
-    if (blocks.back().linear + 1 < total) blocks.push_back(execute(total - 1));
-    const size_t spread_evenly = blocks.size();
-    for (uint32_t more = 0; more < kMostBetween && launch_.fuel > kFuelBetween * dearest_; ++more) {
+    if (blocks.back().linear + 1 < total && affords_more()) blocks.push_back(execute(total - 1));
+    const bool unlike = find_doubt(blocks).has_value();
+    if (!unlike) blocks = even;
+    for (uint32_t more = 0; more < kMostBetween && affords_more(); ++more) {
       const std::optional<uint64_t> linear = find_doubt(blocks);
       if (!linear) break;
       auto follows = [&](const Executed& one) { return one.linear > *linear; };
       const auto at = std::find_if(blocks.begin(), blocks.end(), follows);
       blocks.insert(at, execute(*linear));
     }
-    count_for_all(launch_, blocks, blocks.size() > spread_evenly);
+    count_for_all(launch_, blocks, unlike);
     sampling.counted_blocks = static_cast<uint32_t>(blocks.size());
   }
+
+  // Whether another block leaves back-edges enough, or the call would be taken to be endless.
+  bool affords_more() const { return launch_.fuel > kFuelBetween * dearest_; }
 
   Executed execute(uint64_t linear) {
     forget_counters();

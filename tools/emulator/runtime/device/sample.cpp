@@ -150,20 +150,21 @@ class Sampler {
       const uint64_t begin = total * i / count, end = total * (i + 1) / count;
       blocks.push_back(execute(begin + draw(end - begin)));
     }
-    const std::vector<Executed> even = blocks;
     // What is left over for the end of a grid is often less, and the first blocks may do more.
-    if (blocks.front().linear != 0 && blocks.front().cost != cost_of_first && affords_more()) {
-      blocks.insert(blocks.begin(), execute(0));
-    }
-    if (blocks.back().linear + 1 < total && affords_more()) blocks.push_back(execute(total - 1));
-    const bool unlike = find_doubt(blocks).has_value();
-    if (!unlike) blocks = even;
-    for (uint32_t more = 0; more < kMostBetween && affords_more(); ++more) {
-      const std::optional<uint64_t> linear = find_doubt(blocks);
-      if (!linear) break;
-      auto follows = [&](const Executed& one) { return one.linear > *linear; };
+    const bool with_first =
+        blocks.front().linear != 0 && blocks.front().cost != cost_of_first && affords_more();
+    if (with_first) blocks.insert(blocks.begin(), execute(0));
+    const bool with_last = blocks.back().linear + 1 < total && affords_more();
+    if (with_last) blocks.push_back(execute(total - 1));
+    std::optional<uint64_t> doubt = find_doubt(blocks);
+    const bool unlike = doubt.has_value();
+    if (!unlike && with_last) blocks.pop_back();
+    if (!unlike && with_first) blocks.erase(blocks.begin());
+    for (uint32_t more = 0; doubt && more < kMostBetween && affords_more(); ++more) {
+      auto follows = [&](const Executed& one) { return one.linear > *doubt; };
       const auto at = std::find_if(blocks.begin(), blocks.end(), follows);
-      blocks.insert(at, execute(*linear));
+      blocks.insert(at, execute(*doubt));
+      doubt = find_doubt(blocks);
     }
     count_for_all(launch_, blocks, unlike);
     sampling.counted_blocks = static_cast<uint32_t>(blocks.size());

@@ -251,11 +251,15 @@ def _mean(shares: Sequence[float]) -> float | None:
 
 def possible_gains(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
     """Return by how much each size could still raise the logarithm of the score, weighted."""
-    shares = shares_of_limit(situation, attempt)
+    # Without times there is no share.
+    pairs = zip(size_weights(situation), shares_of_limit(situation, attempt), strict=False)
+    return tuple(-weight * math.log(share) for weight, share in pairs)
+
+
+def size_weights(situation: Situation) -> tuple[float, ...]:
+    """Return how much each timed size counts in the score: alike where the task does not say."""
     weights = weights_of(situation.task, situation.sizes)
-    if len(weights) != len(shares):
-        weights = (1.0,) * len(shares)
-    return tuple(-weight * math.log(share) for weight, share in zip(weights, shares, strict=True))
+    return weights if len(weights) == len(situation.sizes) else (1.0,) * len(situation.sizes)
 
 
 def most_to_gain(situation: Situation, attempt: Attempt) -> int | None:

@@ -5,7 +5,7 @@ Hidden sizes are never among them.
 
 from collections.abc import Iterator
 
-from cuda_llm.agents.limits import BOTTLENECK_TEXTS, bottleneck_text
+from cuda_llm.agents.limits import BOTTLENECK_TEXTS, bottleneck_text, size_weights
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_differences,
     describe_figures,
@@ -18,7 +18,6 @@ from cuda_llm.facts import SourceSpot
 from cuda_llm.failures import CompileFailed
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Components, Hint, Kind
-from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
 from cuda_llm.wording import describe_common, describe_ratio, name_sizes
 
@@ -70,8 +69,8 @@ def describe_score(situation: Situation) -> str:
     """Describe how the timed sizes make one score; empty where there is one size."""
     if len(situation.sizes) < 2:
         return ""
-    weights = weights_of(situation.task, situation.sizes)
-    if len(weights) == len(situation.sizes) and len(set(weights)) > 1:
+    weights = size_weights(situation)
+    if len(set(weights)) > 1:
         how = f"sizes count {' : '.join(f'{one:g}' for one in weights)}"
     else:
         how = "every size counts alike: 10% at the smallest is worth 10% at the largest"

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cuda_llm.agents.kernel_text.composition import LARGE, SMALL, CompositionRefused, compose
+from cuda_llm.agents.limits import size_weights
 from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import noise_margin, passed_by_speed
 from cuda_llm.agents.strategies.elites import single_kernels
 from cuda_llm.search import Attempt, Draft
 from cuda_llm.tasks.signature import signature
-from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.wording import name_sizes
 
@@ -53,9 +53,10 @@ def best_split(
     telling = _telling_scalars(situation.task, sizes)
     extents = [math.prod(dims[name] for name in telling.values()) for dims in sizes]
     order = sorted(range(len(sizes)), key=extents.__getitem__)
-    weights = _weights(situation)
+    weights = size_weights(situation)
+    whole = sum(weights)
     scores = [
-        [weights[at] * math.log(baseline_us[at] / one.times_us[at]) for at in order]
+        [weights[at] / whole * math.log(baseline_us[at] / one.times_us[at]) for at in order]
         for one in kernels
     ]
     found = []
@@ -88,13 +89,6 @@ def _is_worth(situation: Situation, split: Split) -> bool:
     fastest = passed_by_speed(situation.attempts)[0]
     margin = max(noise_margin(situation, one, fastest) for one in (split.small, split.large))
     return split.speedup > (1 + margin) * (fastest.speedup or 0.0)
-
-
-def _weights(situation: Situation) -> list[float]:
-    """Return the part of the score that each timed size has."""
-    given = weights_of(situation.task, situation.sizes)
-    weights = given if len(given) == len(situation.sizes) else (1.0,) * len(situation.sizes)
-    return [one / sum(weights) for one in weights]
 
 
 def _telling_scalars(task: Task, sizes: Sequence[Mapping[str, int]]) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """A run read from its folder, damaged or not, as the values that a report shows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from cuda_llm.predictions import tally
 from cuda_llm.search import Attempt, Brief, predictions_of
@@ -36,6 +37,7 @@ from cuda_llm.traces.text import (
 )
 from cuda_llm.wording import name_sizes
 
+T = TypeVar("T")
 STATES = {"running": "under way", "killed": "killed", "interrupted": "stopped", "empty": "empty"}
 
 
@@ -133,23 +135,24 @@ def view_run(
 
 def _attempts(reader: Reader, history: RunHistory) -> dict[str, Attempt]:
     """Return what was judged: as the events tell, then what lies in the folder beside that."""
-    found = dict(history.attempts)
-    for name in reader.run.candidates():
-        if name not in found:
-            attempt = reader.read(lambda name=name: reader.run.attempt(name))  # type: ignore[misc]
-            if attempt is not None:
-                found[name] = attempt
-    return found
+    return _with_files(reader, dict(history.attempts), reader.run.attempt)
 
 
 def _briefs(reader: Reader, history: RunHistory) -> dict[str, Brief]:
-    found = {name: one for round_ in history.rounds.values() for name, one in round_.briefs.items()}
+    told = {name: one for round_ in history.rounds.values() for name, one in round_.briefs.items()}
+    return _with_files(reader, told, reader.run.brief)
+
+
+def _with_files(
+    reader: Reader, told: dict[str, T], read: Callable[[str], T | None]
+) -> dict[str, T]:
+    """Return what events told, with what `read` finds of the other candidates of the folder."""
     for name in reader.run.candidates():
-        if name not in found:
-            brief = reader.read(lambda name=name: reader.run.brief(name))  # type: ignore[misc]
-            if brief is not None:
-                found[name] = brief
-    return found
+        if name not in told:
+            one = reader.read(partial(read, name))
+            if one is not None:
+                told[name] = one
+    return told
 
 
 def _state_text(history: RunHistory, state: str) -> str:

@@ -1,4 +1,4 @@
-"""The real command in a real process, watched for what it leaves behind."""
+"""The real command, in a process that is watched for what it leaves behind, or in this one."""
 
 import ctypes
 import os
@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 from commands import Command, Ran
+
+from cuda_llm.cli.app import run as main
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -99,3 +101,18 @@ def cuda_llm(tmp_path: Path, orphans: Callable[[], list[psutil.Process]]) -> Com
         return Ran(process.returncode, stdout, stderr, wall_s, cpu_s)
 
     return run
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Run a command in this process, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def answer(*arguments: object) -> Ran:
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err, 0.0, 0.0)
+
+    return answer

@@ -4,26 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import Command, Ran
+from commands import Command
 from recorded_run import SOURCE, beginning, ending, write_run
 
-from cuda_llm.cli.app import run
 from cuda_llm.traces.events import RunFinished
-
-
-@pytest.fixture
-def command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """Run a command in this process, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def answer(*arguments: object) -> Ran:
-        code = run([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return Ran(code, captured.out, captured.err, 0.0, 0.0)
-
-    return answer
 
 
 @pytest.fixture

@@ -17,25 +17,8 @@ from commands import Command, Ran
 from recorded_run import beginning, ending, write_run
 from report_runs import write_hostile_run, write_large_run
 
-from cuda_llm.cli.app import run
-
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "docs/schemas/trace.schema.json").read_text())
-
-
-@pytest.fixture
-def command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """Run a command in this process, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def answer(*arguments: object) -> Ran:
-        code = run([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return Ran(code, captured.out, captured.err, 0.0, 0.0)
-
-    return answer
 
 
 @pytest.fixture

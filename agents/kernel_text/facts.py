@@ -1,12 +1,12 @@
-"""What a kernel's text shows: its blocks, techniques, shared memory, barriers and accesses.
+"""What a kernel's text shows: its blocks, launches, shared memory, barriers and accesses.
 
 A heuristic: no macro is expanded, no type is known.
 
-Good enough to point at a line and to see which techniques a kernel uses; never to refuse one.
+Good enough to point at a line; never to refuse a kernel.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,43 +16,7 @@ VECTOR = re.compile(
     r"reinterpret_cast\s*<\s*(?:const\s+)?\w*(?:[2348])\s*(?:const\s*)?\*"
     r"|\(\s*(?:const\s+)?(?:u?int|float|double|half|short|char|long)(?:long)?[248]\s*\*\s*\)"
 )
-VECTOR_TARGET = re.compile(rf"(?:{VECTOR.pattern})\s*>?\s*\(?\s*&?\s*(?P<name>\w+)")
-VECTOR_POINTER = re.compile(
-    r"\b(?:float|int|uint|double|ushort|short|uchar|char)[248]\s*\*\s*(?:__restrict__\s*)?\w+\s*[,)]"
-)
 ATOMIC = re.compile(r"\batomic[A-Z]\w*\s*\(|\b(?:red|atom)\.(?:global|shared)")
-
-TECHNIQUE_PATTERNS: Mapping[str, re.Pattern[str]] = {
-    "padding": re.compile(r"__shared__[^;]*\[[^\]]*\+\s*\d+\s*\]|__shared__[^;]*\[(?:17|33|65)\]"),
-    "swizzle": re.compile(r"\[[^\]\n]*\^[^\]\n]*\]"),
-    "unrolling": re.compile(r"#\s*pragma\s+unroll"),
-    "warp_shuffle": re.compile(r"__shfl_\w+|__reduce_\w+_sync|\.shfl(?:_\w+)?\s*\("),
-    "warp_reduce": re.compile(r"__reduce_\w+_sync"),
-    "bulk_copy": re.compile(r"cp\.async\.bulk|cuda_tma|CUtensorMap"),
-    "match_any": re.compile(r"__match_any_sync"),
-    "last_block": re.compile(r"__threadfence\s*\(\s*\)[\s\S]*?atomic(?:Add|Inc)"),
-    "constant_memory": re.compile(r"\b__constant__\b"),
-    "cache_hints": re.compile(r"\b__(?:ldg|ldcs|ldcg|stcs|stcg|ldlu)\s*\("),
-    "accumulators": re.compile(
-        r"\b(?:float|double|int|float4)\s+(?:sums?|acc\w*|totals?)\s*\[|\b(?:sum|acc)_?[1-3]\b"
-    ),
-    "private_copies": re.compile(
-        r"__shared__[^;]*\[\s*\w*[wW]arps?\w*\s*\]|\b\w*(?:[wW]arp|[cC]opy)\w*\s*\*\s*\w*[bB]ins"
-    ),
-    "async_copy": re.compile(r"cp\.async|__pipeline_memcpy_async|memcpy_async"),
-    "launch_bounds": re.compile(r"__launch_bounds__"),
-    "grid_stride": re.compile(
-        r"\+=\s*\(?[^;)]*(?:gridDim\.\w[^;)]*blockDim|blockDim\.\w[^;)]*gridDim|stride)"
-    ),
-    "register_blocking": re.compile(
-        r"(?<!__shared__ )\b(?:float|double|int|half)\d?\s+\w+\s*(?:\[[^\]]+\]){1,2}\s*=\s*\{"
-    ),
-    "double_buffering": re.compile(
-        r"__shared__[^;]*\[\s*2\s*\]|\bstage\s*\^=\s*1|\bbuf\w*\s*\^=\s*1"
-    ),
-}
-"""By name of a technique."""
-SIGNS = frozenset({*TECHNIQUE_PATTERNS, "shared_vectors", "global_vectors"})
 
 _LAUNCH = re.compile(r"\b(?P<kernel>\w+)\s*(?:<[^<>;{}]*>)?\s*<<<(?P<how>.*?)>>>", re.DOTALL)
 _SHARED = re.compile(
@@ -120,9 +84,9 @@ class SourceFacts:
         """Return the kernel launches, in order."""
         found = []
         for match in _LAUNCH.finditer(self.code):
-            how = [part.strip() for part in _split(match["how"])]
+            how = [part.strip() for part in split_arguments(match["how"])]
             grid, block, shared = [*how, "", "", ""][:3]
-            line = _line_of(self.code, match.start())
+            line = line_of(self.code, match.start())
             found.append(
                 Launch(line, match["kernel"], grid, block, "" if shared == "0" else shared)
             )
@@ -132,7 +96,7 @@ class SourceFacts:
     def shared_arrays(self) -> tuple[SharedArray, ...]:
         """Return the static and dynamic shared arrays."""
         return tuple(
-            SharedArray(_line_of(self.code, m.start()), m["name"], "".join(m["extents"].split()))
+            SharedArray(line_of(self.code, m.start()), m["name"], "".join(m["extents"].split()))
             for m in _SHARED.finditer(self.code)
         )
 
@@ -150,21 +114,6 @@ class SourceFacts:
     def atomics(self) -> tuple[int, ...]:
         """Return the lines with an atomic."""
         return tuple(self._lines(ATOMIC))
-
-    @cached_property
-    def uses(self) -> frozenset[str]:
-        """Return the techniques the kernel shows signs of, of `SIGNS`."""
-        named = (name for name, sign in TECHNIQUE_PATTERNS.items() if sign.search(self.code))
-        return frozenset((*named, *self._vectors()))
-
-    def _vectors(self) -> Iterator[str]:
-        """Yield whether vector types look at shared memory, and whether at other memory."""
-        shared = {one.name for one in self.shared_arrays}
-        targets = {match["name"] for match in VECTOR_TARGET.finditer(self.code)}
-        if targets & shared:
-            yield "shared_vectors"
-        if targets - shared or VECTOR_POINTER.search(self.code):
-            yield "global_vectors"
 
     def line(self, number: int) -> str:
         """Return that line of code, stripped; empty beyond the end."""
@@ -219,11 +168,11 @@ class SourceFacts:
 
     def _lines(self, pattern: re.Pattern[str]) -> Iterator[int]:
         yield from dict.fromkeys(
-            _line_of(self.code, match.start()) for match in pattern.finditer(self.code)
+            line_of(self.code, match.start()) for match in pattern.finditer(self.code)
         )
 
 
-def _split(text: str) -> Iterator[str]:
+def split_arguments(text: str) -> Iterator[str]:
     """Split at commas outside brackets."""
     depth, start = 0, 0
     for index, character in enumerate(text):
@@ -251,13 +200,13 @@ def _braced(code: str) -> list[CodeBlock]:
             head = code[start:index]
             kind = _kind(head, depth=len(stack))
             begin = start + len(head) - len(head.lstrip())
-            stack.append((kind, _header(head, kind), _line_of(code, begin)))
+            stack.append((kind, _header(head, kind), line_of(code, begin)))
         elif character == "}" and stack:
             kind, header, first = stack.pop()
-            found.append(CodeBlock(kind, header, first, _line_of(code, index)))
+            found.append(CodeBlock(kind, header, first, line_of(code, index)))
         if character in "{};" and not _inside_brackets(code, start, index):
             start = index + 1
-    last = _line_of(code, len(code))
+    last = line_of(code, len(code))
     found += [CodeBlock(kind, header, first, last) for kind, header, first in stack]
     return found
 
@@ -290,7 +239,7 @@ def _unbraced(code: str) -> list[CodeBlock]:
     """Return the block of an `if (...) statement;` without braces."""
     found = []
     for match in _SINGLE.finditer(code):
-        close = _closing(code, match.end())
+        close = closing_bracket(code, match.end())
         body = re.compile(r"\s*").match(code, close)
         start = body.end() if body else close
         if start >= len(code) or code[start] in "{;":
@@ -299,12 +248,12 @@ def _unbraced(code: str) -> list[CodeBlock]:
         end = len(code) - 1 if end < 0 else end
         header = " ".join(code[match.end() : close].split())
         found.append(
-            CodeBlock(match["kind"], header, _line_of(code, match.start()), _line_of(code, end))
+            CodeBlock(match["kind"], header, line_of(code, match.start()), line_of(code, end))
         )
     return found
 
 
-def _closing(code: str, start: int) -> int:
+def closing_bracket(code: str, start: int) -> int:
     """Return the position behind the bracket that closes the one at `start`."""
     depth = 0
     for index in range(start, len(code)):
@@ -315,6 +264,6 @@ def _closing(code: str, start: int) -> int:
     return len(code)
 
 
-def _line_of(code: str, offset: int) -> int:
+def line_of(code: str, offset: int) -> int:
     """Return the line of a position, from 1."""
     return code.count("\n", 0, offset) + 1

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from cuda_llm.agents.kernel_text.facts import SIGNS
 from cuda_llm.agents.kernel_text.outline import identifiers
+from cuda_llm.agents.kernel_text.signs import SIGNS
 from cuda_llm.agents.limits import (
     bottleneck_text,
     deciding_profile,

@@ -99,6 +99,10 @@ def describe_allowed(task: Task) -> tuple[str, ...]:
     return tuple(lines)
 
 
+LEAST_AS_RATIO = 0.05
+"""Part of the time below which a ratio of two digits says nothing."""
+
+
 def describe_expected(situation: Situation, brief: Brief, components: Components) -> str:
     """Describe what the direction can gain at most, and by what; empty where nothing is known.
 
@@ -114,7 +118,9 @@ def describe_expected(situation: Situation, brief: Brief, components: Components
         return f"Open above the baseline: {ratio}" if components.baseline else ""
     if not components.profile:
         return ""
-    most = f"{brief.share:.0%} of the time, {ratio}"
+    most = f"{brief.share:.0%} of the time"
+    if brief.share >= LEAST_AS_RATIO:
+        most = f"{most}, {ratio}"
     if open_ended:
         return f"To gain until the attainable: {most}"
     about = f" ({bottleneck_text(brief.against).name})" if brief.against else ""

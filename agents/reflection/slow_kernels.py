@@ -68,7 +68,7 @@ SETTLED = {
     "occupancy": "more occupancy",
     "coalescing": "coalescing further: every byte fetched is used",
     "padding": "padding shared memory: there are no bank conflicts",
-    "fewer_blocks": "fewer or larger blocks: they do not fill the chip as it is",
+    "fewer_blocks": "fewer or larger blocks: those there are fill the chip once at most",
 }
 """Why an aim is of no use that figures rule out."""
 
@@ -78,7 +78,7 @@ def ruled_out(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what cannot help, in words: as dominates what does, and by the figures; and the aims.
 
-    Where blocks do not fill the chip, a word on occupancy would be untrue.
+    Where blocks fill the chip once at most, a word on occupancy would be untrue.
     """
     settled = aims_ruled_out(situation, profile)
     words = bottleneck_text(dominating.code)

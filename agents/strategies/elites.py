@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.kernel_text.signs import signs_of
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import passed_by_speed
 from cuda_llm.agents.strategies.briefs import Assignment
@@ -38,7 +39,7 @@ def structure_of(situation: Situation, attempt: Attempt) -> frozenset[str]:
     telling = {one.shown_by for one in STRUCTURES if work in one.work and one.shown_by}
     facts = SourceFacts(situation.archive.source(attempt.id))
     shared = {"shared_memory"} if facts.shared_arrays else set[str]()
-    return frozenset((facts.uses & telling) | shared)
+    return frozenset((signs_of(facts) & telling) | shared)
 
 
 def best_of_structures(situation: Situation) -> tuple[Attempt, ...]:
@@ -131,4 +132,4 @@ def _signs(situation: Situation, attempt: Attempt) -> frozenset[str]:
     """Return the techniques that its text shows; none of a playbook kernel: it is kept back."""
     if attempt.written_by == "playbook":
         return frozenset()
-    return SourceFacts(situation.archive.source(attempt.id)).uses
+    return signs_of(SourceFacts(situation.archive.source(attempt.id)))

@@ -7,7 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice, product
 
-from cuda_llm.agents.limits import BOTTLENECK_TEXTS, open_above_baseline, share_of_limit
+from cuda_llm.agents.limits import (
+    BOTTLENECK_TEXTS,
+    open_above_baseline,
+    possible_saving,
+    share_of_limit,
+)
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.objections import (
     object_to,
@@ -34,8 +39,8 @@ class Direction:
     against: str = ""
     """Code of the bottleneck it relieves; empty where none is known."""
     share: float = 0.0
-    """Part of the time that this bottleneck accounts for, 0 to 1: what can be gained at most. Of a
-    first kernel or a fix what the baseline leaves until the attainable."""
+    """Part of the time that can be gained at most, 0 to 1: without this bottleneck; of a first
+    kernel or a fix what the baseline leaves until the attainable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,14 +149,15 @@ OPEN = "a change of your own that nothing above speaks against"
 
 
 def _limits(situation: Situation, attempt: Attempt | None) -> dict[str, float]:
-    """Return code and share of what limits `attempt`, dominating first; none without profiles."""
+    """Return code of what limits `attempt`, dominating first, and the part of its time that taking
+    it away can save at most; none without profiles."""
     if attempt is None or not attempt.passed or not situation.plan.components.profile:
         return {}
     profile = profile_of(situation, attempt)
-    ranked = rank_bottlenecks(profile.bottlenecks, situation.predictions) if profile else ()
     found: dict[str, float] = {}
-    for one in ranked:
-        found.setdefault(one.code, one.share)
+    for one in rank_bottlenecks(profile.bottlenecks, situation.predictions) if profile else ():
+        most = possible_saving(profile, one.code) if profile else None
+        found.setdefault(one.code, one.share if most is None else min(one.share, most))
     return found or ({attempt.limited_by: 0.0} if attempt.limited_by else {})
 
 

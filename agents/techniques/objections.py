@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from cuda_llm.agents.kernel_text.facts import SIGNS, SourceFacts
+from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.kernel_text.signs import SIGNS, signs_of
 from cuda_llm.agents.limits import deciding_profile
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
@@ -36,7 +37,7 @@ def sensible_techniques(
         return kept
     facts = SourceFacts(situation.archive.source(parent.id))
     profile = profile_of(situation, parent)
-    shown = facts.uses if parent.written_by != "playbook" else frozenset[str]()
+    shown = signs_of(facts) if parent.written_by != "playbook" else frozenset[str]()
     refused = refused_aims(hints) | (aims_ruled_out(situation, profile) if profile else set())
     launches = sum(bool(all(one.grid)) for one in profile.launches) if profile else 0
     return [
@@ -79,7 +80,7 @@ def object_to(
         return None
     uses = frozenset[str]()
     if parent.written_by != "playbook":
-        uses = SourceFacts(situation.archive.source(parent.id)).uses
+        uses = signs_of(SourceFacts(situation.archive.source(parent.id)))
     lifted = {"larger_tiles"} if BLOCKED in signs | uses else set[str]()
     profile = profile_of(situation, parent)
     refused = aims_ruled_out(situation, profile) if profile else set[str]()
@@ -123,7 +124,8 @@ def aims_ruled_out(situation: Situation, profile: Profile) -> set[str]:
     longest = max(launches, key=lambda launch: launch.time_us)
     found = set()
     fits_at_once = longest.figures.get("blocks_per_sm", 0.0) * situation.hardware.sm_count
-    small = math.prod(longest.grid) < fits_at_once
+    # One whole wave is the fewest blocks that keep all multiprocessors at work.
+    small = math.prod(longest.grid) <= fits_at_once
     if small:
         found |= {"fewer_blocks", "larger_tiles"}
     elif longest.occupancy >= 0.95:
@@ -182,7 +184,7 @@ def changes_between(situation: Situation, parent: Attempt, child: Attempt) -> tu
     found = []
     if "playbook" not in (parent.written_by, child.written_by):
         before, after = (
-            SourceFacts(situation.archive.source(one.id)).uses for one in (parent, child)
+            signs_of(SourceFacts(situation.archive.source(one.id))) for one in (parent, child)
         )
         found += [Change(name, int(name in before), int(name in after)) for name in sorted(SIGNS)]
     profiles = [profile_of(situation, one) for one in (parent, child)]

@@ -1,16 +1,10 @@
 """What the text of a kernel shows."""
 
-from pathlib import Path
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.kernel_text.facts import SIGNS, SourceFacts
+from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.kernel_text.tokens import blank_comments
-from cuda_llm.agents.techniques.catalogue import CATALOGUE
-
-ROOT = Path(__file__).parents[3]
 
 KERNEL = """\
 // __syncthreads() in a comment is none
@@ -76,46 +70,6 @@ def test_a_single_statement_below_an_if_is_a_block_too() -> None:
     assert "(threadIdx.x == 0)" in SourceFacts(KERNEL).guards(16)
 
 
-@pytest.mark.parametrize(
-    ("file", "shows"),
-    [
-        ("matrix_transpose/01_tiled_padded", {"padding"}),
-        ("matrix_transpose/02_swizzled", {"swizzle"}),
-        ("matrix_multiplication/07_cp_async", {"async_copy"}),
-        ("vector_add/02_float4_tail", {"global_vectors"}),
-        ("vector_add/01_grid_stride", {"grid_stride"}),
-        ("reduction/02_warp_shuffle", {"warp_shuffle"}),
-        ("matrix_multiplication/03_register_blocked", {"register_blocking", "shared_vectors"}),
-        ("matrix_multiplication/04_double_buffered", {"double_buffering"}),
-        ("histogram/04_one_copy_a_warp", {"private_copies"}),
-        ("histogram/03_int4_loads", {"global_vectors", "cache_hints"}),
-        ("reduction/06_last_block", {"last_block"}),
-        ("conv2d/02_constant_filter", {"constant_memory"}),
-        ("histogram/05_warp_aggregated", {"match_any"}),
-    ],
-)
-def test_techniques_of_honest_kernels_are_recognised(file: str, shows: set[str]) -> None:
-    source = (ROOT / f"tests/fixtures/honest/{file}.cu").read_text()
-    assert shows <= SourceFacts(source).uses
-
-
-def test_vectors_of_shared_memory_are_told_from_those_of_other_memory() -> None:
-    source = (
-        ROOT / "tests/fixtures/honest/matrix_multiplication/03_register_blocked.cu"
-    ).read_text()
-    assert "global_vectors" not in SourceFacts(source).uses
-
-
-@pytest.mark.parametrize("task", ["vector_add", "matrix_transpose", "histogram", "conv2d"])
-def test_a_plain_baseline_shows_no_advanced_technique(task: str) -> None:
-    uses = SourceFacts((ROOT / f"tasks/{task}/baseline.cu").read_text()).uses
-    assert not uses & {"async_copy", "swizzle", "double_buffering", "padding"}
-
-
-def test_sources_are_searched_for_the_signs_in_the_catalogue_and_no_others() -> None:
-    assert {one.shown_by for one in CATALOGUE if one.shown_by} == SIGNS
-
-
 @given(st.text(alphabet="if(){};<>/*\"\n aN_#%'\\", max_size=200))
 def test_any_text_can_be_read(text: str) -> None:
     facts = SourceFacts(text)
@@ -123,5 +77,4 @@ def test_any_text_can_be_read(text: str) -> None:
     assert all(1 <= block.first <= block.last <= lines for block in facts.blocks)
     assert all(1 <= found.line <= lines for found in facts.launches)
     assert all(1 <= found.line <= lines for found in facts.shared_arrays)
-    assert facts.uses <= SIGNS
     assert blank_comments(text).count("\n") == text.count("\n")

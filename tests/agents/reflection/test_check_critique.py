@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from recorded_situations import RECORDED, recorded_rounds
 from reflection_scenes import ScriptedAsk
 
-from cuda_llm.agents.kernel_text.facts import SIGNS, SourceFacts
+from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.kernel_text.signs import SIGNS, signs_of
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, possible_saving
 from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.reflection.check_critique import (
@@ -264,7 +265,7 @@ def test_nothing_reaches_a_brief_that_the_check_should_have_dropped(
         assert not refused & AIMS & set(said["brings"])
         signs = set(said["brings"]) & SIGNS
         if signs == set(said["brings"]) & BRINGS:
-            uses = SourceFacts(at.archive.source(about.id)).uses
+            uses = signs_of(SourceFacts(at.archive.source(about.id)))
             assert not signs or signs - uses
     for told in (text for one in hinted for text in one.avoid):
         name = told.partition("(")[2].partition(":")[0]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from recorded_situations import RECORDED, recorded_rounds
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.kernel_text.signs import signs_of
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS
 from cuda_llm.agents.prompting.render import render_prompt
 from cuda_llm.agents.prompting.templates import open_templates
@@ -93,7 +94,7 @@ def test_no_direction_contradicts_a_hint_of_its_own_prompt(at: Situation) -> Non
 def test_no_direction_repeats_what_the_parents_text_has(at: Situation) -> None:
     for brief, technique, parent in told(at):
         facts = SourceFacts(at.archive.source(parent.id))
-        assert technique.shown_by not in facts.uses, brief.direction
+        assert technique.shown_by not in signs_of(facts), brief.direction
         assert not technique.needs_shared or facts.shared_arrays, brief.direction
 
 

@@ -5,7 +5,7 @@ Hidden sizes are never among them.
 
 from collections.abc import Iterator
 
-from cuda_llm.agents.limits import BOTTLENECK_TEXTS, bottleneck_text, size_weights
+from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, bottleneck_text, size_weights
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_differences,
     describe_figures,
@@ -99,10 +99,6 @@ def describe_allowed(task: Task) -> tuple[str, ...]:
     return tuple(lines)
 
 
-LEAST_AS_RATIO = 0.05
-"""Part of the time below which a ratio of two digits says nothing."""
-
-
 def describe_expected(situation: Situation, brief: Brief, components: Components) -> str:
     """Describe what the direction can gain at most, and by what; empty where nothing is known.
 
@@ -118,9 +114,7 @@ def describe_expected(situation: Situation, brief: Brief, components: Components
         return f"Open above the baseline: {ratio}" if components.baseline else ""
     if not components.profile:
         return ""
-    most = f"{brief.share:.0%} of the time"
-    if brief.share >= LEAST_AS_RATIO:
-        most = f"{most}, {ratio}"
+    most = f"{brief.share:.0%} of the time{f', {ratio}' if brief.share >= NEGLIGIBLE else ''}"
     if open_ended:
         return f"To gain until the attainable: {most}"
     about = f" ({bottleneck_text(brief.against).name})" if brief.against else ""

@@ -167,6 +167,9 @@ def terms_of(code: str) -> frozenset[str]:
     return TERMS_OF.get(code, frozenset({code}))
 
 
+LAUNCHES = "launch_overhead"
+
+
 def possible_saving(profile: Profile, code: str) -> float | None:
     """Return the part of the call's time, 0 to 1, that taking `code` away can save at most.
 
@@ -178,7 +181,9 @@ def possible_saving(profile: Profile, code: str) -> float | None:
     if code in WASTES or not launches:
         nowhere = 0.0 if code in WASTES and profile.source == "modelled" else None
         return max((one.share for one in listed), default=nowhere)
-    saved_us = sum(one.time_us * _saved_without(one, terms_of(code)) for one in launches)
+    # One launch has to stay.
+    spare = sorted(launches, key=lambda one: one.time_us)[:-1] if code == LAUNCHES else launches
+    saved_us = sum(one.time_us * _saved_without(one, terms_of(code)) for one in spare)
     return min(1.0, max(mended, saved_us / sum(one.time_us for one in launches)))
 
 
@@ -197,7 +202,11 @@ def possible_savings(profile: Profile) -> Mapping[str, float]:
     codes = dict.fromkeys([*(one.code for one in profile.bottlenecks), *sorted(shown)])
     found = {code: possible_saving(profile, code) or 0.0 for code in codes}
     listed = {one.code for one in profile.bottlenecks}
-    kept = {code: most for code, most in found.items() if most >= NEGLIGIBLE or code in listed}
+    kept = {
+        code: most
+        for code, most in found.items()
+        if most >= NEGLIGIBLE or (most and code in listed)
+    }
     return dict(sorted(kept.items(), key=lambda pair: -pair[1]))
 
 

@@ -36,6 +36,8 @@ class Direction:
     text: str
     technique: Technique | None = None
     """None where it is somebody else's words."""
+    brings: frozenset[str] = frozenset()
+    """What those words bring, of `objections.BRINGS`."""
     against: str = ""
     """Code of the bottleneck it relieves; empty where none is known."""
     share: float = 0.0
@@ -116,13 +118,20 @@ def find_directions(
             0 if kind == Kind.FIX else _times(technique.text, everywhere),
         )
 
-    sensible = sensible_techniques(situation, kind, parent, hints)
-    related = [one for one in sensible if limits.keys() & set(one.against)]
+    asked = tuple(_asked_for(situation, kind, parent, hints, limits))
+    brought = {name for one in asked for name in one.brings}
+    sensible = [
+        one
+        for one in sensible_techniques(situation, kind, parent, hints)
+        if one.shown_by not in brought
+    ]
+    worthwhile = {code for code, share in limits.items() if share} or limits.keys()
+    related = [one for one in sensible if worthwhile & set(one.against)]
     fitting = related if kind == Kind.IMPROVE and related else sensible
     ranked = sorted(_ordered(fitting, kind, situation), key=rank)
     made = (_direction(situation, kind, parent, one, limits) for one in ranked)
     twisted = _twisted(situation, ranked, hints, here, limits)
-    ordered = chain(_asked_for(situation, kind, parent, hints, limits), made, twisted, _open())
+    ordered = chain(asked, made, twisted, _open())
     found = tuple(islice(_distinct(ordered), number))
     if kind in (Kind.FIRST, Kind.FIX):
         share = open_above_baseline(situation)
@@ -172,7 +181,8 @@ def _direction(
     if kind == Kind.DEPART and parent is not None:
         reached = share_of_limit(situation, parent) or 1.0
         return Direction(text=technique.text, technique=technique, share=max(0.0, 1.0 - reached))
-    code = next((one for one in limits if one in technique.against), "")
+    relieved = [one for one in limits if one in technique.against]
+    code = next((one for one in relieved if limits[one]), next(iter(relieved), ""))
     share = limits.get(code, 0.0)
     return Direction(text=technique.text, technique=technique, against=code, share=share)
 
@@ -194,7 +204,8 @@ def _asked_for(
         if is_open and not object_to(situation, parent, set(hint.brings), hints):
             code = hint.code if hint.code in limits or hint.code in BOTTLENECK_TEXTS else ""
             share = hint.gain or limits.get(code, 0.0)
-            yield Direction(text=hint.change, against=code, share=share)
+            brings = frozenset(hint.brings)
+            yield Direction(text=hint.change, brings=brings, against=code, share=share)
 
 
 def _tried_on(situation: Situation, parent: Attempt | None) -> list[str]:

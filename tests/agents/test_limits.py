@@ -109,7 +109,16 @@ def test_taking_a_term_away_saves_down_to_what_the_others_take() -> None:
     profile = profiled(shared=80.0, l1=20.0, issue=50.0, launch=1.0)
     assert possible_saving(profile, "shared_bandwidth") == pytest.approx(0.51, abs=0.02)
     assert possible_saving(profile, "issue") == pytest.approx(0.015, abs=0.01)
-    assert possible_saving(profile, "launch_overhead") == pytest.approx(0.01, abs=0.001)
+
+
+def test_one_launch_has_to_stay() -> None:
+    one = profiled(issue=2.0, launch=1.0)
+    assert possible_saving(one, "launch_overhead") == 0.0
+    assert "launch_overhead" not in possible_savings(one)
+    (launch,) = one.launches
+    small = replace(launch, time_us=2.0, terms_us={"issue": 1.0, "launch": 1.0})
+    two = replace(one, launches=(launch, small))
+    assert possible_saving(two, "launch_overhead") == pytest.approx(0.2)
 
 
 def test_what_its_mend_saves_counts_where_that_is_more() -> None:

@@ -17,7 +17,7 @@ from cuda_llm.failures import NoCode
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Bottleneck, Profile
-from cuda_llm.search import Attempt, Components, HardwareContext, Kind
+from cuda_llm.search import Attempt, Components, HardwareContext, Hint, Kind
 from cuda_llm.tasks.loader import load_task
 
 GPU, EMULATED = Capabilities(), Capabilities(full_isa=False)
@@ -125,6 +125,24 @@ def test_what_relieves_the_dominating_bottleneck_comes_first() -> None:
     first, second, third = directions(at, Kind.IMPROVE, 3)
     assert {first, second} <= set(relieving)
     assert third in waiting
+
+
+def test_nobody_else_gets_what_a_critique_asks_for() -> None:
+    at = limited(("bank_conflicts",))
+    padding = next(one.text for one in CHANGES if one.shown_by == "padding")
+    assert padding in directions(at, Kind.IMPROVE, 5)
+    asked = Hint(
+        round=1,
+        about="r1-c1",
+        code="bank_conflicts",
+        text="Pad it.",
+        change="Pad the partial sums by 8 floats.",
+        brings=("padding",),
+        by="critique",
+    )
+    first, *others = directions(at, Kind.IMPROVE, 5, hints=(asked,))
+    assert first == asked.change
+    assert not [one for one in others if one.startswith(padding)]
 
 
 def test_without_profiles_no_bottleneck_shows_in_the_order() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import CudaLLMError, UsageError
@@ -240,7 +240,7 @@ def read_trace(path: Path) -> Trace:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; expected the events of a run") from None
     folder = RunFolder(path.parent)
-    read = [_read_line(line, folder) for line in lines if line.strip()]
+    read = [read_line(line, folder) for line in lines if line.strip()]
     return Trace(
         events=tuple(one for one in read if isinstance(one, Recorded)),
         unknown=read.count("unknown"),
@@ -258,7 +258,7 @@ def follow_events(path: Path, *, until: Callable[[], bool]) -> Iterator[Recorded
             *lines, rest = file.read().split(b"\n")
             file.seek(-len(rest), os.SEEK_CUR)
             for line in lines:
-                read = _read_line(line, folder)
+                read = read_line(line, folder)
                 if isinstance(read, Recorded):
                     yield read
             if last:
@@ -266,7 +266,8 @@ def follow_events(path: Path, *, until: Callable[[], bool]) -> Iterator[Recorded
             time.sleep(POLL_S)
 
 
-def _read_line(line: bytes, folder: RunFolder) -> Recorded | str:
+def read_line(line: bytes, folder: RunFolder) -> Recorded | Literal["unknown", "torn"]:
+    """Return the event of a line, or why it is passed over, as `Trace` counts them."""
     try:
         fields = json.loads(line)
         version, kind = fields.pop("v"), fields.pop("kind")

@@ -43,6 +43,8 @@ class Recorder:
 
     def __init__(self, path: Path, observers: Iterable[Observer] = ()) -> None:
         """Open the file. Raises UsageError where it cannot be written or another process does."""
+        self.at_close: Callable[[], object] = lambda: None
+        """Called once, after the last event."""
         self._path = path
         self._observers = list(observers)
         # Reentrant: an observer may record something itself.
@@ -100,9 +102,10 @@ class Recorder:
     def close(self) -> None:
         """Close the file and unlock it."""
         with self._turn:
-            if self._file is not None:
-                os.close(self._file)
-            self._file = None
+            file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+            self.at_close()
 
     def _notify(self, observer: Observer, event: Event) -> None:
         try:

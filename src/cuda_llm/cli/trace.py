@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cuda_llm.cli.printing import open_console, print_lines
-from cuda_llm.cli.trace_events import events
+from cuda_llm.cli.trace_events import events, otlp
 from cuda_llm.cli.trace_follow import follow_run
 from cuda_llm.cli.trace_look import (
     AsJson,
@@ -236,3 +236,4 @@ trace_app.command()(compare)
 trace_app.command()(report)
 trace_app.command()(serve)
 trace_app.command()(events)
+trace_app.command()(otlp)

@@ -1,4 +1,4 @@
-"""`cuda-llm trace events`: the events of a run as JSON lines, CSV or Parquet."""
+"""`cuda-llm trace events` and `cuda-llm trace otlp`: the events of a run for other programs."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cuda_llm.cli.trace_look import Run
+from cuda_llm.cli.trace_look import Out, Run
 
 
 class EventFormat(StrEnum):
@@ -57,3 +57,23 @@ def events(
         typer.echo(printable(str(out)))
     if found.missing:
         typer.echo(printable(f"not there: {found.missing}"), err=True)
+
+
+def otlp(
+    run: Run,
+    content: Annotated[
+        bool, typer.Option("--content", help="Send prompts, replies and decisions too.")
+    ] = False,
+    out: Out = None,
+) -> None:
+    """Send a run as OpenTelemetry spans. OTEL_EXPORTER_OTLP_ENDPOINT and its like say where to."""
+    from cuda_llm.traces.find import find_run
+    from cuda_llm.traces.otlp.send import find_endpoint, send_run, wants_content
+    from cuda_llm.wording import printable
+
+    folder = find_run(run, out)
+    sent, trace, missing = send_run(folder, content=content or wants_content())
+    typer.echo(printable(f"{sent} spans of {folder.name} sent to {find_endpoint()}"))
+    typer.echo(f"  trace {trace:032x}")
+    if missing:
+        typer.echo(printable(f"not there: {missing}"), err=True)

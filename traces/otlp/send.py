@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,7 @@ from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.log import Log
 from cuda_llm.traces.event_log import Recorded, read_line
 from cuda_llm.traces.event_table import Events
+from cuda_llm.traces.find import spell_run
 from cuda_llm.traces.otlp.span import RUN, Span, span_id, trace_id
 from cuda_llm.traces.otlp.spans import SpanTree
 from cuda_llm.traces.run_folder import RunFolder
@@ -106,6 +108,11 @@ class Sender:
             return ""
         return unreachable() or self._heard.last or "it gave no reason"
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether a try of what is being sent has failed."""
+        return bool(self._heard.last)
+
     def abandon(self) -> None:
         """End what is being sent, from another thread."""
         self._exporter.shutdown()
@@ -144,7 +151,7 @@ class _Heard(logging.Filter):
         self._thread = 0
 
     def __enter__(self) -> None:
-        self._thread = threading.get_ident()
+        self.last, self._thread = "", threading.get_ident()
         logging.getLogger(EXPORTER).addFilter(self)
 
     def __exit__(self, *_: object) -> None:
@@ -171,14 +178,17 @@ def send_run(folder: RunFolder, *, content: bool) -> tuple[int, int, str]:
     )
     waiting: list[Span] = []
 
+    def must_arrive(reason: str) -> None:
+        if reason:
+            mend = "start a collector there, or name another by OTEL_EXPORTER_OTLP_ENDPOINT"
+            raise MissingError(f"{find_endpoint()} takes no spans ({reason})", mend)
+
     def flush(least: int) -> None:
         while waiting and len(waiting) >= least:
-            some = waiting[:BATCH]
+            must_arrive(sender.send(waiting[:BATCH], tree.began_at))
             del waiting[:BATCH]
-            reason = sender.send(some, tree.began_at)
-            if reason:
-                mend = "start a collector there, or name another by OTEL_EXPORTER_OTLP_ENDPOINT"
-                raise MissingError(f"{find_endpoint()} takes no spans ({reason})", mend)
+
+    must_arrive(unreachable())
 
     for one in events:
         waiting += tree.add(one)
@@ -208,12 +218,19 @@ class LiveSender:
         """Send what is left, the run itself too, as long as the collector deserves to be waited
         for. Call it when the last event is written."""
         self._ended.set()
-        self._thread.join(LINGER_S)
-        if self._thread.is_alive() and self._sender.sent:
-            self._thread.join(LONGEST_S - LINGER_S)
+        began_s = time.monotonic()
+        while self._thread.is_alive() and time.monotonic() - began_s < self._patience_s:
+            self._thread.join(0.05)
         if self._thread.is_alive():
-            self._warn("it does not answer")
+            self._warn(unreachable() or "it does not answer")
             self._sender.abandon()
+
+    @property
+    def _patience_s(self) -> float:
+        """How long to wait for the collector."""
+        if self._sender.sent:
+            return LONGEST_S
+        return 0.0 if self._sender.is_failing else LINGER_S
 
     def _work(self) -> None:
         offset, waiting = 0, list[Span]()
@@ -258,5 +275,5 @@ class LiveSender:
                 "spans do not reach the collector; the run goes on without it",
                 endpoint=find_endpoint(),
                 error=reason,
-                later=f"cuda-llm trace otlp {self._folder.name}",
+                later=f"cuda-llm trace otlp {spell_run(self._folder)}",
             )

@@ -123,15 +123,16 @@ class SpanTree:
             case KernelInspected(attempt=name) as event:
                 key = f"inspect/{event.round}/{name}"
                 span = self._tool("inspect", key, at_ns, event.seconds, said.of(event))
-                links = (f"candidate/{name}",)
-                yield replace(span, parent=self._here, links=links, error=event.code or None)
+                yield replace(
+                    span, parent=self._here, links=(f"candidate/{name}",), error=event.code or None
+                )
             case WinnerRemeasured(attempt=name) as event:
                 yield from self._end_round()
                 # Its seconds are not recorded: nothing else happens since the event before.
                 seconds = (at_ns - (self._last_ns or at_ns)) / 1e9
                 span = self._tool("recheck", f"recheck/{name}", at_ns, seconds, said.of(event))
-                error = None if event.stands else f"{event.code} {event.detail}".strip()
-                yield replace(span, links=(f"candidate/{name}",), error=error)
+                failed = None if event.stands else f"{event.code} {event.detail}".strip()
+                yield replace(span, links=(f"candidate/{name}",), error=failed)
             case HintGiven(channel=channel, hint=hint):
                 about = said.hint_attributes(channel, hint, content=self._content)
                 self._tell(self._here, "hint_given", at_ns, about)

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 from commands import Command
+from otlp_receiver import Collector
 from recorded_run import ATTEMPTS, OTHERS, beginning, ending, write_run
 
 from cuda_llm.errors import MissingError, UsageError
@@ -150,3 +151,17 @@ def test_many_events_are_written_in_time(tmp_path: Path) -> None:
     write_parquet(Events(run.events), tmp_path / "x.parquet")
     assert time.process_time() - began_s < 5
     assert pyarrow.parquet.read_metadata(tmp_path / "x.parquet").num_rows == 10_000
+
+
+def test_a_run_is_sent_to_a_collector(
+    command: Command, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address)
+        ran = command("trace", "otlp", run.path)
+    told, trace = ran.stdout.splitlines()
+    assert told == f"{len(collector.spans)} spans of a-run sent to {collector.address}/v1/traces"
+    assert trace == f"  trace {collector.spans[0].trace}"
+    refused = command("trace", "otlp", run.path, "--content")
+    assert refused.code == 3
+    assert f"{collector.address}/v1/traces takes no spans (Connection refused)" in refused.complaint

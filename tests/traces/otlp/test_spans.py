@@ -109,7 +109,7 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sent]:
         patch.setenv("OPENAI_API_KEY", SECRET)
         patch.setenv("CUDA_LLM_OTLP", "1")
         patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address)
-        patch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=abc,x-project=mine")
+        patch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20cGs6c2s=,x-project=mine")
         patch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
         patch.setenv("OTEL_RESOURCE_ATTRIBUTES", "team=kernels")
         with ModelServer(Script()) as server:
@@ -217,7 +217,8 @@ def test_failures_are_errors_and_candidates_name_their_parents(sent: Sent) -> No
 def test_the_usual_variables_say_where_and_how(sent: Sent) -> None:
     for request in sent.collector.requests:
         assert request["path"] == "/v1/traces"
-        assert (request["x-key"], request["x-project"]) == ("abc", "mine")
+        assert request["x-project"] == "mine"
+        assert request["Authorization"] == "Basic cGs6c2s="
         assert request["Content-Encoding"] == "gzip"
     resource = sent.collector.spans[0].resource
     assert (resource["service.name"], resource["team"]) == ("cuda-llm", "kernels")

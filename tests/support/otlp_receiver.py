@@ -42,7 +42,7 @@ class Collector:
     status: int = 200
     spans: list[Arrived] = field(default_factory=list)
     requests: list[dict[str, str]] = field(default_factory=list)
-    """Headers of each, with its path."""
+    """Headers of each in small letters, with its path."""
 
     def __enter__(self) -> Self:
         owner = self
@@ -52,7 +52,8 @@ class Collector:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
-                owner.requests.append({**dict(self.headers), "path": self.path})
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                owner.requests.append({**headers, "path": self.path})
                 if owner.status == 200:
                     owner.spans += decode(body)
                 self.send_response(owner.status)

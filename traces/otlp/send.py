@@ -18,6 +18,7 @@ from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.log import Log
 from cuda_llm.traces.event_log import Recorded, read_line
 from cuda_llm.traces.event_table import Events
+from cuda_llm.traces.events import RunForked
 from cuda_llm.traces.find import spell_run
 from cuda_llm.traces.otlp.span import RUN, Span, span_id, trace_id
 from cuda_llm.traces.otlp.spans import SpanTree
@@ -208,7 +209,9 @@ class LiveSender:
         self._folder = folder
         self._sender = Sender(folder)
         self._tree = SpanTree(folder, content=content)
-        self._known = max((one.seq for one in Events(folder.events, tell=False)), default=0)
+        last = next(reversed([*Events(folder.events, tell=False)]), None)
+        # What a fork has copied was sent as another run's.
+        self._known = 0 if last is None or isinstance(last.event, RunForked) else last.seq
         self._ended = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="cuda-llm-otlp", daemon=True)

@@ -25,7 +25,7 @@ from cuda_llm.agents.llm.preflight import PROBE
 from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import Recorder
-from cuda_llm.traces.events import Event, RunFinished, RunResumed, StageLeft
+from cuda_llm.traces.events import Event, RunFinished, RunForked, RunResumed, StageLeft
 from cuda_llm.traces.otlp.send import LINGER_S, LiveSender, send_run
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -343,6 +343,16 @@ def test_a_resumed_run_sends_what_is_new(tmp_path: Path, monkeypatch: pytest.Mon
         one.id: one.trace for one in whole.spans
     }.items()
     assert root.name in {one.name for one in whole.spans}
+
+
+def test_a_fork_is_a_run_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forked = RunForked(of="another-run", round=1, edited_hints=True)
+    run = write_run(tmp_path / "a-fork", *beginning(), forked)
+    with Collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address)
+        live = LiveSender(run, content=False)
+        live.close()
+    assert {"execute_tool baseline", "chat a-model"} <= {one.name for one in collector.spans}
 
 
 @pytest.mark.parametrize("answers", ["refused", "silent", "forbidden"])

@@ -147,7 +147,8 @@ class Result:
 
     def __repr__(self) -> str:
         """Return task, device, best and how sure it is, how many were tried, and the folder."""
-        return f"<Result {self._headline}: {self._outcome}; {self._tried}\n {self.run_dir}>"
+        folder = printable(str(self.run_dir))
+        return f"<Result {self._headline}: {self._outcome}; {self._tried}\n {folder}>"
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook, with the fastest candidates; no script."""

@@ -6,7 +6,7 @@ from html import escape
 from importlib import import_module
 from typing import Any, Literal, overload
 
-from cuda_llm.errors import MissingError
+from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.search import Attempt
 from cuda_llm.traces.events import ModelCalled
 from cuda_llm.traces.text import describe_idea, us
@@ -141,7 +141,12 @@ def _row(attempt: Attempt, calls: Sequence[ModelCalled], best: str | None) -> Ca
 
 
 def make_frame(rows: Sequence[CandidateRow], library: str = "") -> Any:
-    """Return the rows as a DataFrame. Raises MissingError without a library for it."""
+    """Return the rows as a DataFrame.
+
+    Raises MissingError without a library for it, UsageError for one that is none of `FRAMES`.
+    """
+    if library not in ("", *FRAMES):
+        raise UsageError(f"library {library!r}: expected {' or '.join(FRAMES)}")
     columns = {name: [cell(row, name) for row in rows] for name in NAMES}
     for name in (library,) if library else FRAMES:
         try:

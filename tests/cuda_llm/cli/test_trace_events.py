@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pyarrow.parquet
 import pytest
 from commands import Command
@@ -20,6 +21,7 @@ from cuda_llm.traces.event_table import COLUMNS, Events, write_parquet
 from cuda_llm.traces.events import BaselineJudged, StageLeft
 from cuda_llm.traces.run_folder import RunFolder
 
+ROOT = Path(__file__).parents[3]
 HEAD = ["seq", "at", "kind", *COLUMNS, "fields"]
 
 
@@ -72,6 +74,9 @@ def test_json_lines_hold_events_whole(command: Command, run: RunFolder) -> None:
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
     shown = json.loads(command("trace", "show", run.path, "--json").stdout)["events"]
     assert lines == shown
+    schema = json.loads((ROOT / "docs/schemas/trace.schema.json").read_text())
+    for line in lines:
+        jsonschema.validate(line, {"$ref": "#/$defs/event", "$defs": schema["$defs"]})
     assert {line["kind"] for line in lines} == {
         one.kind for one in (*beginning(), *OTHERS, *ending())
     }

@@ -15,7 +15,7 @@ from run_starts import ReadyDevice
 
 from cuda_llm import Result, optimize, read_run
 from cuda_llm.errors import MissingError, UsageError
-from cuda_llm.graph.runs.result_table import FRAMES, NAMES, CandidateRow, make_rows
+from cuda_llm.graph.runs.result_table import FRAMES, NAMES, CandidateRow, make_frame, make_rows
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.events import ModelCalled, RunFinished
 
@@ -196,6 +196,8 @@ def test_without_a_library_a_data_frame_names_the_mend(
         result.to_dataframe()
     with pytest.raises(MissingError, match="polars is not installed; pip install polars"):
         result.to_dataframe("polars")
+    with pytest.raises(UsageError, match="library 'os': expected pandas or polars"):
+        make_frame(result.table(), "os")
 
 
 def test_the_events_of_a_run_come_one_by_one(result: Result) -> None:

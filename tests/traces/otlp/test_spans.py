@@ -3,6 +3,8 @@
 import itertools
 import json
 import logging
+import re
+import shlex
 import socket
 import sys
 import time
@@ -22,6 +24,7 @@ from run_starts import ReadyDevice
 
 from cuda_llm import Result, optimize, read_run
 from cuda_llm.agents.llm.preflight import PROBE
+from cuda_llm.cli.app import run as main
 from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import Recorder
@@ -393,9 +396,14 @@ def test_an_unreachable_collector_leaves_the_run_as_it_is(
         result = search(tmp_path, server)
     assert result.finished
     assert result.best is not None
-    assert [one.name for one in caplog.records if one.levelno >= logging.WARNING] == [
-        "cuda_llm.traces.otlp.send"
-    ]
+    (told,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert told.name == "cuda_llm.traces.otlp.send"
+    later = re.search(r"later='cuda-llm ([^']+)'", told.getMessage())
+    assert later is not None
+    with Collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address)
+        assert main(shlex.split(later.group(1))) == 0
+    assert len(collector.named("candidate")) == 4
 
 
 def test_what_is_missing_is_said_before_the_run_begins(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import CudaLLMError, UsageError
@@ -43,6 +43,8 @@ class Recorder:
 
     def __init__(self, path: Path, observers: Iterable[Observer] = ()) -> None:
         """Open the file. Raises UsageError where it cannot be written or another process does."""
+        self.at_close: Callable[[], object] = lambda: None
+        """Called once, after the last event."""
         self._path = path
         self._observers = list(observers)
         # Reentrant: an observer may record something itself.
@@ -100,9 +102,10 @@ class Recorder:
     def close(self) -> None:
         """Close the file and unlock it."""
         with self._turn:
-            if self._file is not None:
-                os.close(self._file)
-            self._file = None
+            file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+            self.at_close()
 
     def _notify(self, observer: Observer, event: Event) -> None:
         try:
@@ -240,7 +243,7 @@ def read_trace(path: Path) -> Trace:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; expected the events of a run") from None
     folder = RunFolder(path.parent)
-    read = [_read_line(line, folder) for line in lines if line.strip()]
+    read = [read_line(line, folder) for line in lines if line.strip()]
     return Trace(
         events=tuple(one for one in read if isinstance(one, Recorded)),
         unknown=read.count("unknown"),
@@ -258,7 +261,7 @@ def follow_events(path: Path, *, until: Callable[[], bool]) -> Iterator[Recorded
             *lines, rest = file.read().split(b"\n")
             file.seek(-len(rest), os.SEEK_CUR)
             for line in lines:
-                read = _read_line(line, folder)
+                read = read_line(line, folder)
                 if isinstance(read, Recorded):
                     yield read
             if last:
@@ -266,7 +269,8 @@ def follow_events(path: Path, *, until: Callable[[], bool]) -> Iterator[Recorded
             time.sleep(POLL_S)
 
 
-def _read_line(line: bytes, folder: RunFolder) -> Recorded | str:
+def read_line(line: bytes, folder: RunFolder) -> Recorded | Literal["unknown", "torn"]:
+    """Return the event of a line, or why it is passed over, as `Trace` counts them."""
     try:
         fields = json.loads(line)
         version, kind = fields.pop("v"), fields.pop("kind")

@@ -87,6 +87,14 @@ def describe_call_totals(spend: "CallTotals") -> str:
     )
 
 
+def describe_skipped(torn: int, unknown: int) -> Iterator[str]:
+    """Yield what of a run's events could not be read."""
+    if torn:
+        yield f"events.jsonl: {plural(torn, 'line')} cut off, damaged or about a lost file"
+    if unknown:
+        yield f"events.jsonl: {plural(unknown, 'line')} written by a newer cuda-llm"
+
+
 def describe_end(reason: str) -> str:
     """Describe why a run ended."""
     return "its rounds were done" if reason == "rounds" else reason

@@ -3,6 +3,7 @@ and the trace that its events go to.
 """
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -195,7 +196,8 @@ def open_recorder(
 ) -> Recorder:
     """Open the run's trace; `probes`, trial calls of the models, follow its first event.
 
-    Raises UsageError where another process writes it.
+    Where the settings say so, it is sent as spans too. Raises UsageError where another process
+    writes it.
     """
     waiting = [*probes]
 
@@ -206,4 +208,21 @@ def open_recorder(
             recorder(trial)
 
     recorder = Recorder(folder.events, (record_probes, BestKeeper(folder), *observers))
+    if sends_spans():
+        from cuda_llm.traces.otlp.send import LiveSender, wants_content
+
+        recorder.at_close = LiveSender(folder, content=wants_content()).close
     return recorder
+
+
+def sends_spans() -> bool:
+    """Return whether runs are sent as spans. Raises MissingError and UsageError where they should
+    be and cannot."""
+    from cuda_llm.settings import settings
+
+    if not settings().otlp or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    from cuda_llm.traces.otlp.send import check_exporter
+
+    check_exporter()
+    return True

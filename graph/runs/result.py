@@ -5,13 +5,18 @@ time went.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from html import escape
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, Literal
 
 from cuda_llm.agents.llm.budget import Budget, Spent
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.runs.result_table import CandidateTable, html_table, make_rows
 from cuda_llm.search import Attempt
 from cuda_llm.traces.best import SOLUTION
 from cuda_llm.traces.event_log import Recorded, read_events
+from cuda_llm.traces.event_table import Events
 from cuda_llm.traces.events import (
     AttemptJudged,
     BaselineJudged,
@@ -27,8 +32,13 @@ from cuda_llm.traces.events import (
     StageLeft,
     WinnerRemeasured,
 )
+from cuda_llm.traces.find import find_run
 from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.text import plural, us
+from cuda_llm.wording import printable
 
+SAID = ("task", "device", "hardware", "time_source", "generator", "model", "strategy", "note")
+"""What run.json says of a run under the same names."""
 STAGES = ("model", "compile", "validate", "profile", "baseline")
 
 
@@ -95,7 +105,7 @@ def seconds_of(at: str) -> float:
     return datetime.fromisoformat(at).timestamp()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """One run. `source` is the fastest kernel that passed every check."""
 
@@ -132,6 +142,61 @@ class Result:
     seconds: Mapping[str, float]
     """`total`, `model`, `compile`, `validate`, `profile`, `baseline`, `own` (see `time_by_stage`).
     """
+    calls: tuple[ModelCalled, ...] = ()
+    """All calls to models; each was paid for."""
+
+    def __repr__(self) -> str:
+        """Return task, device, best and how sure it is, how many were tried, and the folder."""
+        folder = printable(str(self.run_dir))
+        return f"<Result {self._headline}: {self._outcome}; {self._tried}\n {folder}>"
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook, with the fastest candidates; no script."""
+        lines = (
+            f"<b>{escape(self._headline)}</b><br>{escape(self._outcome)}; {escape(self._tried)}",
+            html_table(self.table()),
+            f"<code>{escape(printable(str(self.run_dir)))}</code>",
+        )
+        return f"<div>{'<br>'.join(lines)}</div>"
+
+    @property
+    def _headline(self) -> str:
+        return printable(f"{self.task} · {self.device} (times are {self.time_source})")
+
+    @property
+    def _outcome(self) -> str:
+        best = self.best
+        if best is None:
+            return "no kernel passed, the baseline is the answer" if self.finished else "none yet"
+        sure = f" ±{best.spread:.1%}" if best.spread else ""
+        time = f", {us(best.times_us[-1])}{sure} at the largest size" if best.times_us else ""
+        again = self.remeasured
+        once_more = f", {again.speedup:.2f}x when judged again" if again and again.speedup else ""
+        factor = f"{best.speedup or 0:.2f}x the baseline over all sizes"
+        return printable(f"best {best.id} {factor}{time}{once_more}")
+
+    @property
+    def _tried(self) -> str:
+        passed = sum(one.passed for one in self.attempts)
+        rounds = plural(self.rounds, "round")
+        state = "" if self.finished else f", not finished: {self.reason or 'at work, or killed'}"
+        tried = f"{passed} of {plural(len(self.attempts), 'candidate')} passed in {rounds}"
+        return printable(f"{tried}{state}")
+
+    def table(self) -> CandidateTable:
+        """Return the judged candidates, a row each; `print()` shows them."""
+        return make_rows(self.attempts, self.calls, self.best.id if self.best else None)
+
+    def to_dataframe(self, library: Literal["", "pandas", "polars"] = "") -> Any:
+        """Return `table()` as a DataFrame of pandas or polars, whichever is installed.
+
+        Raises MissingError where neither is.
+        """
+        return self.table().to_dataframe(library)
+
+    def events(self) -> Events:
+        """Return what happened, read line by line from the run's folder while it is iterated."""
+        return Events(RunFolder(self.run_dir).events)
 
     @property
     def speedup(self) -> float | None:
@@ -149,9 +214,21 @@ class Result:
         return None if self.best is None else self.run_dir / "best" / SOLUTION
 
 
+def read_run(run: str | Path, out: str | Path | None = None) -> Result:
+    """Return a run of this machine: its id, a unique beginning of it, its folder, or `latest`.
+
+    `out` is the folder of runs, `traces/runs` without one. Raises UsageError where there is none.
+    """
+    return read_result(find_run(str(run), None if out is None else Path(out)))
+
+
 def read_result(folder: RunFolder) -> Result:
     """Read the result from the run's folder. Raises UsageError where that is no run."""
     run, recorded = folder.read_run(), read_events(folder.events)
+    lacking = [name for name in (*SAID, "request") if name not in run]
+    if lacking:
+        path = folder.path / "run.json"
+        raise UsageError(f"{path}: lacks {', '.join(lacking)}; expected what a run writes")
     events = [one.event for one in recorded]
     attempts = judged_attempts(recorded)
     finished = [one for one in events if isinstance(one, RunFinished)]
@@ -162,16 +239,9 @@ def read_result(folder: RunFolder) -> Result:
     return Result(
         run_id=folder.name,
         run_dir=folder.path,
-        task=run["task"],
-        device=run["device"],
-        hardware=run["hardware"],
-        time_source=run["time_source"],
+        **{name: run[name] for name in SAID},
         l2=next((one.l2 for one in events if isinstance(one, RunStarted)), ""),
-        generator=run["generator"],
-        model=run["model"],
-        strategy=run["strategy"],
         seed=run["request"]["seed"],
-        note=run["note"],
         finished=bool(finished),
         reason=next(reversed(ends), ""),
         rounds=max((one.round for one in events if isinstance(one, RoundBegan)), default=0),
@@ -181,6 +251,7 @@ def read_result(folder: RunFolder) -> Result:
         remeasured=next(reversed(again), None),
         usage=total_spent(events),
         seconds=time_by_stage(recorded),
+        calls=tuple(one for one in events if isinstance(one, ModelCalled)),
     )
 
 

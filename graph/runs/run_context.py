@@ -121,6 +121,9 @@ async def preflight(parts: RunParts, budget: Budget | None = None) -> tuple[Mode
 
     Raises UsageError and MissingError with the mend.
     """
+    from cuda_llm.graph.runs.drive import sends_spans
+
+    sends_spans()
     chats = RunModels(parts)
     writer, critic = chats.writer, chats.critic
     asked = [writer] * parts.request.candidates + [critic, *chats.named_for_agents()]

@@ -102,6 +102,8 @@ class Settings(BaseSettings):
     """Least grave log records of a command that are written."""
     log_file: AbsolutePath | None = None
     """File that log records of a command are appended to; none is stderr."""
+    otlp: bool = False
+    """Send runs as OpenTelemetry spans while they go on, to where the `OTEL_*` variables say."""
     cache_limit_mb: int = Field(default=8192, ge=0)
     """What may stay in the cache of what is built, in MB: what was not used for longest goes first;
     0 is no limit."""

@@ -29,6 +29,7 @@ from cuda_llm.traces.text import (
     clock,
     describe_call_totals,
     describe_end,
+    describe_skipped,
     describe_time_source,
     list_names,
     plural,
@@ -105,7 +106,10 @@ def view_run(
         best=best,
         speedup=final_speedup(history),
         baseline=tuple(zip(labels, baseline.times_us, strict=False)) if baseline else (),
-        missing=(*_skipped(trace), *(harmless(one) for one in reader.missing)),
+        missing=(
+            *describe_skipped(trace.torn, trace.unknown),
+            *(harmless(one) for one in reader.missing),
+        ),
         rows=rows,
         steps=tuple(progress.steps(attempts)),
         spans=tuple(line.spans),
@@ -199,13 +203,6 @@ def _result(history: RunHistory, attempts: Mapping[str, Attempt], state: str) ->
     factor = f"{speedup:.2f}x the baseline's speed" if speedup else "no speed-up known"
     slower = ", slower than the baseline, which stays the answer" if (speedup or 1) < 1 else ""
     return f"{factor}{slower}"
-
-
-def _skipped(trace: Trace) -> Iterator[str]:
-    if trace.torn:
-        yield f"events.jsonl: {plural(trace.torn, 'line')} cut off, damaged or about a lost file"
-    if trace.unknown:
-        yield f"events.jsonl: {plural(trace.unknown, 'line')} written by a newer cuda-llm"
 
 
 def _calls(history: RunHistory) -> Iterator[CallView]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cuda_llm.cli.printing import open_console, print_lines
-from cuda_llm.cli.trace_follow import event_fields, follow_run
+from cuda_llm.cli.trace_events import events, otlp
+from cuda_llm.cli.trace_follow import follow_run
 from cuda_llm.cli.trace_look import (
     AsJson,
     Out,
@@ -83,6 +84,7 @@ def show(
         return
     if as_json:
         from cuda_llm.codec import encode
+        from cuda_llm.traces.event_table import event_fields
         from cuda_llm.traces.history import read_history, summarise
 
         _, trace = read_history(found)
@@ -233,3 +235,5 @@ trace_app.command()(grep)
 trace_app.command()(compare)
 trace_app.command()(report)
 trace_app.command()(serve)
+trace_app.command()(events)
+trace_app.command()(otlp)

@@ -20,6 +20,8 @@ def follow_run(run: "RunFolder", *, as_json: bool) -> None:
     On a terminal a board is redrawn in place, elsewhere each event that matters is a line. With
     `as_json` every event is one line, as `trace show --json` lists them.
     """
+    from cuda_llm.traces.event_table import event_fields
+
     try:
         if as_json:
             print_lines(json.dumps(event_fields(one)) for one in _events(run))
@@ -69,10 +71,3 @@ def _age_s(at: str) -> float:
     then = datetime.fromisoformat(at)
     then = then if then.tzinfo else then.replace(tzinfo=UTC)
     return max(0.0, (datetime.now(UTC) - then).total_seconds())
-
-
-def event_fields(one: "Recorded") -> dict[str, object]:
-    """Return an event in JSON's own types, attempts, briefs and hints whole."""
-    from cuda_llm.codec import encode
-
-    return {"seq": one.seq, "at": one.at, "kind": one.event.kind, **encode(one.event)}

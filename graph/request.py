@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 
 from typing_extensions import TypedDict
 
-from cuda_llm.errors import UsageError
 from cuda_llm.search import Components, HardwareContext
 
 if TYPE_CHECKING:
@@ -254,19 +253,6 @@ def run_options() -> tuple[RunOption, ...]:
         for one in fields(RunRequest)
         if one.name != "task"
     )
-
-
-def make_request(given: Mapping[str, Any]) -> RunRequest:
-    """Build a request from plain data by field name.
-
-    Raises UsageError naming the first field whose value is of a wrong type.
-    """
-    from cuda_llm.codec import decode
-
-    try:
-        return decode(RunRequest, given)
-    except ValueError as error:
-        raise UsageError(f"the run's options do not fit: {error}") from None
 
 
 def _default_of(one: "Field[Any]") -> Any:

@@ -22,7 +22,7 @@ from cuda_llm.graph.context import (
     ignoring_earlier_runs,
     input_of,
 )
-from cuda_llm.graph.request import Overrides, make_request
+from cuda_llm.graph.request import Overrides
 from cuda_llm.graph.round_nodes import (
     choose,
     collect,
@@ -39,6 +39,7 @@ from cuda_llm.graph.round_nodes import (
 from cuda_llm.graph.run_nodes import baseline, finish, start
 from cuda_llm.graph.runs.graph_input import make_search_graph
 from cuda_llm.graph.runs.parts import RunParts, find_parts
+from cuda_llm.graph.runs.resolve import make_request
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 from cuda_llm.traces.event_log import Recorder
 

@@ -8,7 +8,7 @@ here, its line in `RunOptions`, and the place that uses it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypedDict
 
@@ -28,6 +28,9 @@ MOST_SEED = 2**32 - 1
 
 L2Choice = Literal["", "cold", "warm"]
 """Empty: what the settings say."""
+
+ObjectiveChoice = Literal["", "geomean", "largest", "worst"]
+"""Empty: what the task says, which is `geomean` if nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,20 @@ class RunRequest:
         OptionText(help="L2 of a GPU when a timed call begins.", setting="l2", shown="cold"),
     ] = ""
     """A modelled device is always cold."""
+    objective: Annotated[
+        ObjectiveChoice,
+        OptionText(
+            help="One score of all sizes: their mean, the largest, or the worst.", shown="geomean"
+        ),
+    ] = ""
+    weights: Annotated[
+        tuple[float, ...],
+        OptionText(
+            help="How much a size counts in the mean, one for each in order. Repeatable.",
+            flag="--weight",
+        ),
+    ] = ()
+    """Empty: what the task says, else all alike."""
     generator: Annotated[
         str, OptionText(help="Who writes: auto, llm, playbook or module:Class.")
     ] = "auto"
@@ -184,6 +201,8 @@ class RunOptions(TypedDict, total=False):
     """The options that are plain values wherever they are given, as in `RunRequest`."""
 
     l2: L2Choice
+    objective: ObjectiveChoice
+    weights: Sequence[float]
     base_url: str
     prompts: str
     start: str
@@ -222,6 +241,11 @@ class RunOption:
     def is_list(self) -> bool:
         """Whether it is given once for each of several values."""
         return get_origin(self.kind) is tuple
+
+    @property
+    def item_kind(self) -> Any:
+        """The type of one value of a list."""
+        return get_args(self.kind)[0]
 
     @property
     def is_mapping(self) -> bool:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile
+from cuda_llm.score_wording import describe_largest, describe_over
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
 from cuda_llm.tools.judge.judge import check, judge
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 
 
 def describe_speed(profile: Profile) -> str:
-    """Return `31.2 us, 2.82x the baseline, limited by bank_conflicts`, of the largest size."""
-    time = f"{profile.sizes[-1].time_us:.4g} us" if profile.sizes else "not timed"
-    speedup = "" if profile.speedup is None else f", {profile.speedup:.3g}x the baseline"
+    """Return `31.2 us at the largest, 2.82x the baseline over all sizes, limited by issue`."""
+    count = len(profile.sizes)
+    time = describe_largest(f"{profile.sizes[-1].time_us:.4g} us", count) if count else "not timed"
+    over = describe_over(profile.objective, count)
+    speedup = "" if profile.speedup is None else f", {profile.speedup:.3g}x the baseline{over}"
     limit = f", limited by {profile.bottlenecks[0].code}" if profile.bottlenecks else ""
     return f"{time}{speedup}{limit}"
 

@@ -57,7 +57,10 @@ def _fits(option: RunOption, value: object) -> bool:
     if option.is_choice:
         return value in get_args(option.kind)
     if option.is_list:
-        return isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+        kind = _PLAIN[option.item_kind][0]
+        if not isinstance(value, (list, tuple)):
+            return False
+        return all(isinstance(one, kind) and not isinstance(one, bool) for one in value)
     if option.is_mapping:
         return isinstance(value, Mapping)
     if option.kind is Components:
@@ -84,7 +87,7 @@ def _expected(option: RunOption) -> str:
     if option.is_choice:
         return " or ".join(repr(one) for one in get_args(option.kind) if one)
     if option.is_list:
-        return "a list of texts"
+        return f"a list, each {_PLAIN[option.item_kind][1]}"
     if option.is_mapping:
         return "a dict of texts"
     if option.kind is Components:

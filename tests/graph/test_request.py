@@ -42,7 +42,7 @@ def another(option: RunOption) -> Any:
     if option.kind is Components:
         return Components(**{one.name: not one.default for one in fields(Components)})
     if option.is_list:
-        return ("first", "second")
+        return (1.0, 2.5) if option.item_kind is float else ("first", "second")
     if option.is_mapping:
         return {"first": "one", "second": "two"}
     if option.is_choice:
@@ -109,7 +109,7 @@ def test_a_keyword_that_is_none_is_a_mistake_of_the_caller() -> None:
         optimize("vector_add", rouns=3)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="rounds='many': expected a whole number"):
         optimize("vector_add", rounds="many")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"hints='one sentence.*': expected a list of texts"):
+    with pytest.raises(UsageError, match=r"hints='one sentence.*': expected a list, each text"):
         optimize("vector_add", hints="one sentence, not a list of them")
 
 
@@ -124,7 +124,9 @@ def test_a_keyword_that_is_none_is_a_mistake_of_the_caller() -> None:
         ("budget_usd", "1", "'1': expected a number or None"),
         ("review", "yes", "'yes': expected True or False"),
         ("out", Path("x"), "expected text"),
-        ("hints", ["fine", 3], "expected a list of texts"),
+        ("hints", ["fine", 3], "expected a list, each text"),
+        ("weights", [1, "2"], "expected a list, each a number"),
+        ("objective", "mean", "'mean': expected 'geomean' or 'largest' or 'worst'"),
         ("l2", "hot", "'hot': expected 'cold' or 'warm'"),
         ("components", {"histry": False}, "has no 'histry'; did you mean history?"),
         ("components", {"history": "no"}, "['history']='no': expected True or False"),
@@ -162,7 +164,11 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 def test_plain_options_have_the_types_of_the_request() -> None:
-    wider = {tuple[str, ...]: Sequence[str], Mapping[str, str]: dict[str, str]}
+    wider = {
+        tuple[str, ...]: Sequence[str],
+        tuple[float, ...]: Sequence[float],
+        Mapping[str, str]: dict[str, str],
+    }
     kinds = {one.name: wider.get(one.kind, one.kind) for one in run_options()}
     found = get_type_hints(RunOptions)
     assert found == {name: kinds[name] for name in found}

@@ -32,7 +32,12 @@ async def ask(name: str, source: str) -> str:
         ("compile_kernel", BROKEN, "COMPILE_FAILED", "source.cu:"),
         ("validate_kernel", GOOD, "CORRECT in", "hidden"),
         ("validate_kernel", WRONG, "WRONG_RESULT", "should be"),
-        ("profile_kernel", GOOD, "PASSED", "1x the baseline, limited by dram_bandwidth"),
+        (
+            "profile_kernel",
+            GOOD,
+            "PASSED",
+            "largest, 1x the baseline over all sizes, limited by",
+        ),
         ("profile_kernel", WRONG, "WRONG_RESULT", "should be"),
     ],
 )

@@ -132,8 +132,7 @@ def best_line(attempt: Attempt | None) -> str:
     """Describe the fastest kernel so far beside the baseline."""
     if attempt is None or not attempt.times_us:
         return "no kernel has passed yet"
-    faster = describe_attempt_speed(attempt, " the baseline")
-    return f"best {faster}, {time_text(attempt)} ({attempt.id})"
+    return f"best {outcome_text(attempt)} ({attempt.id})"
 
 
 def outcome_text(attempt: Attempt) -> str:

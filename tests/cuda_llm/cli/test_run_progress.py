@@ -70,7 +70,7 @@ ROUND = (
 CALL = ModelCalled(
     call="c", agent="generator", model="m", outcome="ok", input_tokens=9000, output_tokens=3000
 )
-BEST = "best 2.50x the baseline over all sizes, 41.0 us at the largest (r1-c1)"
+BEST = "best 2.50x over all sizes, 41.0 us at the largest (r1-c1)"
 CHOSEN = IncumbentChosen(round=1, before=None, incumbent="r1-c1", reason="it is the first")
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from cuda_llm.agents.situation import Situation
 from cuda_llm.profile import LaunchProfile, Profile
 from cuda_llm.search import Attempt
-from cuda_llm.tasks.sizes import least_time, weights_of
+from cuda_llm.tasks.objective import scoring_of
+from cuda_llm.tasks.sizes import least_time
 from cuda_llm.time_terms import DATA_PATH, combine
 
 
@@ -238,37 +239,48 @@ def _shares(situation: Situation, times_us: Sequence[float]) -> tuple[float, ...
 
 
 def share_of_limit(situation: Situation, attempt: Attempt) -> float | None:
-    """Return attainable time over the attempt's, 0 to about 1, as a mean over the timed sizes.
+    """Return the attempt's score over the attainable one, 0 to about 1, as its sizes make one.
 
-    The mean is geometric. None where there is no time to compare. Above 1 a kernel works from the
-    cache.
+    None where there is no time to compare. Above 1 a kernel works from the cache.
     """
-    return _mean(shares_of_limit(situation, attempt))
+    return _score_share(situation, attempt.times_us)
 
 
 def open_above_baseline(situation: Situation) -> float:
     """Return the part of the baseline's time, 0 to 1, that is left until the attainable.
 
-    As a geometric mean over the timed sizes; 0 where nothing was timed.
+    As the sizes make one score; 0 where nothing was timed.
     """
-    return max(0.0, 1.0 - (_mean(_shares(situation, situation.baseline_us)) or 1.0))
+    return max(0.0, 1.0 - (_score_share(situation, situation.baseline_us) or 1.0))
 
 
-def _mean(shares: Sequence[float]) -> float | None:
-    return math.exp(sum(map(math.log, shares)) / len(shares)) if shares else None
+def _score_share(situation: Situation, times_us: Sequence[float]) -> float | None:
+    shares = _shares(situation, times_us)
+    if not shares:
+        return None
+    scoring = scoring_of(situation.task, situation.sizes)
+    if scoring.objective != "worst" or len(situation.baseline_us) != len(shares):
+        return scoring.score(shares)
+    speedups = _speedups(situation, times_us)
+    attainable = [one / share for one, share in zip(speedups, shares, strict=True)]
+    return scoring.score(speedups) / scoring.score(attainable)
+
+
+def _speedups(situation: Situation, times_us: Sequence[float]) -> tuple[float, ...]:
+    pairs = zip(situation.baseline_us, times_us, strict=True)
+    return tuple(baseline_us / time_us for baseline_us, time_us in pairs)
 
 
 def possible_gains(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
-    """Return by how much each size could still raise the logarithm of the score, weighted."""
-    # Without times there is no share.
-    pairs = zip(size_weights(situation), shares_of_limit(situation, attempt), strict=False)
+    """Return by how much each size could still raise the logarithm of the score."""
+    shares = shares_of_limit(situation, attempt)
+    if not shares:
+        return ()
+    scoring = scoring_of(situation.task, situation.sizes)
+    known = len(situation.baseline_us) == len(shares)
+    speedups = _speedups(situation, attempt.times_us) if known else shares
+    pairs = zip(scoring.deciding(speedups), shares, strict=True)
     return tuple(-weight * math.log(share) for weight, share in pairs)
-
-
-def size_weights(situation: Situation) -> tuple[float, ...]:
-    """Return how much each timed size counts in the score: alike where the task does not say."""
-    weights = weights_of(situation.task, situation.sizes)
-    return weights if len(weights) == len(situation.sizes) else (1.0,) * len(situation.sizes)
 
 
 def most_to_gain(situation: Situation, attempt: Attempt) -> int | None:

@@ -190,6 +190,7 @@ def profile_fields(verdict: Verdict) -> dict[str, Any]:
         return {}
     return {
         "speedup": profile.speedup,
+        "objective": profile.objective,
         "times_us": tuple(size.time_us for size in profile.sizes),
         "spread": max((size.spread for size in profile.sizes), default=0.0),
         "limited_by": profile.bottlenecks[0].code if profile.bottlenecks else "",

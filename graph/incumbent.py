@@ -20,12 +20,12 @@ from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.guards import choose_by_strategy
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.search import Attempt, DuelResult
+from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import DuelBench
 from cuda_llm.tools.judge.duel import Contest, Duel
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.measure.comparison import SMALLEST_FLOOR
-from cuda_llm.tools.measure.sequential import shares_of
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.traces.events import ContestHeld, KernelInspected, WinnerRemeasured
 from cuda_llm.wording import describe
@@ -208,13 +208,11 @@ def may_win(situation: Situation, contender: Attempt, fastest: Attempt) -> bool:
 def score_doubt(situation: Situation, one: Attempt, other: Attempt) -> float:
     """Return the relative half-width of the interval of the ratio of two speed-ups.
 
-    The doubts of the sizes are independent, and no size has more than the attempt's `spread`: the
-    weighted mean over sizes has so much less, but not less than equal kernels may differ by.
+    The doubts of the sizes are independent, and no size has more than the attempt's `spread`: a
+    mean over sizes has so much less, but not less than equal kernels may differ by.
     """
-    weights = shares_of(situation.task.weights, max(1, len(situation.sizes)))
-    return math.hypot(
-        one.spread * math.hypot(*weights), other.spread * math.hypot(*weights), SMALLEST_FLOOR
-    )
+    part = scoring_of(situation.task, situation.sizes).doubt if situation.sizes else 1.0
+    return math.hypot(one.spread * part, other.spread * part, SMALLEST_FLOOR)
 
 
 def needs_inspection(contenders: Contenders, choice: Choice) -> bool:

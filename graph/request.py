@@ -8,11 +8,10 @@ here, its line in `RunOptions`, and the place that uses it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypedDict
 
-from cuda_llm.errors import UsageError
 from cuda_llm.search import Components, HardwareContext
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ MOST_SEED = 2**32 - 1
 
 L2Choice = Literal["", "cold", "warm"]
 """Empty: what the settings say."""
+
+ObjectiveChoice = Literal["", "geomean", "largest", "worst"]
+"""Empty: what the task says, which is `geomean` if nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,20 @@ class RunRequest:
         OptionText(help="L2 of a GPU when a timed call begins.", setting="l2", shown="cold"),
     ] = ""
     """A modelled device is always cold."""
+    objective: Annotated[
+        ObjectiveChoice,
+        OptionText(
+            help="One score of all sizes: their mean, the largest, or the worst.", shown="geomean"
+        ),
+    ] = ""
+    weights: Annotated[
+        tuple[float, ...],
+        OptionText(
+            help="How much a size counts in the mean, one for each in order. Repeatable.",
+            flag="--weight",
+        ),
+    ] = ()
+    """Empty: what the task says, else all alike."""
     generator: Annotated[
         str, OptionText(help="Who writes: auto, llm, playbook or module:Class.")
     ] = "auto"
@@ -185,6 +201,8 @@ class RunOptions(TypedDict, total=False):
     """The options that are plain values wherever they are given, as in `RunRequest`."""
 
     l2: L2Choice
+    objective: ObjectiveChoice
+    weights: Sequence[float]
     base_url: str
     prompts: str
     start: str
@@ -225,6 +243,11 @@ class RunOption:
         return get_origin(self.kind) is tuple
 
     @property
+    def item_kind(self) -> Any:
+        """The type of one value of a list."""
+        return get_args(self.kind)[0]
+
+    @property
     def is_mapping(self) -> bool:
         """Whether it is given as NAME=VALUE, once for each name."""
         return get_origin(self.kind) is Mapping
@@ -254,19 +277,6 @@ def run_options() -> tuple[RunOption, ...]:
         for one in fields(RunRequest)
         if one.name != "task"
     )
-
-
-def make_request(given: Mapping[str, Any]) -> RunRequest:
-    """Build a request from plain data by field name.
-
-    Raises UsageError naming the first field whose value is of a wrong type.
-    """
-    from cuda_llm.codec import decode
-
-    try:
-        return decode(RunRequest, given)
-    except ValueError as error:
-        raise UsageError(f"the run's options do not fit: {error}") from None
 
 
 def _default_of(one: "Field[Any]") -> Any:

@@ -1,12 +1,16 @@
-"""compile, validate and profile as LangChain tools, for agents that call tools; and profiles in
-words.
+"""compile, validate and profile as LangChain tools, for scripts and for agents that call tools; and
+profiles in words.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile
+from cuda_llm.score_wording import describe_largest, describe_over
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
 from cuda_llm.tools.judge.judge import check, judge
@@ -16,11 +20,16 @@ from cuda_llm.wording import describe
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
+    from cuda_llm.tasks.task import Task
+    from cuda_llm.tools.device import Device
+
 
 def describe_speed(profile: Profile) -> str:
-    """Return `31.2 us, 2.82x the baseline, limited by bank_conflicts`, of the largest size."""
-    time = f"{profile.sizes[-1].time_us:.4g} us" if profile.sizes else "not timed"
-    speedup = "" if profile.speedup is None else f", {profile.speedup:.3g}x the baseline"
+    """Return `31.2 us at the largest, 2.82x the baseline over all sizes, limited by issue`."""
+    count = len(profile.sizes)
+    time = describe_largest(f"{profile.sizes[-1].time_us:.4g} us", count) if count else "not timed"
+    over = describe_over(profile.objective, count)
+    speedup = "" if profile.speedup is None else f", {profile.speedup:.3g}x the baseline{over}"
     limit = f", limited by {profile.bottlenecks[0].code}" if profile.bottlenecks else ""
     return f"{time}{speedup}{limit}"
 
@@ -34,22 +43,51 @@ VALIDATE_TOOL = (
 PROFILE_TOOL = "Validate a CUDA source file, time it at every size, and say what limits it."
 
 
-def bench_tools(bench: Bench) -> "list[BaseTool]":
-    """Return `compile_kernel`, `validate_kernel` and `profile_kernel`, on one bench.
+def judge_tools(task: "Task | str", device: "Device | str" = "auto") -> "list[BaseTool]":
+    """Return `compile_kernel`, `validate_kernel` and `profile_kernel` for a task on a device.
 
-    Each takes the `source` of a whole .cu file with `solve`, and answers in words; a bad kernel is
-    an answer. They raise only where our own parts are broken.
+    `task` is a name, a folder or a `Task`; `device` is as after `--device`. Each tool takes the
+    `source` of a whole .cu file with `solve`, and answers in words; a bad kernel is an answer. They
+    are called with `invoke` or awaited with `ainvoke`, from any event loop.
+    Raises UsageError and MissingError for a task or device that cannot be used.
     """
+    from cuda_llm.tasks.loader import load_task
+    from cuda_llm.tools.judge.device_bench import open_bench
+    from cuda_llm.tools.open_device import open_device
+
+    judged = load_task(task) if isinstance(task, str) else task
+    where = open_device(device) if isinstance(device, str) else device
+    benches: WeakKeyDictionary[asyncio.AbstractEventLoop, Bench] = WeakKeyDictionary()
+
+    def bench_here() -> Bench:
+        loop = asyncio.get_running_loop()
+        if loop not in benches:
+            benches[loop] = open_bench(judged, where)
+        return benches[loop]
+
+    return _make_tools(bench_here)
+
+
+def bench_tools(bench: Bench) -> "list[BaseTool]":
+    """Return the tools of `judge_tools` on one bench, for the event loop that the bench is for.
+
+    They raise only where our own parts are broken.
+    """
+    return _make_tools(lambda: bench)
+
+
+def _make_tools(bench_here: Callable[[], Bench]) -> "list[BaseTool]":
     from langchain_core.tools import StructuredTool
 
     async def compile_kernel(source: str) -> str:
-        return describe_outcome(await bench.compile(source, SOURCE_NAME))
+        return describe_outcome(await bench_here().compile(source, SOURCE_NAME))
 
     async def validate_kernel(source: str) -> str:
-        _, outcome = await check(bench, source)
+        _, outcome = await check(bench_here(), source)
         return describe_outcome(outcome)
 
     async def profile_kernel(source: str) -> str:
+        bench = bench_here()
         judged = await judge(bench, source, baseline=await bench.time_baseline())
         return describe_outcome(judged.verdict)
 
@@ -59,8 +97,23 @@ def bench_tools(bench: Bench) -> "list[BaseTool]":
         (profile_kernel, PROFILE_TOOL),
     ]
     return [
-        StructuredTool.from_function(coroutine=tool, description=text) for tool, text in offered
+        StructuredTool.from_function(func=_blocking(tool), coroutine=tool, description=text)
+        for tool, text in offered
     ]
+
+
+def _blocking(tool: Callable[[str], Awaitable[str]]) -> Callable[[str], str]:
+    """Return the same for callers that do not await, also where a loop runs already."""
+
+    async def answer(source: str) -> str:
+        return await tool(source)
+
+    def call(source: str) -> str:
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            return thread.submit(lambda: asyncio.run(answer(source))).result()
+
+    call.__name__ = getattr(tool, "__name__", "")
+    return call
 
 
 def describe_outcome(outcome: Compiled | Validated | Verdict) -> str:

@@ -110,7 +110,11 @@ def _folders() -> list[Path]:
 
 def _profiles_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        msg = f"setting hardware_dir (CUDA_LLM_HARDWARE_DIR): no such folder: {folder}"
+        from cuda_llm.settings import setting_source
+
+        msg = (
+            f"the setting hardware_dir ({setting_source('hardware_dir')}): no such folder: {folder}"
+        )
         raise HardwareError(msg)
     return sorted(folder.glob("*.toml"))
 

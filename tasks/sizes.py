@@ -2,7 +2,7 @@
 GPU.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -65,17 +65,6 @@ def least_time(
         bytes_moved=bytes_moved,
         precision=precision,
     )
-
-
-def weights_of(task: Task, timed: Sequence[Mapping[str, int]]) -> tuple[float, ...]:
-    """Return the weights of the timed sizes; all weights where these are no bench sizes."""
-    if len(task.weights) != len(task.sizes.bench):
-        return task.weights
-    known = {
-        tuple(sorted(d.items())): w for d, w in zip(task.sizes.bench, task.weights, strict=True)
-    }
-    wanted = [tuple(sorted(dims.items())) for dims in timed]
-    return tuple(known[one] for one in wanted) if known.keys() >= set(wanted) else task.weights
 
 
 def usable_precision(task: Task, hardware: Hardware) -> str:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from cuda_llm.data_file import Amount, Count, Identifier, Positive, Rule, Text, UnfitError
+from cuda_llm.profile import Objective
 from cuda_llm.tasks.expressions import Expression, OptionalExpression
 
 CTYPES: Mapping[str, str] = MappingProxyType(
@@ -221,6 +222,8 @@ class Task:
     comparator: str = ""
     """Name of a function in reference.py that judges results not compared element by element."""
     playbook: Path | None = None
+    objective: Objective = "geomean"
+    """How the timed sizes make one score (`tasks.objective`)."""
     weights: tuple[Positive, ...] = ()
     """One a bench size; empty means equal."""
     regression_limit: Amount = 1.1

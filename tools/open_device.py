@@ -57,6 +57,24 @@ def open_device(spec: str, *, report: ReportLine = print_line, library: str = DR
     quarantine, InfrastructureError where the driver fails, and what a device of the user's own
     raises of ours.
     """
+    try:
+        return _open(spec, report, library)
+    except UsageError as error:
+        source = _setting_of(spec)
+        if not source:
+            raise
+        raise type(error)(f"{error} ({source} names it)") from error
+
+
+def _setting_of(spec: str) -> str:
+    """Return where the settings name this device; empty where they name another, or none."""
+    from cuda_llm.settings import setting_source, settings
+
+    return setting_source("device") if spec == settings().device else ""
+
+
+def _open(spec: str, report: ReportLine, library: str) -> Device:
+    """See `open_device`."""
     kind, colon, name = spec.strip().partition(":")
     if kind == "auto" and not colon:
         device = _auto(report, library)

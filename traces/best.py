@@ -13,6 +13,7 @@ from typing import Any
 from cuda_llm.fact_wording import describe_spot
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
+from cuda_llm.score_wording import describe_attempt_speed, describe_over
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.traces.events import Event, IncumbentChosen, RunFinished, WinnerRemeasured
 from cuda_llm.traces.files import write_file
@@ -75,7 +76,8 @@ def _report(
     remeasured: WinnerRemeasured | None,
 ) -> Iterator[str]:
     profile = verdict.profile
-    yield f"# {run['task']}: {attempt.speedup or 0:.2f}x the baseline's speed"
+    faster = describe_attempt_speed(attempt, " the baseline's speed")
+    yield f"# {run['task']}: {faster}"
     yield ""
     yield f"- Kernel `{attempt.id}`, written by: {attempt.written_by}" + _author(run, attempt)
     yield f"- On: {run['device']}" + _worth(profile)
@@ -92,7 +94,8 @@ def _report(
         yield "- The oracle was the task's own baseline, not an independent reference."
     yield from (f"- {note}" for note in verdict.notes)
     if remeasured is not None:
-        yield f"- Judged once more at the end: {_again(remeasured)}"
+        over = describe_over(attempt.objective, len(attempt.times_us))
+        yield f"- Judged once more at the end: {_again(remeasured, over)}"
     if profile is not None:
         yield from ("", *_table(profile.sizes))
     yield from ("", "Judge it again:", "", f"    {command}")
@@ -137,8 +140,8 @@ def _profile_lines(profile: Profile) -> Iterator[str]:
         yield f"- Limited by {bottleneck.explanation}{where} ({describe_share(bottleneck)})"
 
 
-def _again(remeasured: WinnerRemeasured) -> str:
-    faster = f", {remeasured.speedup:.2f}x" if remeasured.speedup else ""
+def _again(remeasured: WinnerRemeasured, over: str) -> str:
+    faster = f", {remeasured.speedup:.2f}x{over}" if remeasured.speedup else ""
     detail = f" ({remeasured.detail})" if remeasured.detail else ""
     return f"{remeasured.code}{faster}{detail}"
 

@@ -7,6 +7,7 @@ from cuda_llm.fact_wording import describe_spot
 from cuda_llm.failures import NoCode
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile
+from cuda_llm.score_wording import describe_over
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import INSIDE, describe_brief
 from cuda_llm.traces.text import (
@@ -114,7 +115,9 @@ def _profile(profile: Profile) -> Iterator[str]:
             faster = f", baseline {us(size.baseline_us)}, {size.speedup:.2f}x"
         yield from labelled(size.source, f"{describe_dims(size.dims)}: {us(size.time_us)}{faster}")
     if profile.speedup is not None:
-        yield from labelled("speed", f"{profile.speedup:.2f}x the baseline's, on {profile.device}")
+        over = describe_over(profile.objective, len(profile.sizes))
+        faster = f"{profile.speedup:.2f}x the baseline's{over}, on {profile.device}"
+        yield from labelled("speed", faster)
     for found in profile.bottlenecks:
         spot = f" at {describe_spot(found.spot)}" if found.spot else ""
         yield from labelled("limited by", f"{found.explanation}{spot}; {describe_share(found)}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from cuda_llm.score_wording import describe_over
 from cuda_llm.traces.best import SOLUTION
 from cuda_llm.traces.event_log import Trace
 from cuda_llm.traces.events import WinnerRemeasured
@@ -60,7 +61,8 @@ def _winner(run: RunFolder, history: RunHistory, state: RunState) -> Iterator[st
     modelled = (
         " (modelled)" if history.started and history.started.time_source == "modelled" else ""
     )
-    faster = f": {speedup:.2f}x the baseline's speed{modelled}" if speedup else ""
+    over = describe_over(best.objective, len(best.times_us))
+    faster = f": {speedup:.2f}x the baseline's speed{over}{modelled}" if speedup else ""
     idea = f" ({best.idea})" if best.idea else ""
     label = "winner" if state == "finished" else "best so far"
     yield from labelled(label, f"{best.id}{idea}, written by {best.written_by}{faster}")
@@ -74,7 +76,7 @@ def _winner(run: RunFolder, history: RunHistory, state: RunState) -> Iterator[st
     yield from _failed_checks(history)
     again = history.rechecked.get(best.id)
     if again is not None and again.stands:
-        yield from labelled("measured", f"once more, {CHECK}: {describe_check(again)}")
+        yield from labelled("measured", f"once more, {CHECK}: {describe_check(again, over)}")
     if history.baseline is not None:
         times = again.times_us if again and again.stands and again.times_us else best.times_us
         compared = describe_times(history.baseline.sizes, times, history.baseline.times_us)
@@ -103,9 +105,12 @@ def _failed_checks(history: RunHistory) -> Iterator[str]:
             yield from labelled("last check", text)
 
 
-def describe_check(again: WinnerRemeasured) -> str:
-    """Describe what the last check found: `WRONG_RESULT; 2 of 9 cases: ...`."""
-    how = f", {again.speedup:.2f}x" if again.speedup else ""
+def describe_check(again: WinnerRemeasured, over: str = "") -> str:
+    """Describe what the last check found: `WRONG_RESULT; 2 of 9 cases: ...`.
+
+    `over` follows a speed-up, as `describe_over` says it.
+    """
+    how = f", {again.speedup:.2f}x{over}" if again.speedup else ""
     detail = f"; {again.detail}" if again.detail else ""
     return f"{again.code}{how}{detail}"
 

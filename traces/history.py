@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cuda_llm.profile import Objective
 from cuda_llm.search import Attempt, Brief, Hint
 from cuda_llm.traces.event_log import Trace, is_being_written, read_trace
 from cuda_llm.traces.events import (
@@ -216,6 +217,8 @@ class Summary:
     """That were judged."""
     best: str | None
     speedup: float | None
+    objective: Objective
+    """How its sizes make `speedup`."""
     written_by: str
     spend: CallTotals
 
@@ -245,6 +248,7 @@ def summarise(run: RunFolder) -> Summary:
         candidates=len(attempts),
         best=history.incumbent,
         speedup=final_speedup(history),
+        objective=best.objective if best else "geomean",
         written_by=best.written_by if best else "",
         spend=total_calls(history.calls),
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from cuda_llm.critique import describe_critique
 from cuda_llm.predictions import tally
+from cuda_llm.score_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, Brief, Hint, Kind, predictions_of
 from cuda_llm.traces.ending_text import describe_ending, describe_skipped
 from cuda_llm.traces.events import AgentDecided, ContestHeld, ModelCalled, ModelRetried
@@ -117,7 +118,8 @@ def _outcome(attempt: Attempt) -> Iterator[str]:
         is_point = is_point and attempt.kind != Kind.COMPOSE
         yield from wrapped(idea, first="point: " if is_point else "wrote: ", indent=INSIDE)
     if attempt.passed:
-        faster = f"{attempt.speedup:.2f}x the baseline's speed" if attempt.speedup else "correct"
+        of = " the baseline's speed"
+        faster = describe_attempt_speed(attempt, of) if attempt.speedup else "correct"
         limit = f", limited by {attempt.limited_by}" if attempt.limited_by else ""
         yield from wrapped(f"PASSED  {faster}{limit}", indent=INSIDE)
     else:

@@ -157,13 +157,16 @@ def find_endpoint(base_url: str = "") -> str:
 
     Raises UsageError where it is no http address.
     """
-    from cuda_llm.settings import settings
+    from cuda_llm.settings import setting_source, settings
 
-    named = base_url or settings().base_url or os.environ.get("OPENAI_BASE_URL", "")
+    own = settings().base_url
+    named = base_url or own or os.environ.get("OPENAI_BASE_URL", "")
     address = named or f"https://{OPENAI}/v1"
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"base URL {address!r}: expected one like http://localhost:8000/v1")
+        by_setting = setting_source("base_url") if own else "OPENAI_BASE_URL"
+        source = "--base-url" if base_url else by_setting
+        raise UsageError(f"{source} {address!r}: expected one like http://localhost:8000/v1")
     return address
 
 

@@ -24,6 +24,7 @@ from cuda_llm.failures import CompileFailed, Diagnostic
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.predictions import rank
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
+from cuda_llm.score_wording import describe_over
 from cuda_llm.search import Attempt, Components
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.wording import describe, describe_ratio, describe_share, describe_us, name_sizes
@@ -174,7 +175,7 @@ def describe_headline(situation: Situation, attempt: Attempt, components: Compon
     """Render speed-up, bandwidth and limit, each where most is to be gained, in one line."""
     parts = []
     if components.baseline and attempt.speedup is not None:
-        parts.append(f"{attempt.speedup:.2f}x the baseline over all sizes")
+        parts.append(f"{attempt.speedup:.2f}x the baseline{describe_over(attempt.objective)}")
     elif attempt.times_us:
         parts.append(describe_us(attempt.times_us[-1]))
     if not components.profile:

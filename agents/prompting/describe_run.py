@@ -5,7 +5,7 @@ Hidden sizes are never among them.
 
 from collections.abc import Iterator
 
-from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, bottleneck_text, size_weights
+from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, bottleneck_text
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_differences,
     describe_figures,
@@ -17,7 +17,9 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.facts import SourceSpot
 from cuda_llm.failures import CompileFailed
 from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.score_wording import describe_over, describe_scoring
 from cuda_llm.search import Attempt, Brief, Components, Hint, Kind
+from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
 from cuda_llm.wording import describe_common, describe_ratio, name_sizes
 
@@ -69,12 +71,9 @@ def describe_score(situation: Situation) -> str:
     """Describe how the timed sizes make one score; empty where there is one size."""
     if len(situation.sizes) < 2:
         return ""
-    weights = size_weights(situation)
-    if len(set(weights)) > 1:
-        how = f"sizes count {' : '.join(f'{one:g}' for one in weights)}"
-    else:
-        how = "every size counts alike: 10% at the smallest is worth 10% at the largest"
-    return f"Their one score is the geometric mean of the speed-ups, in which {how}."
+    scoring = scoring_of(situation.task, situation.sizes)
+    largest = name_sizes(situation.sizes)[-1]
+    return describe_scoring(scoring.objective, scoring.shares, largest)
 
 
 def describe_allowed(task: Task) -> tuple[str, ...]:
@@ -278,7 +277,10 @@ def _outcome(situation: Situation, attempt: Attempt, components: Components) -> 
         return f"{attempt.code}: {found}" if found else attempt.code
     parts = list[str]()
     if components.baseline and attempt.speedup is not None:
-        parts.append(f"{attempt.speedup:.2f}x")
+        # The page of the sizes says what the usual score is.
+        usual = attempt.objective == "geomean"
+        over = "" if usual else describe_over(attempt.objective, len(attempt.times_us))
+        parts.append(f"{attempt.speedup:.2f}x{over}")
     if components.profile and attempt.limited_by:
         parts.append(f"limited by {bottleneck_text(attempt.limited_by).name}")
     figures = "; ".join(describe_figures(situation, attempt, components))

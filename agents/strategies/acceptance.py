@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
+from cuda_llm.score_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, DuelResult
 
 
@@ -106,7 +107,8 @@ def describe_choice(
         gain = 100 * gain_over(winner, incumbent)
         return f"{winner.id} is {gain:.1f} % faster than {incumbent.id}"
     if winner is not None:
-        return f"{winner.id} is the first kernel that passed, at {winner.speedup:.2f}x the baseline"
+        speed = describe_attempt_speed(winner, " the baseline")
+        return f"{winner.id} is the first kernel that passed, at {speed}"
     if incumbent is None:
         return "nothing has passed yet"
     if not verdicts:

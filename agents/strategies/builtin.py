@@ -17,6 +17,7 @@ from cuda_llm.agents.strategies.elites import improve_elite, show_second
 from cuda_llm.agents.strategies.splits import propose_composition
 from cuda_llm.dotted import is_dotted, load_dotted
 from cuda_llm.errors import UsageError
+from cuda_llm.score_wording import describe_attempt_speed
 from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Kind
 
 SWITCH = {"switch": True}
@@ -161,7 +162,8 @@ class FsrPaper:
         first, *others = passed
         return Choice(
             incumbent=first.id,
-            reason=f"{first.id} is the fastest of its round, at {first.speedup:.2f}x the baseline",
+            reason=f"{first.id} is the fastest of its round, at "
+            f"{describe_attempt_speed(first, ' the baseline')}",
             verdicts={first.id: "won"} | {one.id: "slower" for one in others},
         )
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cuda_llm.agents.kernel_text.composition import LARGE, SMALL, CompositionRefused, compose
-from cuda_llm.agents.limits import size_weights
 from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import noise_margin, passed_by_speed
 from cuda_llm.agents.strategies.elites import single_kernels
 from cuda_llm.search import Attempt, Draft
+from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.wording import name_sizes
@@ -53,17 +53,18 @@ def best_split(
     telling = _telling_scalars(situation.task, sizes)
     extents = [math.prod(dims[name] for name in telling.values()) for dims in sizes]
     order = sorted(range(len(sizes)), key=extents.__getitem__)
-    weights = size_weights(situation)
-    whole = sum(weights)
+    scoring = scoring_of(situation.task, sizes)
+    join = min if scoring.objective == "worst" else sum
+    weights = (1.0,) * len(sizes) if scoring.objective == "worst" else scoring.shares
     scores = [
-        [weights[at] / whole * math.log(baseline_us[at] / one.times_us[at]) for at in order]
+        [weights[at] * math.log(baseline_us[at] / one.times_us[at]) for at in order]
         for one in kernels
     ]
     found = []
     for count in range(1, len(order)):
         low, high = extents[order[count - 1]], extents[order[count]]
         if low < high:
-            before, behind = ([sum(row[piece]) for row in scores] for piece in _pieces(count))
+            before, behind = ([join(row[piece]) for row in scores] for piece in _pieces(count))
             small, large = before.index(max(before)), behind.index(max(behind))
             made = Split(
                 small=kernels[small],
@@ -71,7 +72,7 @@ def best_split(
                 order=tuple(order),
                 count=count,
                 condition=_condition(telling, low, high),
-                speedup=math.exp(before[small] + behind[large]),
+                speedup=math.exp(join((before[small], behind[large]))),
             )
             found.append(made)
     if not found:

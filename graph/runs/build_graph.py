@@ -22,7 +22,7 @@ from cuda_llm.graph.context import (
     ignoring_earlier_runs,
     input_of,
 )
-from cuda_llm.graph.request import Overrides, make_request
+from cuda_llm.graph.request import Overrides
 from cuda_llm.graph.round_nodes import (
     choose,
     collect,
@@ -37,7 +37,9 @@ from cuda_llm.graph.round_nodes import (
     tuner,
 )
 from cuda_llm.graph.run_nodes import baseline, finish, start
+from cuda_llm.graph.runs.graph_input import make_search_graph
 from cuda_llm.graph.runs.parts import RunParts, find_parts
+from cuda_llm.graph.runs.resolve import make_request
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 from cuda_llm.traces.event_log import Recorder
 
@@ -133,10 +135,9 @@ def assemble_graph(
     `agents` stand behind their stages; one named `hardware_research` takes the researcher's place.
     Raises UsageError for a name used twice.
     """
-    from langgraph.graph import END, START, StateGraph
+    from langgraph.graph import END, START
 
-    # No context schema: servers would build a context from the empty one that they send.
-    graph = StateGraph(SearchState, input_schema=SearchInput, output_schema=SearchOutput)
+    graph = make_search_graph()
     add_nodes(graph, find, agents)
     add_chain(graph, find, agents)
     graph.add_edge(START, "start")

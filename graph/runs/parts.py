@@ -12,6 +12,7 @@ from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.resolve import check_request, resolve_request
 from cuda_llm.search import Author
+from cuda_llm.tasks.objective import with_objective
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 
@@ -88,7 +89,9 @@ def find_parts(request: RunRequest, overrides: Overrides) -> RunParts:
     named = settings().agent_models
     by_settings = {name: named[name] for name in parts.own_part_names if name in named}
     models = {**by_settings, **parts.request.agent_models}
-    return replace(parts, request=replace(parts.request, agent_models=models))
+    task = parts.task
+    decided = {"objective": task.objective, "weights": task.weights, "agent_models": models}
+    return replace(parts, request=replace(parts.request, **decided))  # type: ignore[arg-type]
 
 
 def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
@@ -101,6 +104,7 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
     from cuda_llm.tools.open_device import open_device
 
     task = overrides.task or load_task(request.task)
+    task = with_objective(task, request.objective, request.weights)
     has_model = bool(request.model) or overrides.model is not None
     own = overrides.generator
     chosen = (

@@ -5,19 +5,96 @@ folder.
 import math
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from numbers import Integral, Real
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UsageError, nearest
 from cuda_llm.graph.request import RunOption, RunRequest, run_options
+from cuda_llm.search import Components
 from cuda_llm.source_file import read_source
 from cuda_llm.tasks.loader import list_tasks
 from cuda_llm.traces.find import RUNS
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def make_request(given: Mapping[str, Any]) -> RunRequest:
+    """Build a request from plain data by field name, as Python or JSON have it.
+
+    Raises UsageError naming the first field whose value is of a wrong type.
+    """
+    from cuda_llm.codec import decode
+
+    for option in run_options():
+        if option.name in given and not _fits(option, given[option.name]):
+            value = " ".join(repr(given[option.name]).split())[:_LONGEST_SHOWN]
+            raise UsageError(f"{option.name}={value}: expected {_expected(option)}")
+    _check_switches(given.get("components"))
+    try:
+        return decode(RunRequest, given)
+    except ValueError as error:
+        raise UsageError(f"the run's options do not fit: {error}") from None
+
+
+_LONGEST_SHOWN = 60
+"""Characters of a value that does not fit."""
+
+_PLAIN: Mapping[Any, tuple[type, str]] = {
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    bool: (bool, "True or False"),
+    str: (str, "text"),
+}
+
+
+def _fits(option: RunOption, value: object) -> bool:
+    """Return whether a value has the type of its field: text is no number, and True is none."""
+    if option.is_choice:
+        return value in get_args(option.kind)
+    if option.is_list:
+        kind = _PLAIN[option.item_kind][0]
+        if not isinstance(value, (list, tuple)):
+            return False
+        return all(isinstance(one, kind) and not isinstance(one, bool) for one in value)
+    if option.is_mapping:
+        return isinstance(value, Mapping)
+    if option.kind is Components:
+        return isinstance(value, (Mapping, Components))
+    kinds = get_args(option.kind) or (option.kind,)
+    if value is None or kinds[0] not in _PLAIN:
+        return value is not None or None.__class__ in kinds
+    fits = isinstance(value, _PLAIN[kinds[0]][0])
+    return fits and (kinds[0] is bool or not isinstance(value, bool))
+
+
+def _check_switches(given: object) -> None:
+    """Raise UsageError for a switch of `components` that there is none of."""
+    known = Components.__dataclass_fields__
+    for name, value in given.items() if isinstance(given, Mapping) else ():
+        if name not in known:
+            raise UsageError(f"components has no {name!r}; {nearest(str(name), known)}")
+        if not isinstance(value, bool):
+            raise UsageError(f"components[{name!r}]={value!r}: expected True or False")
+
+
+def _expected(option: RunOption) -> str:
+    """Describe what a field takes."""
+    if option.is_choice:
+        return " or ".join(repr(one) for one in get_args(option.kind) if one)
+    if option.is_list:
+        return f"a list, each {_PLAIN[option.item_kind][1]}"
+    if option.is_mapping:
+        return "a dict of texts"
+    if option.kind is Components:
+        return "a Components, or a dict of its switches"
+    kinds = get_args(option.kind) or (option.kind,)
+    words = _PLAIN[kinds[0]][1]
+    return f"{words} or None" if None.__class__ in kinds else words
 
 
 def check_request(request: RunRequest) -> None:

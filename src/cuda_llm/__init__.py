@@ -12,9 +12,18 @@ if TYPE_CHECKING:
     from cuda_llm.graph.runs.build_graph import build_graph
     from cuda_llm.graph.runs.result import Result, read_run
     from cuda_llm.graph.runs.start import aoptimize, optimize
+    from cuda_llm.graph.toolbox import judge_tools
     from cuda_llm.tasks.loader import load_task
 
-__all__ = ["Result", "aoptimize", "build_graph", "load_task", "optimize", "read_run"]
+__all__ = [
+    "Result",
+    "aoptimize",
+    "build_graph",
+    "judge_tools",
+    "load_task",
+    "optimize",
+    "read_run",
+]
 
 
 def __getattr__(name: str) -> Any:

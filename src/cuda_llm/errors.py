@@ -12,6 +12,7 @@ CudaLLMError
     └── DeviceLost        a device that stays broken; the message names it and the mend
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -91,6 +92,15 @@ class BrokenByWork(InfrastructureError):
 
 class DeviceLost(InfrastructureError):
     """A device that stays broken, or does not let go of what ran on it."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return `did you mean max_tokens?`, or all that are known where none is near."""
+    import difflib
+
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
 
 
 _LONGEST_DETAIL = 500

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     )
     from cuda_llm.failures import CompileFailed, NoCode
     from cuda_llm.graph.state import SearchState
-    from cuda_llm.graph.toolbox import bench_tools
+    from cuda_llm.graph.toolbox import bench_tools, judge_tools
     from cuda_llm.hardware_profiles.hardware import Hardware
     from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
     from cuda_llm.outcomes import Passed, Verdict, WrongResult
@@ -219,6 +219,7 @@ __all__ = [
     "events",
     "find_agent",
     "find_hardware",
+    "judge_tools",
     "list_hardware",
     "list_tasks",
     "load_task",

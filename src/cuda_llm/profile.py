@@ -13,6 +13,10 @@ Outcome = Literal["faster", "slower", "tie"]
 """What a comparison of two measured kernels decided, beyond its noise."""
 
 
+Objective = Literal["geomean", "largest", "worst"]
+"""How the timed sizes make one score (`tasks.objective`)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class KernelResources:
     """What ptxas says one kernel needs."""
@@ -145,7 +149,9 @@ class Profile:
     """The same of the sizes below the largest, where it is known of them."""
     resources: tuple[KernelResources, ...] = ()
     speedup: float | None = None
-    """Weighted geometric mean of the sizes' speedups."""
+    """The one score that the sizes' speed-ups make."""
+    objective: Objective = "geomean"
+    """How they make it."""
     checked: Mapping[str, int] = field(default_factory=dict)
     """What the referee compared: `sizes`, `hidden`, `distributions`, `elements`."""
     isolation: str = ""

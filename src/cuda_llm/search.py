@@ -40,7 +40,7 @@ from cuda_llm.outcomes import (
     WrongResult,
 )
 from cuda_llm.predictions import Prediction
-from cuda_llm.profile import Outcome
+from cuda_llm.profile import Objective, Outcome
 
 Author = Literal["model", "playbook", "human"]
 """Who wrote a kernel."""
@@ -202,7 +202,8 @@ class Attempt:
     summary: str = ""
     """The verdict in one line."""
     speedup: float | None = None
-    """Weighted geometric mean over the timed sizes; None unless it passed."""
+    """The one score over the timed sizes; None unless it passed."""
+    objective: Objective = "geomean"
     times_us: tuple[float, ...] = ()
     """One a timed size, in the order of the task."""
     spread: float = 0.0

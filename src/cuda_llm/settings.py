@@ -3,7 +3,10 @@
 Importing this module loads pydantic; import it inside the function that needs a setting.
 """
 
+import json
 import os
+import re
+import tomllib
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,14 +21,14 @@ from pydantic_settings import (
 )
 
 from cuda_llm.data_file import config_file
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UsageError, nearest
 
 
 def _absolute(path: Path) -> Path:
     try:
         return path.expanduser().absolute()
     except RuntimeError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(f"a path: {error}") from None
 
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
@@ -137,15 +140,64 @@ _DECIDING = (
 """Environment variables that the settings depend on."""
 
 
+def setting_source(name: str) -> str:
+    """Return where a setting that is in force stands: `CUDA_LLM_NVCC`, or `.../config.toml:3`.
+
+    Empty where neither names it.
+    """
+    variable = f"CUDA_LLM_{name.upper()}"
+    # As pydantic reads them: in any case, and one that is empty does not count.
+    spelled = [key for key, value in os.environ.items() if value and key.upper() == variable]
+    if spelled:
+        return spelled[0]
+    file = config_file()
+    try:
+        text = file.read_text(encoding="utf-8")
+        named = name in tomllib.loads(text)
+    except (OSError, ValueError):
+        return ""
+    if not named:
+        return ""
+    opening = re.compile(rf"""\s*\[?\s*["']?{re.escape(name)}\b""")
+    lines = (at for at, line in enumerate(text.splitlines(), start=1) if opening.match(line))
+    return f"{file}:{next(lines, 1)}"
+
+
 @lru_cache(maxsize=1)
 def _read(_environment: tuple[str | None, ...]) -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        msg = f"setting {name} (CUDA_LLM_{name.upper()} or {config_file()}): {first['msg']}"
-        raise UsageError(msg) from None
+        raise _refuse(error) from None
     except ValueError as error:
-        msg = f"{config_file()}: {error}"
-        raise UsageError(msg) from None
+        # A variable that holds no JSON is refused before the file is looked at.
+        for name, field in Settings.model_fields.items():
+            source = setting_source(name)
+            if field.default_factory is dict and source in os.environ:
+                _check_json(source)
+        raise UsageError(f"{config_file()}: is not TOML: {error}") from None
+
+
+def _refuse(error: ValidationError) -> UsageError:
+    """Return the error of ours for the first setting that does not fit: where, what, the mend."""
+    first = error.errors()[0]
+    name = str(first["loc"][0])
+    source = setting_source(name)
+    if name not in Settings.model_fields:
+        return UsageError(f"{source}: no setting {name!r}; {nearest(name, Settings.model_fields)}")
+    message = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    shown = " ".join(repr(first["input"]).split())[:_LONGEST_SHOWN]
+    return UsageError(f"{source}: setting {name} is {shown}; expected {message}")
+
+
+_LONGEST_SHOWN = 60
+"""Characters of a value that does not fit."""
+
+
+def _check_json(variable: str) -> None:
+    """Raise UsageError unless the variable holds JSON."""
+    try:
+        json.loads(os.environ[variable])
+    except ValueError as error:
+        shown = os.environ[variable][:_LONGEST_SHOWN]
+        raise UsageError(f"{variable}: {shown!r} is not JSON: {error}") from None

@@ -9,11 +9,17 @@ from graph_runs import context_in
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.limits import open_above_baseline, possible_saving, possible_savings
+from cuda_llm.agents.limits import (
+    most_to_gain,
+    open_above_baseline,
+    possible_saving,
+    possible_savings,
+    share_of_limit,
+)
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import MARGIN, at_the_limit, find_strategy
 from cuda_llm.graph.view import situation_of
-from cuda_llm.profile import Bottleneck, LaunchProfile, Profile
+from cuda_llm.profile import Bottleneck, LaunchProfile, Objective, Profile
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.tasks.sizes import least_time
 from cuda_llm.time_terms import combine
@@ -153,3 +159,23 @@ def test_what_the_baseline_leaves_is_what_a_first_kernel_may_gain(nothing_yet: S
     assert open_above_baseline(slow) == pytest.approx(0.75)
     fast = replace(nothing_yet, baseline_us=tuple(0.5 * one for one in least))
     assert open_above_baseline(fast) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("objective", "size", "share"),
+    [("geomean", 0, 8**-0.5), ("largest", 1, 0.5), ("worst", 1, 0.5)],
+)
+def test_the_objective_decides_where_there_is_something_to_gain(
+    nothing_yet: Situation, objective: Objective, size: int, share: float
+) -> None:
+    """The small size is farther from its limit; the large one is the worst beside the baseline."""
+    least_us = [attainable_us(nothing_yet, dims) for dims in SIZES]
+    seen = at(nothing_yet, 4.0, 2.0)
+    asked = replace(
+        seen,
+        task=replace(seen.task, objective=objective),
+        baseline_us=(8.0 * least_us[0], 2.2 * least_us[1]),
+    )
+    assert asked.incumbent is not None
+    assert most_to_gain(asked, asked.incumbent) == size
+    assert share_of_limit(asked, asked.incumbent) == pytest.approx(share)

@@ -10,11 +10,11 @@ from cuda_llm.settings import Settings, settings
 def ask(expression: str, home: Path, **env: str) -> "subprocess.CompletedProcess[str]":
     code = (
         "from cuda_llm.settings import settings\n"
-        "from cuda_llm.errors import UsageError\n"
+        "from cuda_llm.errors import CudaLLMError\n"
         "try:\n"
         f"    print({expression})\n"
-        "except UsageError as error:\n"
-        "    print('UsageError:', error)\n"
+        "except CudaLLMError as error:\n"
+        "    print(f'{type(error).__name__}:', error)\n"
     )
     return subprocess.run(
         [sys.executable, "-P", "-c", code],
@@ -56,6 +56,68 @@ def test_a_bad_setting_is_one_line_naming_it(tmp_path: Path, file: str, named: s
     assert shown.startswith("UsageError:")
     assert shown.count("\n") == 1
     assert named in shown
+
+
+@pytest.mark.parametrize(
+    ("env", "complaint"),
+    [
+        (
+            {"CUDA_LLM_COMPILE_WORKERS": "-1"},
+            "CUDA_LLM_COMPILE_WORKERS: setting compile_workers is '-1'; expected greater than",
+        ),
+        ({"CUDA_LLM_L2": "hot"}, "CUDA_LLM_L2: setting l2 is 'hot'; expected 'cold' or 'warm'"),
+        ({"CUDA_LLM_AGENT_MODELS": "x"}, "CUDA_LLM_AGENT_MODELS: 'x' is not JSON"),
+        ({"CUDA_LLM_AGENT_MODELS": "3"}, "CUDA_LLM_AGENT_MODELS: setting agent_models is 3"),
+        ({"CUDA_LLM_CACHE": "~nobody9/x"}, "CUDA_LLM_CACHE: setting cache is '~nobody9/x'"),
+        ({"cuda_llm_l2": "hot"}, "cuda_llm_l2: setting l2 is 'hot'"),
+    ],
+)
+def test_a_bad_variable_is_blamed_alone_not_a_file_that_is_not_there(
+    tmp_path: Path, env: dict[str, str], complaint: str
+) -> None:
+    shown = ask("settings()", tmp_path, **env).stdout
+    assert shown.startswith(f"UsageError: {complaint}")
+    assert "config.toml" not in shown and shown.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "complaint"),
+    [
+        ("\n# mine\nl2 = 'hot'\n", "config.toml:3: setting l2 is 'hot'; expected 'cold' or"),
+        ("modle = 'm'\n", "config.toml:1: no setting 'modle'; did you mean model?"),
+        ("\n[agent_models]\nplan = 3\n", "config.toml:2: setting agent_models is 3"),
+        ("device = \n", "config.toml: is not TOML: Invalid value (at line 1, column 10)"),
+        ("device = 'tpu'\n", "config.toml:1 names it)"),
+        ("hardware_dir = '/nowhere'\n", "config.toml:1): no such folder: /nowhere"),
+        ("nvcc = '/nowhere'\n", "config.toml:1) names no nvcc that runs: /nowhere"),
+        ("base_url = 'x'\n", "config.toml:1 'x': expected one like http"),
+    ],
+)
+def test_a_bad_line_of_the_file_is_blamed_with_its_number(
+    tmp_path: Path, file: str, complaint: str
+) -> None:
+    config = tmp_path / ".config/cuda-llm/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(file)
+    asked = ask(USE_ALL, tmp_path).stdout
+    assert complaint in asked
+    assert f"{config}:" in asked and "CUDA_LLM_" not in asked.partition("; install")[0]
+
+
+USE_ALL = """(
+        __import__("cuda_llm.tools.open_device").tools.open_device.open_device(settings().device),
+        __import__("cuda_llm.agents.llm.chat_model").agents.llm.chat_model.find_endpoint(),
+        __import__("cuda_llm.tools.compiler.nvcc").tools.compiler.nvcc.find_toolkit(),
+    )"""
+"""What reads settings whose values are looked at later."""
+
+
+def test_a_variable_wins_the_blame_as_it_wins_the_choice(tmp_path: Path) -> None:
+    config = tmp_path / ".config/cuda-llm/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("l2 = 'cold'\n")
+    shown = ask("settings()", tmp_path, CUDA_LLM_L2="hot").stdout
+    assert shown.startswith("UsageError: CUDA_LLM_L2: ")
 
 
 FILE = """

@@ -1,10 +1,13 @@
 """`RunRequest` defines the options of a run: every way to start one has exactly its fields."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pytest
 import typer.main
 from option_table import option_table
@@ -15,10 +18,11 @@ from cuda_llm.cli.run import request_from
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import RunOption, RunOptions, RunRequest, run_options
+from cuda_llm.graph.runs.keywords import OptimizeKeywords, split_keywords
 from cuda_llm.graph.runs.parts import find_parts
 from cuda_llm.graph.runs.record import describe_run
 from cuda_llm.graph.runs.resolve import resolve_request
-from cuda_llm.graph.runs.start import OptimizeKeywords, optimize, split_keywords
+from cuda_llm.graph.runs.start import optimize
 from cuda_llm.graph.state import SearchInput
 from cuda_llm.search import Components
 from cuda_llm.settings import Settings
@@ -38,7 +42,7 @@ def another(option: RunOption) -> Any:
     if option.kind is Components:
         return Components(**{one.name: not one.default for one in fields(Components)})
     if option.is_list:
-        return ("first", "second")
+        return (1.0, 2.5) if option.item_kind is float else ("first", "second")
     if option.is_mapping:
         return {"first": "one", "second": "two"}
     if option.is_choice:
@@ -101,16 +105,70 @@ def test_the_keywords_of_optimize_are_the_options_and_the_objects() -> None:
 
 def test_a_keyword_that_is_none_is_a_mistake_of_the_caller() -> None:
     """Type checkers say so too: mypy reports an ignored error that is none."""
-    with pytest.raises(TypeError, match="unexpected keyword argument 'rouns'"):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'rouns'; .* rounds"):
         optimize("vector_add", rouns=3)  # type: ignore[call-arg]
-    with pytest.raises(UsageError, match="rounds: Input should be a valid integer"):
+    with pytest.raises(UsageError, match="rounds='many': expected a whole number"):
         optimize("vector_add", rounds="many")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="hints: Input should be a valid tuple"):
+    with pytest.raises(UsageError, match=r"hints='one sentence.*': expected a list, each text"):
         optimize("vector_add", hints="one sentence, not a list of them")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("candidates", "3", "'3': expected a whole number"),
+        ("candidates", 2.5, "2.5: expected a whole number"),
+        ("candidates", True, "True: expected a whole number"),
+        ("candidates", None, "None: expected a whole number"),
+        ("max_tokens", 1.5, "1.5: expected a whole number or None"),
+        ("budget_usd", "1", "'1': expected a number or None"),
+        ("review", "yes", "'yes': expected True or False"),
+        ("out", Path("x"), "expected text"),
+        ("hints", ["fine", 3], "expected a list, each text"),
+        ("weights", [1, "2"], "expected a list, each a number"),
+        ("objective", "mean", "'mean': expected 'geomean' or 'largest' or 'worst'"),
+        ("l2", "hot", "'hot': expected 'cold' or 'warm'"),
+        ("components", {"histry": False}, "has no 'histry'; did you mean history?"),
+        ("components", {"history": "no"}, "['history']='no': expected True or False"),
+        ("components", 3, "3: expected a Components"),
+        ("agents", "lessons.py:lessons", "expected a list of names, or PlacedAgent objects"),
+        ("agents", [print], "expected a list of names, or PlacedAgent objects"),
+        ("agent_models", ["small"], "expected a dict from agents to models"),
+        ("agent_models", {"plan": 3}, "=3: expected a name, or a chat model of LangChain"),
+        ("model", 3, "3: expected a name, or a chat model of LangChain (it lacks ainvoke)"),
+        ("device", 3, "3: expected a name, or a Device (it lacks name, hardware"),
+        ("generator", 3, "3: expected a name, or a Generator (it lacks name, written_by, gen"),
+        ("reflector", "mine", "'mine': expected a Reflector (it lacks name, reflect)"),
+        ("tuner", 3, "3: expected a Tuner (it lacks propose)"),
+        ("observers", print, "expected a list of functions that take an event"),
+        ("observers", [3], "[3]: expected a list of functions that take an event"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_one_line_before_anything_is_started(
+    name: str, value: Any, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=re.escape(expected)) as raised:
+        optimize("vector_add", **{name: value})
+    assert str(raised.value).startswith(name) and "\n" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_task_is_named_or_brought() -> None:
+    with pytest.raises(UsageError, match="task=3: expected a name, a folder as text, or a Task"):
+        optimize(3)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert from_keywords(rounds=np.int64(3), budget_usd=np.float32(0.5)).rounds == 3
+
+
 def test_plain_options_have_the_types_of_the_request() -> None:
-    wider = {tuple[str, ...]: Sequence[str], Mapping[str, str]: dict[str, str]}
+    wider = {
+        tuple[str, ...]: Sequence[str],
+        tuple[float, ...]: Sequence[float],
+        Mapping[str, str]: dict[str, str],
+    }
     kinds = {one.name: wider.get(one.kind, one.kind) for one in run_options()}
     found = get_type_hints(RunOptions)
     assert found == {name: kinds[name] for name in found}
@@ -183,8 +241,8 @@ def test_a_model_is_named_for_one_agent_once(arguments: list[str], complaint: st
 
 
 def test_an_object_may_replace_a_name(tmp_path: Path) -> None:
-    model, own = object(), parts()
-    request, overrides = split_keywords(
+    model, own = SimpleNamespace(ainvoke=print), parts()
+    request, overrides, _ = split_keywords(
         "vector_add",
         {
             "generator": own.generator,

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cuda_llm import judge_tools
+from cuda_llm.errors import UsageError
 from cuda_llm.graph.toolbox import bench_tools
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.bench import Bench
@@ -30,7 +32,12 @@ async def ask(name: str, source: str) -> str:
         ("compile_kernel", BROKEN, "COMPILE_FAILED", "source.cu:"),
         ("validate_kernel", GOOD, "CORRECT in", "hidden"),
         ("validate_kernel", WRONG, "WRONG_RESULT", "should be"),
-        ("profile_kernel", GOOD, "PASSED", "1x the baseline, limited by dram_bandwidth"),
+        (
+            "profile_kernel",
+            GOOD,
+            "PASSED",
+            "largest, 1x the baseline over all sizes, limited by",
+        ),
         ("profile_kernel", WRONG, "WRONG_RESULT", "should be"),
     ],
 )
@@ -54,3 +61,37 @@ def test_no_answer_names_a_path_of_this_machine() -> None:
     answer = asyncio.run(ask("compile_kernel", BROKEN))
     assert str(Path.home()) not in answer
     assert "/tmp" not in answer
+
+
+def test_a_script_gets_the_tools_of_a_task_and_a_device_in_one_line() -> None:
+    compile_kernel, validate_kernel, profile_kernel = judge_tools("vector_add", "emulated")
+    assert compile_kernel.invoke({"source": GOOD}).startswith("COMPILED")
+    assert validate_kernel.invoke({"source": WRONG}).startswith("WRONG_RESULT")
+    assert profile_kernel.invoke({"source": GOOD}).startswith("PASSED")
+
+
+def test_tools_are_called_from_several_loops_and_from_within_one() -> None:
+    compile_kernel, validate_kernel, _ = judge_tools(TASK, open_device("emulated"))
+
+    async def all_at_once() -> list[str]:
+        waiting = [compile_kernel.ainvoke({"source": GOOD}) for _ in range(8)]
+        return [*await asyncio.gather(*waiting), validate_kernel.invoke({"source": WRONG})]
+
+    for _ in range(2):
+        *compiled, checked = asyncio.run(all_at_once())
+        assert all(one.startswith("COMPILED") for one in compiled)
+        assert checked.startswith("WRONG_RESULT")
+
+
+@pytest.mark.parametrize(
+    ("task", "device", "complaint"),
+    [
+        ("vector_sum", "emulated", "did you mean vector_add"),
+        ("vector_add", "tpu", "unknown device"),
+    ],
+)
+def test_tools_of_what_is_not_there_are_refused_at_once(
+    task: str, device: str, complaint: str
+) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        judge_tools(task, device)

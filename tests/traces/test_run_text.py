@@ -77,7 +77,7 @@ def test_a_finished_run_is_shown_from_the_request_to_the_reason_of_the_winner(sh
         "mine failed: ValueError: no luck",
         "round 1 · to beat: the baseline",
         "r1-c1 told to write a kernel: one thread an element",
-        "PASSED 1.25x the baseline's speed, limited by uncoalesced_global",
+        "PASSED 1.25x the baseline's speed over all sizes, limited by uncoalesced_global",
         'COMPILE_FAILED identifier "tile" is undefined',
         "late: still at compile when the round went on",
         "try 1 failed, rate_limited; waited 2.0 s",
@@ -93,8 +93,8 @@ def test_a_finished_run_is_shown_from_the_request_to_the_reason_of_the_winner(sh
         "r1-c1: slower",
         "the run ended: its rounds were done",
         "2 calls, 1.2k tokens in, 300 out, $0.01, 1 of them in vain",
-        "r2-c1 (a short name), written by model: 3.40x the baseline's speed (modelled)",
-        "once more, in a fresh process on new inputs: PASSED, 3.40x",
+        "r2-c1 (a short name), written by model: 3.40x the baseline's speed over all sizes",
+        "once more, in a fresh process on new inputs: PASSED, 3.40x over all sizes",
         "candidates/r2-c1/source.cu",
     ), text
 

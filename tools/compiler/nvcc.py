@@ -25,7 +25,7 @@ OBJECT = f"{KEEP_DIR}/kernel.o"
 PREPROCESSED = f"{KEEP_DIR}/kernel.cpp4.ii"
 DEVICE_TEXT = f"{KEEP_DIR}/kernel.cpp1.ii"
 
-CHOSEN = "the setting nvcc (CUDA_LLM_NVCC)"
+CHOSEN = "the setting nvcc"
 MEND = "install it: pip install 'cuda-llm[toolkit]', or point CUDA_LLM_NVCC at an nvcc"
 
 
@@ -56,7 +56,11 @@ def _first_working(candidates: tuple[tuple[str, Path], ...]) -> Toolkit:
         if toolkit is not None:
             return toolkit
         if origin == CHOSEN:
-            raise MissingError(f"{CHOSEN} names no nvcc that runs: {path}", MEND)
+            from cuda_llm.settings import setting_source
+
+            raise MissingError(
+                f"{CHOSEN} ({setting_source('nvcc')}) names no nvcc that runs: {path}", MEND
+            )
     raise MissingError("nvcc is missing", MEND)
 
 

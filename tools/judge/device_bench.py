@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.profile import Profile
-from cuda_llm.tasks.sizes import weights_of
+from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
@@ -40,7 +40,7 @@ from cuda_llm.tools.measure.times import (
     KernelTimes,
     compare_with_baseline,
     find_impossible_model,
-    mean_speedup,
+    score_of,
 )
 from cuda_llm.tools.validator.call_plans import begins_small
 from cuda_llm.tools.validator.validate import Validated
@@ -307,7 +307,8 @@ def assemble_passed(
         bottlenecks=timing.bottlenecks,
         smaller=timing.smaller,
         resources=compiled.kernels,
-        speedup=mean_speedup(sizes, weights_of(task, [size.dims for size in sizes])),
+        speedup=score_of(sizes, scoring_of(task, [size.dims for size in sizes])),
+        objective=task.objective,
         checked=validated.checked,
         isolation=timing.isolation,
     )

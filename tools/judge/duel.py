@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import Outcome, TimeSource
+from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Session, Site, TimeClass
 from cuda_llm.tools.device.candidate import Compiled
@@ -19,7 +20,7 @@ from cuda_llm.tools.measure.contest_state import Contested, ContestResult, Conte
 from cuda_llm.tools.measure.failures import FailedCase, hidden_by_noise
 from cuda_llm.tools.measure.measurement import open_measurement, plan_timing
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import KernelTimes, mean_ratio
+from cuda_llm.tools.measure.times import KernelTimes
 
 FIXED_RUNNERS = 2
 """Those of the incumbent, and of the baseline for what is not `solve`."""
@@ -55,7 +56,7 @@ class Duel:
 
     sizes: tuple[DuelSize, ...]
     ratio: float
-    """Time of the first over the second's, weighted geometric mean over the sizes."""
+    """Time of the first over the second's, as sizes make one score."""
     low: float
     high: float
     """Interval of `ratio`, 95 %, which holds however often was looked."""
@@ -270,7 +271,10 @@ def duel_size(one: ContestSize) -> DuelSize:
 def modelled_duel(
     task: Task, first: KernelTimes, second: KernelTimes, source: TimeSource = "modelled"
 ) -> Duel:
-    """Decide by times that were obtained one kernel after the other."""
+    """Decide by times that were obtained one kernel after the other.
+
+    By the objective `worst` the first is as fast as where it does worst beside the second.
+    """
     floor = MODELLED_TIE if source == "modelled" else SEPARATE_TIE
     sizes = tuple(
         DuelSize(
@@ -284,7 +288,8 @@ def modelled_duel(
         )
         for (dims, first_us), (_, second_us) in zip(first.times, second.times, strict=True)
     )
-    ratio = mean_ratio([size.ratio for size in sizes], task.weights)
+    scoring = scoring_of(task, [size.dims for size in sizes])
+    ratio = 1 / scoring.score([1 / size.ratio for size in sizes])
     return Duel(
         sizes=sizes,
         ratio=ratio,

@@ -132,7 +132,8 @@ def plan_visits(contest: Contest) -> list[tuple[SizeRecord, int]]:
         return []
     least_known = max(contest.active, key=lambda number: contest.score(number)[1].error)
     seconds = [one.seconds / len(one.blocks) for one in contest.records]
-    planned = plan_pass(contest.score(least_known)[0], contest.weights, seconds)
+    sizes = contest.score(least_known)[0]
+    planned = plan_pass(sizes, contest.deciding_shares(sizes), seconds)
     at = None if contest.prepared is None else contest.prepared.at
     visits = zip(contest.records, planned, strict=True)
     return sorted(

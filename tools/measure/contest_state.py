@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import Outcome
+from cuda_llm.tasks.objective import Scoring, scoring_of
 from cuda_llm.tasks.reference import Dims
-from cuda_llm.tasks.sizes import weights_of
 from cuda_llm.tools.device import TimedSession
 from cuda_llm.tools.measure.baseline_time import BaselineTime
 from cuda_llm.tools.measure.blocks import BatchRules, MeasurementFault
@@ -17,7 +17,14 @@ from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.measure.interleave import ASSUMED_SPEEDUP, QUICK_RESAMPLES, count_blocks
 from cuda_llm.tools.measure.measure import with_timed_case
 from cuda_llm.tools.measure.measurement import Measurement
-from cuda_llm.tools.measure.sequential import Score, SizeScore, join_sizes, score_size
+from cuda_llm.tools.measure.sequential import (
+    Score,
+    SizeScore,
+    join_sizes,
+    join_worst,
+    score_size,
+    worst_sizes,
+)
 from cuda_llm.tools.measure.slope import (
     BatchBlock,
     BatchLengths,
@@ -169,12 +176,29 @@ class Contest:
     def score(self, number: int) -> tuple[list[SizeScore], Score]:
         """Return a contender's scores at each of `records`, and over all."""
         sizes = [one.score_of(number) for one in self.records]
-        return sizes, join_sizes(sizes, self.weights)
+        if self.scoring.objective == "worst":
+            return sizes, join_worst(sizes, self.places)
+        return sizes, join_sizes(sizes, self.scoring.shares)
 
     @property
-    def weights(self) -> tuple[float, ...]:
-        """Return the weights of `records`."""
-        return weights_of(self.measurement.task, [one.size.dims for one in self.records])
+    def scoring(self) -> Scoring:
+        """Return how `records` make one score."""
+        return scoring_of(self.measurement.task, [one.size.dims for one in self.records])
+
+    @property
+    def places(self) -> list[float]:
+        """Return the logarithm of the incumbent's time over the baseline's, of each record."""
+        return [
+            math.log((one.time_us(INCUMBENT) or math.inf) / one.baseline_time.call_us)
+            for one in self.records
+        ]
+
+    def deciding_shares(self, sizes: list[SizeScore]) -> tuple[float, ...]:
+        """Return how much the doubt of each record counts in a contender's score."""
+        if self.scoring.objective != "worst":
+            return self.scoring.shares
+        counted = worst_sizes(sizes, self.places)
+        return tuple(float(at in counted) for at in range(len(sizes)))
 
     def end(self, number: int, outcome: Outcome, half_width: float) -> None:
         """Write down how it ended for a contender."""

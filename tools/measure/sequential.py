@@ -95,6 +95,8 @@ class Score:
     freedom: float
     lasting_error: float = 0.0
     """The part of `error` that processes make, which no block lessens."""
+    sizes: int = 1
+    """So many means have to lie within the interval, each of them with that error."""
 
     @property
     def is_settled(self) -> bool:
@@ -104,7 +106,7 @@ class Score:
     def half_width(self, look: int, *, last: bool = False) -> float:
         """Return that of the interval at a look, from 1; `last`: no other will follow."""
         spent = ERROR / look if last else ERROR / (look * (look + 1))
-        return self.error * student_quantile(1 - spent / 2, self.freedom)
+        return self.error * student_quantile(1 - spent / 2 / self.sizes, self.freedom)
 
 
 def join_sizes(sizes: Sequence[SizeScore], weights: Sequence[float]) -> Score:
@@ -118,6 +120,43 @@ def join_sizes(sizes: Sequence[SizeScore], weights: Sequence[float]) -> Score:
         freedom=variance**2
         / sum(part**2 / one.freedom for part, one in zip(parts, sizes, strict=True)),
         lasting_error=PROCESS_DEVIATION * math.hypot(*shares),
+    )
+
+
+FAR = 4.0
+"""Standard errors: a size that is farther from being the worst is not the worst."""
+
+
+def worst_sizes(sizes: Sequence[SizeScore], places: Sequence[float]) -> list[int]:
+    """Return the indices of the sizes that may be a contender's worst.
+
+    `places` are the logarithms of the incumbent's time over the baseline's.
+    """
+    errors = [FAR * math.sqrt(one.variance) for one in sizes]
+    reached = [one.mean + place for one, place in zip(sizes, places, strict=True)]
+    least = max(one - error for one, error in zip(reached, errors, strict=True))
+    pairs = enumerate(zip(reached, errors, strict=True))
+    return [at for at, (one, error) in pairs if one + error >= least]
+
+
+def join_worst(sizes: Sequence[SizeScore], places: Sequence[float]) -> Score:
+    """Return the score of a contender's worst size over that of the incumbent's worst.
+
+    With p_i the place of a size (see `worst_sizes`), it is the largest of m_i + p_i less the
+    largest of p_i, which is off by no more than the m_i of sizes that may be the worst: its
+    interval holds where each of theirs does. Where that may be another size than the incumbent's,
+    the incumbent's own time there counts as doubtful, too.
+    """
+    may_be, own = worst_sizes(sizes, places), max(range(len(places)), key=places.__getitem__)
+    error = max(math.sqrt(sizes[at].variance) for at in may_be)
+    if may_be != [own]:
+        error = math.hypot(error, math.sqrt(sizes[own].variance))
+    return Score(
+        mean=max(one.mean + place for one, place in zip(sizes, places, strict=True)) - places[own],
+        error=error,
+        freedom=min(sizes[at].freedom for at in {*may_be, own}),
+        lasting_error=PROCESS_DEVIATION,
+        sizes=len(may_be),
     )
 
 

@@ -1,6 +1,5 @@
 """Times of a candidate at every size: beside the baseline's, weighted, and physically possible."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import roof
 from cuda_llm.outcomes import ImpossibleTime, InfraFailed, Quarantined, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, SizeProfile, SizeTime, TimeSource
+from cuda_llm.tasks.objective import Scoring
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.sizes import core_precision, fastest_precision, least_time
 from cuda_llm.tasks.task import Task
@@ -292,16 +292,7 @@ def relative_spread(estimate: Estimate) -> float:
     return estimate.half_width / estimate.value
 
 
-def mean_speedup(sizes: Sequence[SizeTime], weights: Sequence[float]) -> float | None:
-    """Return the weighted geometric mean of the speed-ups; equal weights where none fit."""
+def score_of(sizes: Sequence[SizeTime], scoring: Scoring) -> float | None:
+    """Return the score that the sizes' speed-ups make; None where one of them has none."""
     speedups = [size.speedup for size in sizes if size.speedup is not None]
-    if not speedups or len(speedups) != len(sizes):
-        return None
-    return mean_ratio(speedups, weights)
-
-
-def mean_ratio(ratios: Sequence[float], weights: Sequence[float]) -> float:
-    """Return the weighted geometric mean; equal weights where there is not one a ratio."""
-    shares = list(weights) if len(weights) == len(ratios) else [1.0] * len(ratios)
-    total = sum(shares)
-    return math.exp(sum(w * math.log(s) for w, s in zip(shares, ratios, strict=True)) / total)
+    return scoring.score(speedups) if speedups and len(speedups) == len(sizes) else None

@@ -59,8 +59,12 @@ def write_cached(text: str, name: str, *folders: str) -> Path:
 
 def unwritable(error: OSError) -> MissingError:
     """Return what to raise when something cannot be stored in the cache."""
+    from cuda_llm.settings import setting_source
+
+    source = setting_source("cache")
+    named = f" (named by {source})" if source else ""
     return MissingError(
-        f"the cache folder {cache_dir()} cannot be written ({error.strerror or error})",
+        f"the cache folder {cache_dir()}{named} cannot be written ({error.strerror or error})",
         "free space there, or set CUDA_LLM_CACHE to a folder that can be written",
     )
 

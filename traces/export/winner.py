@@ -9,6 +9,7 @@ from typing import Any
 from cuda_llm.codec import encode
 from cuda_llm.errors import CudaLLMError, UsageError
 from cuda_llm.outcomes import Passed
+from cuda_llm.score_wording import describe_over
 from cuda_llm.search import Attempt
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
@@ -104,8 +105,10 @@ def proof_text(winner: Winner) -> Iterator[str]:
     if profile is not None:
         modelled = ", whose times are modelled, not measured" * (profile.source == "modelled")
         speedup = again.speedup if again and again.speedup else winner.attempt.speedup
-        faster = f"{speedup:.2f}x the baseline's speed " if speedup else ""
-        yield f"Judged: {faster}on {profile.device}{modelled}"
+        over = describe_over(profile.objective, len(profile.sizes))
+        if speedup:
+            yield f"Speed: {speedup:.2f}x the baseline's{over}"
+        yield f"Judged on {profile.device}{modelled}"
         checked = ", ".join(f"{count:,} {what}" for what, count in profile.checked.items())
         oracle = "the task's baseline" if winner.verdict.differential else "a float64 reference"
         yield f"Checked against {oracle}" + (f": {checked}" if checked else "")

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from cuda_llm.predictions import tally
+from cuda_llm.score_wording import SCORES, describe_over
 from cuda_llm.search import Attempt, Brief, predictions_of
 from cuda_llm.traces.ending_text import CHECK, describe_check, describe_no_winner
 from cuda_llm.traces.event_log import Trace
@@ -178,6 +179,9 @@ def _facts(history: RunHistory) -> Iterator[tuple[str, str]]:
     yield "written by", started.generator + (f" asking {started.model}" if started.model else "")
     rounds = f"{plural(started.rounds, 'round')} of {plural(started.candidates, 'candidate')}"
     yield "search", f"{rounds}; strategy {started.strategy}, seed {started.seed}"
+    best = history.attempts.get(history.incumbent or "")
+    if best is not None and len(best.times_us) > 1:
+        yield "speed-up", f"{SCORES[best.objective]}; a time without a size is at the largest"
     yield "began", f"{clock(history.began_at)} UTC"
     yield "last event", f"{clock(history.ended_at)} UTC"
     if history.resumed:
@@ -200,7 +204,8 @@ def _result(history: RunHistory, attempts: Mapping[str, Attempt], state: str) ->
         none = f"{describe_no_winner(history)}; the baseline stands"
         return none if state == "finished" else "none yet"
     speedup = final_speedup(history)
-    factor = f"{speedup:.2f}x the baseline's speed" if speedup else "no speed-up known"
+    over = describe_over(best.objective, len(best.times_us))
+    factor = f"{speedup:.2f}x the baseline's speed{over}" if speedup else "no speed-up known"
     slower = ", slower than the baseline, which stays the answer" if (speedup or 1) < 1 else ""
     return f"{factor}{slower}"
 

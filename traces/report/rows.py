@@ -91,6 +91,7 @@ def rows_of(
             code=attempt.code if attempt else "",
             summary=harmless(attempt.summary) if attempt else "",
             speedup=speedup,
+            objective=attempt.objective if attempt else "geomean",
             times_us=attempt.times_us if attempt else (),
             versus_parent=speedup / before if speedup and before else None,
             limited_by=attempt.limited_by if attempt else "",

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from cuda_llm.errors import UsageError
 from cuda_llm.log import Log
+from cuda_llm.score_wording import describe_speedup
 from cuda_llm.traces.find import list_runs
 from cuda_llm.traces.history import Summary, summarise
 from cuda_llm.traces.report.gather import gather
@@ -90,7 +91,7 @@ def _cells(one: Summary | None) -> dict[str, str]:
         "rounds": f"{one.rounds}/{one.planned_rounds}" if one else "",
         "candidates": str(one.candidates) if one else "",
         "best": (one.best or "") if one else "",
-        "speedup": f"{one.speedup:.2f}x" if one and one.speedup else "",
+        "speedup": describe_speedup(one.speedup, one.objective) if one and one.speedup else "",
         "spend": f"{tokens(spend.input_tokens + spend.output_tokens)} tokens{money}"
         if spend
         else "",

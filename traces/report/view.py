@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cuda_llm.profile import Objective
+
 VERSION = 1
 
 
@@ -28,6 +30,8 @@ class Row:
     """Of its verdict; empty where it is not judged."""
     summary: str
     speedup: float | None
+    objective: Objective
+    """How its sizes make `speedup`."""
     times_us: tuple[float, ...]
     versus_parent: float | None
     """Its speed-up over its parent's; None unless both passed."""

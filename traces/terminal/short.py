@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from cuda_llm.profile import Objective
+from cuda_llm.score_wording import describe_over
 from cuda_llm.search import Kind
 from cuda_llm.traces.ending_text import command, describe_ending
 from cuda_llm.traces.find import spell_run
@@ -46,7 +48,8 @@ def describe_in_short(folder: RunFolder) -> Iterator[Line]:
         if label in {"task", "device", "written by", "search", "forked", "note"}:
             yield from plain(labelled(label, text))
     if run.rows:
-        yield from head("candidates: speed-up over all sizes, time at the largest")
+        over = describe_over(objective_of(run.rows), sizes_of(run.rows))
+        yield from head(f"candidates: speed-up{over}, time at the largest")
         failed = {one.attempt: one.code for one in history.rechecked.values() if not one.stands}
         yield from describe_rows(run.rows, run.best, failed)
     yield from describe_rounds(run)
@@ -98,6 +101,16 @@ def describe_rows(
         )
 
 
+def objective_of(rows: Sequence[Row]) -> Objective:
+    """Return how sizes make the speed-ups of a run."""
+    return next((row.objective for row in rows if row.times_us), "geomean")
+
+
+def sizes_of(rows: Sequence[Row]) -> int:
+    """Return how many sizes were timed."""
+    return max((len(row.times_us) for row in rows), default=0)
+
+
 def outcome_of(row: Row) -> str:
     """Return `57.09x  8.42 us`, the code of what it failed with, or what it is at."""
     if row.speedup is not None and row.times_us:
@@ -126,7 +139,9 @@ def describe_rounds(run: RunView) -> Iterator[Line]:
     """Yield the best so far after each round, with a bar as long as it is fast."""
     if not run.steps:
         return
-    yield from head("best so far")
+    yield from head(
+        f"best so far: speed-up{describe_over(objective_of(run.rows), sizes_of(run.rows))}"
+    )
     fastest = max((step.speedup or 0.0 for step in run.steps), default=0.0)
     names = max(len(printable(step.candidate or "the baseline")) for step in run.steps)
     before: str | None = None

@@ -39,6 +39,14 @@ def evaluate(
         Literal["quick", "normal", "high"],
         typer.Option(help="How sure the times of a GPU are to be: some 1, 5 or 15 s a kernel."),
     ] = "normal",
+    objective: Annotated[
+        Literal["geomean", "largest", "worst"] | None,
+        typer.Option(help="How sizes make the one speed-up.", show_default="geomean"),
+    ] = None,
+    weight: Annotated[
+        list[float] | None,
+        typer.Option(help="How much a size counts, one for each in order. Repeatable."),
+    ] = None,
     inspect: Annotated[
         bool,
         typer.Option("--inspect", help="On a GPU: counters, sanitizers, the emulated device."),
@@ -52,11 +60,12 @@ def evaluate(
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.settings import settings
     from cuda_llm.tasks.loader import load_task
+    from cuda_llm.tasks.objective import with_objective
     from cuda_llm.tools.measure.options import L2, PRECISIONS, MeasureOptions
     from cuda_llm.tools.open_device import open_device
 
     sources = [(str(path), read_source(path)) for path in files]
-    loaded = load_task(task)
+    loaded = with_objective(load_task(task), objective or "", weight or ())
     chosen = open_device(device or settings().device)
     options = MeasureOptions(tier=PRECISIONS[precision], l2=L2(l2 or settings().l2))
     with open_progress([name for name, _ in sources]) as progress:

@@ -17,6 +17,7 @@ from cuda_llm.cli.printing import open_console
 from cuda_llm.fact_wording import describe_spot
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
+from cuda_llm.score_wording import describe_over
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.device import Device
@@ -48,6 +49,7 @@ def evaluate_document(
         "time_source": device.capabilities.time_source,
         "notes": list(device.notes),
         "precision": precision,
+        "objective": task.objective,
         "results": [judged_fields(one, looked.get(number)) for number, one in enumerate(judged)],
     }
     return json_text(whole)
@@ -136,7 +138,7 @@ def print_evaluation(
             typer.echo(f"  {label:<{width}} {printable(text)}")
         typer.echo()
     if len(judged) > 1:
-        print_table(judged)
+        print_table(task, judged)
 
 
 def headline(task: Task, device: Device, judged: Judged) -> str:
@@ -279,7 +281,7 @@ def us(time_us: float) -> str:
     return f"{time_us:.1f} us" if time_us < 1000 else f"{time_us / 1000:.3g} ms"
 
 
-def print_table(judged: Sequence[Judged]) -> None:
+def print_table(task: Task, judged: Sequence[Judged]) -> None:
     """Print the candidates beside each other, fastest first."""
     from rich import box
     from rich.table import Table
@@ -287,8 +289,9 @@ def print_table(judged: Sequence[Judged]) -> None:
 
     names = without_common_folder([one.name for one in judged])
     table = Table(box=box.SIMPLE_HEAD)
-    for title in ("file", "verdict", "largest size", "speedup", "limited by"):
-        numbers = title in {"largest size", "speedup"}
+    speedup = f"speedup{describe_over(task.objective)}"
+    for title in ("file", "verdict", "largest size", speedup, "limited by"):
+        numbers = title in {"largest size", speedup}
         table.add_column(title, justify="right" if numbers else "left", overflow="fold")
     for one, name in sorted(zip(judged, names, strict=True), key=lambda row: rank(row[0])):
         profile = one.verdict.profile if isinstance(one.verdict, Passed) else None

@@ -143,7 +143,7 @@ def _parameters() -> Iterator[Parameter]:
 def _spelled(option: RunOption) -> tuple[Any, Any]:
     """Return type and default as Typer takes them."""
     if option.is_list or option.is_mapping:
-        return list[str] | None, None
+        return list[option.item_kind if option.is_list else str] | None, None  # type: ignore[misc]
     words = get_args(option.kind)
     if option.is_choice and "" in words:
         return Literal[tuple(word for word in words if word)] | None, None

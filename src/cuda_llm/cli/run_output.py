@@ -17,6 +17,7 @@ from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.run_progress import outcome_text, time_text
 from cuda_llm.failures import Duplicate
 from cuda_llm.graph.runs.result import Result
+from cuda_llm.score_wording import describe_attempt_speed, describe_over
 from cuda_llm.search import Attempt
 from cuda_llm.traces.ending_text import describe_check
 from cuda_llm.traces.text import describe_end, describe_time_source, duration, plural, tokens
@@ -83,6 +84,7 @@ def best_fields(result: Result) -> dict[str, Any] | None:
     return {
         "candidate": result.best.id,
         "speedup": result.best.speedup,
+        "objective": result.best.objective,
         "times_us": list(result.best.times_us),
         "remeasured_speedup": None if again is None else again.speedup,
         "written_by": result.best.written_by,
@@ -149,13 +151,15 @@ def best_rows(run: Result) -> Iterator[Row]:
             )
         return
     kind = "modelled" if run.time_source == "modelled" else "measured"
-    yield "best", f"{best.speedup or 0:.2f}x the baseline's speed ({kind}), {time_text(best)}"
+    faster = describe_attempt_speed(best, " the baseline's speed")
+    yield "best", f"{faster} ({kind}), {time_text(best)}"
     again = run.remeasured
     final = again.speedup if again and again.speedup else best.speedup
     if final and final < 1:
         yield "", "slower than the baseline, which stays the answer"
     if again is not None:
-        faster = f", {again.speedup:.2f}x" if again.speedup else ""
+        over = describe_over(best.objective, len(best.times_us))
+        faster = f", {again.speedup:.2f}x{over}" if again.speedup else ""
         yield "", f"judged once more: {again.code}{faster}"
     idea = best.idea or best.direction
     yield "written by", f"{author(run)}: {best.id}" + (f", {idea}" if idea else "")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cuda_llm.score_wording import describe_attempt_speed, describe_largest
 from cuda_llm.search import Attempt
 from cuda_llm.traces.ending_text import describe_check
 from cuda_llm.traces.events import (
@@ -131,19 +132,19 @@ def best_line(attempt: Attempt | None) -> str:
     """Describe the fastest kernel so far beside the baseline."""
     if attempt is None or not attempt.times_us:
         return "no kernel has passed yet"
-    return f"best {time_text(attempt)} = {attempt.speedup or 0:.2f}x baseline ({attempt.id})"
+    return f"best {outcome_text(attempt)} ({attempt.id})"
 
 
 def outcome_text(attempt: Attempt) -> str:
     """Describe a candidate's outcome in a few words."""
     if not attempt.passed:
         return attempt.code
-    return f"{time_text(attempt)}, {attempt.speedup or 0:.2f}x"
+    return f"{describe_attempt_speed(attempt)}, {time_text(attempt)}"
 
 
 def time_text(attempt: Attempt) -> str:
-    """Return the time at the largest size, with its unit."""
-    return us(attempt.times_us[-1])
+    """Return `5.72 us at the largest`, the time at that size."""
+    return describe_largest(us(attempt.times_us[-1]), len(attempt.times_us))
 
 
 def attempt_line(attempt: Attempt) -> str:

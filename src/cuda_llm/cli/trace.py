@@ -178,10 +178,14 @@ def show_table(runs: "Iterable[Summary]") -> None:
 
 def best_cell(run: "Summary") -> str:
     """Spell the best kernel: `r2-c3 4.10x`, with `modelled` where it is."""
+    from cuda_llm.score_wording import describe_speedup
+
     if run.best is None:
         return "none yet" if run.state in ("running", "interrupted", "killed") else "none"
     modelled = " modelled" if run.time_source == "modelled" else ""
-    return f"{run.best} {run.speedup:.2f}x{modelled}" if run.speedup else run.best
+    if not run.speedup:
+        return run.best
+    return f"{run.best} {describe_speedup(run.speedup, run.objective)}{modelled}"
 
 
 def spend_cell(run: "Summary") -> str:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import pytest
 from prompt_cases import Kept
 from recorded_situations import recorded_rounds
 
@@ -11,7 +12,7 @@ from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr
 from cuda_llm.outcomes import Passed
-from cuda_llm.profile import Bottleneck, SizeProfile
+from cuda_llm.profile import Bottleneck, Objective, SizeProfile
 from cuda_llm.search import Components
 
 
@@ -97,3 +98,16 @@ def test_a_fix_is_told_what_the_baseline_leaves() -> None:
     text = prompt(replace(situation, attempts=failed, incumbent=None, performance_hints=()))
     assert "# The kernel that failed, r1-c3" in text
     assert "Open above the baseline: 9.1x." in text
+
+
+@pytest.mark.parametrize(
+    ("objective", "told"),
+    [
+        ("largest", "Their one score is the speed-up at the largest size, "),
+        ("worst", "Their one score is the smallest of the speed-ups: only the worst size counts."),
+    ],
+)
+def test_prompts_tell_the_objective_as_it_is(objective: Objective, told: str) -> None:
+    situation = last_round("reduction")
+    asked = replace(situation, task=replace(situation.task, objective=objective))
+    assert told in prompt(asked)

@@ -88,3 +88,17 @@ def test_all_that_is_known_of_a_size_is_published() -> None:
     published = SCHEMA["$defs"]["size"]["properties"].keys()
     assert {field.name for field in fields(SizeTime)} - {"paired_speedup"} <= published
     assert set(CERTAINTY) <= published
+
+
+def test_the_objective_makes_the_speedup_and_is_said_beside_it(cuda_llm: Command) -> None:
+    kernels = [EXAMPLES / f"transpose_{name}.cu" for name in ("padded", "unpadded")]
+    told = cuda_llm("evaluate", "matrix_transpose", *kernels, "--objective", "worst", "--json")
+    document = json.loads(told.stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert document["objective"] == "worst"
+    for one in document["results"]:
+        assert one["speedup"] == min(size["speedup"] for size in one["sizes"])
+    shown = cuda_llm("evaluate", "matrix_transpose", *kernels, "--objective", "largest")
+    assert "speedup at the largest size" in " ".join(shown.stdout.split())
+    refused = cuda_llm("evaluate", "matrix_transpose", kernels[0], "--weight", "2")
+    assert refused.code == 2 and "--weight: 1 given, but matrix_transpose has" in refused.stderr

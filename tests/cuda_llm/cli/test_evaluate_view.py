@@ -18,6 +18,7 @@ from cuda_llm.cli.progress import LiveProgress
 from cuda_llm.failures import LoadFailed
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
+from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.judge import Judged
 
 
@@ -41,7 +42,7 @@ def test_a_file_name_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     judged = [
         Judged(name=name, verdict=LoadFailed(detail="")) for name in ("[red]a.cu", "[/b]b.cu")
     ]
-    print_table(judged)
+    print_table(load_task("vector_add"), judged)
     shown = capsys.readouterr().out
     assert "[red]a.cu" in shown
     assert "[/b]b.cu" in shown

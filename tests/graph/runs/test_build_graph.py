@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from graph_runs import NoTuner, TableBench, Writer, context_in
 
 from cuda_llm.agents.situation import Situation
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UsageError, nearest
 from cuda_llm.graph.runs import build_graph as build_graph_module
 from cuda_llm.graph.runs.build_graph import build_graph
 from cuda_llm.search import Brief, Draft
@@ -93,6 +94,29 @@ def test_a_second_run_of_a_thread_starts_anew(tmp_path: Path) -> None:
 def test_input_that_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match="candidates"):
         asyncio.run(answer({"task": "vector_add", "candidates": "many"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"task": "vector_add", "max_token": 5}, "no key 'max_token'; did you mean max_tokens?"),
+        ({"task": "vector_add", "colour": "red"}, "no key 'colour'; there are: "),
+        ({"task": "vector_add", "agents": []}, "cannot have 'agents'; give agents to build_graph"),
+        ({"candidates": 2}, "lacks 'task'"),
+    ],
+)
+def test_keys_of_the_input_that_are_none_are_refused_before_anything_begins(
+    given: dict[str, Any], complaint: str, tmp_path: Path
+) -> None:
+    """LangGraph drops them: a misspelt budget would be none."""
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        asyncio.run(answer({"out": str(tmp_path / "runs"), **given}))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_nearest_key_is_named_alone() -> None:
+    assert "\n" not in nearest("max_token", ["max_tokens", "max_minutes"])
+    assert nearest("max_token", ["max_tokens", "max_minutes"]) == "did you mean max_tokens?"
 
 
 LOOKS = 20

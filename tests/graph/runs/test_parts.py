@@ -1,5 +1,6 @@
 """Which models a run asks, as its request says, and what is found before its device is opened."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,11 @@ import pytest
 from run_starts import asked
 
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import NO_OVERRIDES
-from cuda_llm.graph.runs.parts import find_parts
+from cuda_llm.graph.request import NO_OVERRIDES, Overrides
+from cuda_llm.graph.runs.parts import find_parts, find_parts_by_name
+from cuda_llm.graph.runs.record import describe_run
 from cuda_llm.search import Components
+from cuda_llm.tasks.loader import load_task
 
 NO_HINTS = Components(hints=False)
 
@@ -64,3 +67,18 @@ def test_a_misspelled_part_is_refused_before_the_device_is_opened(
     with pytest.raises(UsageError, match="gives a NoneType"):
         find_parts(asked(tmp_path, device=spec), NO_OVERRIDES)
     assert opened.exists()
+
+
+def test_a_run_records_the_objective_that_was_decided(tmp_path: Path) -> None:
+    """The user's goes before the task's own, and a resumed run finds the same."""
+    found = find_parts(asked(tmp_path, objective="worst"), NO_OVERRIDES)
+    assert found.task.objective == found.request.objective == "worst"
+    assert find_parts(asked(tmp_path), NO_OVERRIDES).request.objective == "geomean"
+    own = replace(load_task("vector_add"), objective="largest")
+    assert find_parts(asked(tmp_path), Overrides(task=own)).request.objective == "largest"
+    weighted = find_parts(asked(tmp_path, weights=(1, 1, 1, 1, 4)), NO_OVERRIDES)
+    assert describe_run(weighted)["request"]["weights"] == [1, 1, 1, 1, 4]
+    again = find_parts_by_name(weighted.request, NO_OVERRIDES)
+    assert again.task.weights == (1, 1, 1, 1, 4)
+    with pytest.raises(UsageError, match="--weight: 2 given"):
+        find_parts(asked(tmp_path, weights=(1, 2)), NO_OVERRIDES)

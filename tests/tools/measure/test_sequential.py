@@ -16,6 +16,7 @@ from cuda_llm.tools.measure.sequential import (
     decide,
     decide_at_last,
     join_sizes,
+    join_worst,
     plan_pass,
     score_size,
     student_quantile,
@@ -124,3 +125,40 @@ def test_a_pass_lessens_the_variance_by_its_gain() -> None:
     )
     assert after <= before / GAIN_OF_A_PASS
     assert math.sqrt(after) > 0.5 * math.sqrt(before)
+
+
+def worst_score(means: list[float], places: list[float], *, blocks: int = 40) -> Score:
+    sizes = [SizeScore(mean=mean, deviation=0.01, blocks=blocks) for mean in means]
+    return join_worst(sizes, places)
+
+
+def test_a_worst_size_is_compared_with_the_worst_of_the_incumbent() -> None:
+    """A gain where the incumbent is not at its worst is none; a loss that makes a new worst is."""
+    assert worst_score([-0.5, 0.0], [-1.0, 0.0]).mean == pytest.approx(0.0)
+    assert worst_score([0.0, -0.2], [-1.0, 0.0]).mean == pytest.approx(-0.2)
+    assert worst_score([0.5, -2.0], [-0.1, 0.0]).mean == pytest.approx(0.4)
+
+
+def test_only_sizes_that_may_be_the_worst_count_for_its_doubt() -> None:
+    alone = worst_score([0.0, 0.0], [-1.0, 0.0])
+    assert alone.sizes == 1
+    assert alone.error == pytest.approx(join_sizes([score_of(40)], ()).error)
+    assert worst_score([0.0, 0.0], [0.0, 0.0]).sizes == 2
+    elsewhere = worst_score([0.5, -2.0], [-0.1, 0.0])
+    assert elsewhere.error == pytest.approx(math.sqrt(2) * alone.error)
+
+
+def score_of(blocks: int) -> SizeScore:
+    return SizeScore(mean=0.0, deviation=0.01, blocks=blocks)
+
+
+def test_the_interval_of_a_worst_size_holds_as_often_as_it_says() -> None:
+    """Three sizes of which each may be the worst: the largest of noisy means is too large."""
+    rng = np.random.default_rng(5)
+    true = np.array([0.0, 0.002, -0.001])
+    missed = 0
+    for _ in range(400):
+        logs = true[:, None] + 0.02 * rng.standard_normal((3, 30))
+        found = join_worst([score_size(list(one)) for one in logs], [0.0, 0.0, 0.0])
+        missed += abs(found.mean - true.max()) > found.half_width(1, last=True)
+    assert missed / 400 <= 0.05

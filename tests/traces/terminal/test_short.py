@@ -33,7 +33,7 @@ def test_a_finished_run_is_shown_at_a_glance(tmp_path: Path) -> None:
         'COMPILE_FAILED 1 r1-c2 r1-c2: identifier "tile" is undefined',
         "NO_CODE 1 r1-c3 r1-c3: the reply was cut off at its limit",
         "generator 2 calls, 1.2k tokens in, 300 out, $0.01",
-        "winner r2-c1 (a short name), written by model: 3.40x the baseline's speed (modelled)",
+        "winner r2-c1 (a short name), written by model: 3.40x the baseline's speed over all sizes",
         f"more cuda-llm trace show {tmp_path}/a-run --long",
     ):
         assert part in text, text

@@ -1,0 +1,60 @@
+"""The public input of the graph, which refuses keys that it does not know.
+
+LangGraph itself drops them, so that a misspelt budget would be no budget.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cuda_llm.errors import UsageError, nearest
+from cuda_llm.graph.request import run_options
+from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
+
+if TYPE_CHECKING:
+    from langgraph.graph import StateGraph
+
+
+def check_input(given: object) -> None:
+    """Raise UsageError for the first key of a run's input that is none, or where it has no task."""
+    if not isinstance(given, dict):
+        return
+    known = SearchInput.__annotations__
+    elsewhere = {one.name for one in run_options() if not one.text.in_graph}
+    for key in given:
+        if key in elsewhere:
+            mend = "give agents to build_graph()" if key == "agents" else "leave it out"
+            raise UsageError(f"the graph's input cannot have {key!r}; {mend}")
+        if key not in known:
+            raise UsageError(f"the graph's input has no key {key!r}; {nearest(str(key), known)}")
+    if "task" not in given:
+        raise UsageError("the graph's input lacks 'task', the name of a task or its folder")
+
+
+def make_search_graph() -> "StateGraph[SearchState, Any, SearchInput, SearchOutput]":
+    """Return a graph without nodes over the state of a search, whose input is checked.
+
+    Its input raises UsageError before any node runs.
+    """
+    from langgraph.channels import EphemeralValue
+    from langgraph.graph import START, StateGraph
+
+    class InputChannel(EphemeralValue[Any]):
+        """Holds the input until the first node; see `check_input`."""
+
+        __slots__ = ()
+
+        def update(self, values: Sequence[Any]) -> bool:
+            for value in values:
+                check_input(value)
+            return super().update(values)
+
+    class SearchGraph(StateGraph[SearchState, Any, SearchInput, SearchOutput]):
+        def compile(self, *arguments: Any, **keywords: Any) -> Any:
+            compiled = super().compile(*arguments, **keywords)
+            channel = InputChannel(self.input_schema)
+            channel.key = START
+            compiled.channels[START] = channel
+            return compiled
+
+    # No context schema: servers would build a context from the empty one that they send.
+    return SearchGraph(SearchState, input_schema=SearchInput, output_schema=SearchOutput)

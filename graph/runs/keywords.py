@@ -1,0 +1,146 @@
+"""What `optimize` was called with, taken apart: names and values, and objects of the caller's own.
+
+Everything is checked here, so that a slip is one line and no work has begun.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from cuda_llm.agents.protocols import PlacedAgent
+from cuda_llm.errors import UsageError, nearest
+from cuda_llm.graph.request import Overrides, RunOptions, RunRequest
+from cuda_llm.graph.runs.resolve import make_request
+from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.traces.event_log import Observer
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from cuda_llm.agents.protocols import Generator, Reflector, Strategy, Tuner
+    from cuda_llm.tools.device import Device
+    from cuda_llm.tools.judge.bench import Bench
+
+MEMBERS: Mapping[str, tuple[str, ...]] = {
+    "device": ("name", "hardware", "target", "capabilities", "carry_out"),
+    "generator": ("name", "written_by", "generate"),
+    "strategy": ("name", "deduplicate", "components", "write_briefs", "choose", "stop"),
+    "model": ("ainvoke",),
+    "reflection_model": ("ainvoke",),
+    "reflector": ("name", "reflect"),
+    "tuner": ("propose",),
+    "bench": ("time_baseline", "compile", "validate", "profile"),
+}
+"""What an object must have to be the part that the keyword names."""
+
+
+class OptimizeKeywords(RunOptions, total=False):
+    """What `optimize` takes beside the task: every option of a run, under the name that it has in
+    `RunRequest`. Where an option names a part, an object of one's own will do as well."""
+
+    device: "str | Device"
+    generator: "str | Generator"
+    strategy: "str | Strategy"
+    model: "str | BaseChatModel"
+    reflection_model: "str | BaseChatModel"
+    agents: "Sequence[str | PlacedAgent]"
+    agent_models: "Mapping[str, str | BaseChatModel]"
+    run_id: str
+    reflector: "Reflector"
+    tuner: "Tuner"
+    bench: "Bench"
+    observers: Sequence[Observer]
+    """Called with every event."""
+
+
+KEYWORDS = frozenset(OptimizeKeywords.__annotations__)
+
+
+def split_keywords(
+    task: Task | str, keywords: Mapping[str, Any]
+) -> tuple[RunRequest, Overrides, tuple[Observer, ...]]:
+    """Split keywords into the request (names and values), the overrides (objects) and observers.
+
+    Raises TypeError for a keyword that is none, UsageError for a value of a wrong type.
+    """
+    own = {one.name for one in fields(Overrides)}
+    request: dict[str, Any] = {}
+    brought: dict[str, Any] = {}
+    for name, value in keywords.items():
+        if name not in KEYWORDS:
+            hint = nearest(name, sorted(KEYWORDS))
+            raise TypeError(f"optimize() got an unexpected keyword argument {name!r}; {hint}")
+        if name == "observers":
+            check_each(name, value, callable, "functions that take an event")
+        elif name == "agents":
+            check_each(name, value, is_placed, "names, or PlacedAgent objects")
+            request[name] = tuple(one for one in value if isinstance(one, str))
+            brought[name] = tuple(one for one in value if not isinstance(one, str))
+        elif name == "agent_models":
+            models = checked_models(value)
+            request[name] = {key: one for key, one in models.items() if isinstance(one, str)}
+            brought[name] = {key: one for key, one in models.items() if not isinstance(one, str)}
+        elif name in own and not isinstance(value, str):
+            check_part(name, value)
+            brought[name] = value
+        elif name in MEMBERS and name not in RunRequest.__dataclass_fields__:
+            check_part(name, value)
+        else:
+            request[name] = value
+    request["task"], brought["task"] = name_task(task)
+    return make_request(request), Overrides(**brought), tuple(keywords.get("observers", ()))
+
+
+def check_each(name: str, given: Any, fits: Any, expected: str) -> None:
+    """Raise UsageError unless `given` is a list of values that fit."""
+    if isinstance(given, str) or not isinstance(given, Iterable) or not all(map(fits, given)):
+        raise UsageError(f"{name}={shown(given)}: expected a list of {expected}")
+
+
+def is_placed(agent: object) -> bool:
+    """Return whether an entry of `agents` is one."""
+    return isinstance(agent, (str, PlacedAgent))
+
+
+def checked_models(given: Any) -> Mapping[str, Any]:
+    """Return `agent_models`, or raise UsageError where it is no mapping from names to models."""
+    if not isinstance(given, Mapping):
+        raise UsageError(f"agent_models={shown(given)}: expected a dict from agents to models")
+    for name, model in given.items():
+        if not isinstance(model, str):
+            check_part("model", model, f"agent_models[{name!r}]")
+    return given
+
+
+def check_part(name: str, part: object, place: str = "") -> None:
+    """Raise UsageError unless an object has what the part needs; None is one that is not given."""
+    lacking = [one for one in MEMBERS.get(name, ()) if not hasattr(part, one)]
+    if part is not None and lacking:
+        lacks = f"it lacks {', '.join(lacking)}"
+        named = "a name, or " if name in RunRequest.__dataclass_fields__ else ""
+        what = "a chat model of LangChain" if "model" in name else f"a {name.capitalize()}"
+        raise UsageError(f"{place or name}={shown(part)}: expected {named}{what} ({lacks})")
+
+
+def shown(value: object) -> str:
+    """Return a value in a few characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+LONGEST_SHOWN = 60
+
+
+def name_task(task: Task | str) -> tuple[str, Task | None]:
+    """Return the task's name or folder, and the task itself where its folder differs from it.
+
+    Raises UsageError for what is neither.
+    """
+    if isinstance(task, str):
+        return task, None
+    if not isinstance(task, Task):
+        raise UsageError(f"task={shown(task)}: expected a name, a folder as text, or a Task")
+    shipped = task.name in list_tasks() and load_task(task.name).folder == task.folder
+    name = task.name if shipped else str(task.folder)
+    return name, None if load_task(name) == task else task

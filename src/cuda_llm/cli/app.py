@@ -58,6 +58,12 @@ SUBCOMMANDS = (
         "Compile kernels, check them against the task's reference, and time them.",
     ),
     Subcommand(
+        "tune",
+        "tune",
+        "tune",
+        "Try other values of the tunables that a kernel declares; asks no model.",
+    ),
+    Subcommand(
         "export",
         "trace",
         "export",

@@ -7,7 +7,7 @@ from typing import get_args
 
 from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy
-from cuda_llm.dotted import is_dotted, load_dotted
+from cuda_llm.dotted import is_dotted, load_dotted, make_part
 from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.resolve import check_request, resolve_request
@@ -172,7 +172,7 @@ def load_generator(chosen: GeneratorChoice, task: Task, start: str) -> Generator
 
         return open_for_tuning(start)
     found = load_dotted(chosen.name, "generator")
-    generator: Generator = found() if isinstance(found, type) else found
+    generator: Generator = make_part(found, chosen.name, "generator")
     missing = [part for part in ("name", "written_by", "generate") if not hasattr(generator, part)]
     if missing:
         lacks = ", ".join(missing)

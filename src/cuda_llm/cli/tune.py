@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cuda_llm.cli.completion import TaskName
+
 if TYPE_CHECKING:
     from cuda_llm.graph.runs.result import Result
 
@@ -14,7 +16,7 @@ STRATEGY = "fsr+no-composition"
 
 
 def tune(
-    task: Annotated[str, typer.Argument(help="Name of a task, or its folder.")],
+    task: TaskName,
     kernel: Annotated[Path, typer.Argument(help="CUDA source file that declares tunables.")],
     device: Annotated[
         str,

@@ -13,9 +13,9 @@ from typing import Any, Literal
 from cuda_llm.errors import UsageError
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import CTYPES, HEADERS, ArgumentRole, Task, TaskArgument
-from cuda_llm.traces.best import SOLUTION, verify_command
+from cuda_llm.traces.best import SOLUTION
 from cuda_llm.traces.export.carried.call import CTYPES as PASSED_BY_VALUE
-from cuda_llm.traces.export.winner import Winner, proof_text, prove
+from cuda_llm.traces.export.winner import Winner, proof_text, prove, task_files, verify_here
 from cuda_llm.traces.files import write_file
 
 ExportFormat = Literal["cu", "cupy", "torch"]
@@ -159,18 +159,19 @@ def export(
     if folder.is_dir() and any(folder.iterdir()) and not force:
         raise UsageError(f"{folder}: exists already; overwrite it with --force")
     # All of it is made before any of it is written.
-    for name, text in list(_contents(winner, to, folder.resolve().name)):
-        write_file(folder / name, text)
+    contents = [*_contents(winner, to, folder.resolve().name)]
+    for name, content in contents:
+        write_file(folder / name, content)
     return folder
 
 
-def _contents(winner: Winner, to: ExportFormat, package: str) -> Iterator[tuple[str, str]]:
+def _contents(winner: Winner, to: ExportFormat, package: str) -> Iterator[tuple[str, str | bytes]]:
     task = winner.task
     values = bind(task, winner.source) | {
         "framework": to,
         "package": package,
         "proof": [one_line(line) for line in proof_text(winner)],
-        "verify": verify_command(winner.run),
+        "verify": verify_here(winner),
         "build_line": build_line(task),
         "visible": to != "cu",
     }
@@ -189,6 +190,7 @@ def _contents(winner: Winner, to: ExportFormat, package: str) -> Iterator[tuple[
         for name in (*CARRIED, f"on_{to}.py"):
             yield name, files("cuda_llm.traces.export.carried").joinpath(name).read_text()
         yield "py.typed", ""
+    yield from task_files(task)
     yield "README.md", _render("README.md.j2", values)
     # Last: an export without its proof is not whole.
     yield "proof.json", json.dumps(prove(winner), indent=2) + "\n"

@@ -1,7 +1,10 @@
 """What is exported really compiles, on its own, with the compiler a user has."""
 
 import ctypes
+import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +13,9 @@ from typing import Any
 import pytest
 from exported_package import import_package, winner_of
 
+from cuda_llm.errors import UsageError
 from cuda_llm.tasks.loader import list_tasks
+from cuda_llm.tasks.new_task import skeleton, write_task
 from cuda_llm.traces.export.carried.build import build, find_nvcc
 from cuda_llm.traces.export.export import export
 
@@ -96,6 +101,64 @@ def test_flags_headers_and_the_prelude_of_a_task_come_along(
     else:
         module = import_package(winner, to, tmp_path)
         assert callable(module._load("sm_86"))
+
+
+REFERENCE = """
+from pathlib import Path
+
+FACTOR = int((Path(__file__).parent / "data/factor.txt").read_text())
+
+
+def reference(xp, *, x):
+    return {"y": FACTOR * x}
+"""
+
+
+@pytest.mark.parametrize("to", ["cu", "cupy"])
+def test_a_task_of_ones_own_travels_and_is_judged_where_it_was_never_seen(
+    tmp_path: Path, to: Any
+) -> None:
+    """In a home of its own, from another place, with the task gone; its reference reads a file."""
+    task = write_task("mine", tmp_path / "here", {**skeleton("mine"), "reference.py": REFERENCE})
+    (task / "data").mkdir()
+    (task / "data/factor.txt").write_text("2")
+    (task / ".git").mkdir()
+    (task / ".git/config").touch()
+    (task / "traces/runs/a-run").mkdir(parents=True)
+    (task / "traces/runs/a-run/run.json").touch()
+    export(winner_of(task), to, tmp_path / "here/exported")
+    folder = (tmp_path / "here/exported").rename(tmp_path / "there")
+    shutil.rmtree(tmp_path / "here")
+    travelled = {str(one.relative_to(folder / "task")) for one in (folder / "task").rglob("*.*")}
+    assert travelled == {
+        *("mine/task.toml", "mine/description.md", "mine/baseline.cu", "mine/reference.py"),
+        "mine/data/factor.txt",
+    }
+    command = json.loads((folder / "proof.json").read_text())["verify"]
+    assert command == "cuda-llm evaluate task/mine solve.cu --device emulated:rtx_3090_ti"
+    assert command in (folder / "README.md").read_text()
+    _, *arguments = shlex.split(command)
+    home = tmp_path / "home"
+    home.mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "cuda_llm", *arguments],
+        cwd=folder,
+        env={**os.environ, "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, "solve.cu · mine" in ran.stdout) == (0, True), ran.stderr
+
+
+def test_a_shipped_task_need_not_travel_and_a_huge_folder_does_not(tmp_path: Path) -> None:
+    assert not (export(winner_of(QUICK), "cu", tmp_path / "out") / "task").exists()
+    task = write_task("mine", tmp_path, skeleton("mine"))
+    with (task / "data.bin").open("wb") as file:
+        file.truncate(65 << 20)
+    with pytest.raises(UsageError, match="holds more than 64 MB, and all of a task travels"):
+        export(winner_of(task), "cu", tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
 
 
 def task_with_a_header(folder: Path) -> Path:

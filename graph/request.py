@@ -90,9 +90,10 @@ class RunRequest:
     ] = ()
     """Empty: what the task says, else all alike."""
     generator: Annotated[
-        str, OptionText(help="Who writes: auto, llm, playbook or module:Class.")
+        str, OptionText(help="Who writes: auto, llm, playbook, tuner or module:Class.")
     ] = "auto"
-    """`auto` is `llm` where a model is named."""
+    """`auto` is `llm` where a model is named. With `tuner` nobody writes: the tunables that `start`
+    declares are searched."""
     model: Annotated[
         str, OptionText(help="Model of any OpenAI-compatible endpoint.", setting="model")
     ] = ""

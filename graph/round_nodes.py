@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cuda_llm.agents.llm.agent_ask import folder_of_turn
+from cuda_llm.agents.playbook.tuner import TunerAlone, why_tuning_ends
 from cuda_llm.agents.protocols import Contribution, Reflected, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
@@ -35,16 +36,23 @@ BROUGHT = frozenset({Kind.START, Kind.TUNE, Kind.COMPOSE})
 
 
 def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, ...]:
-    """Return the briefs of the round; that of round 0 has the user's own kernel judged.
+    """Return the briefs of the round; none where nobody writes. That of round 0 is the user's own.
 
     A playbook follows no direction, so its briefs hold none: strategies could learn nothing of it.
     """
     if situation.round == 0:
         return brief_of_own_kernel(context)
+    if tunes_alone(context):
+        return ()
     briefs = write_briefs(context, situation)
     if context.generator.written_by == "playbook":
         return tuple(replace(brief, direction="") for brief in briefs)
     return briefs
+
+
+def tunes_alone(context: RunContext) -> bool:
+    """Return whether nobody writes kernels, and the tuner's trials are all there is."""
+    return isinstance(context.generator, TunerAlone)
 
 
 def write_briefs(context: RunContext, situation: Situation) -> tuple[Brief, ...]:
@@ -110,10 +118,14 @@ def write_trials(
 
 
 def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContext) -> str:
-    """Return why no round should follow, in a few words; empty to go on."""
+    """Return why no round should follow, in a few words; empty: go on. No strategy ends tuning."""
     if situation.round >= situation.plan.rounds:
         return ROUNDS
-    return context.stop_reason() or all_infra_failed(judged) or stop_by_strategy(context, situation)
+    if why := context.stop_reason() or all_infra_failed(judged):
+        return why
+    if tunes_alone(context):
+        return why_tuning_ends(situation, judged)
+    return stop_by_strategy(context, situation)
 
 
 def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:
@@ -210,7 +222,9 @@ async def tuner(state: SearchState, context: RunContext) -> SearchUpdate:
     situation = situation_of(state, context)
     judged = judged_of(state, situation)
     stopping = context.stop_reason()
-    count = 0 if stopping else context.request.tune
+    # Round 0 of a run that only tunes judges the kernel as it was given.
+    waits = tunes_alone(context) and situation.round == 0
+    count = 0 if stopping or waits else context.request.tune
     trials = context.tuner.propose(situation, judged, count) if count else ()
     composed = () if stopping else compose_by_strategy(context, situation, state.get("unfit", {}))
     names = write_trials(context, situation.round, len(state["briefs"]), (*trials, *composed))

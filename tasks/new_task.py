@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_llm.errors import UsageError
+from cuda_llm.tasks.loader import list_tasks
 from cuda_llm.tasks.task import CTYPES, ArgumentRole, is_float
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -43,10 +44,14 @@ _EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
 def write_task(name: str, out: Path, files: Mapping[str, str]) -> Path:
     """Write `files` to the new folder `out / name` and return it.
 
-    Raises UsageError where the name is unfit or the folder exists; nothing is left half written.
+    Raises UsageError where the name is unfit or taken or the folder exists; nothing is left half
+    written.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no task name; expected lower case, digits and _")
+    if name in list_tasks():
+        # Wherever a task is named, that name is the shipped one's.
+        raise UsageError(f"{name} is a task that ships; take another name, as in my_{name}")
     folder = out / name
     if folder.exists():
         raise UsageError(f"{folder}: exists already; expected a new folder")

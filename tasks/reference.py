@@ -33,12 +33,14 @@ import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
+from cuda_llm.tasks.time_limit import Overdue, call_within
 
 Arrays = Mapping[str, Any]
 """Argument name to an array of `xp`."""
@@ -76,7 +78,10 @@ def load_reference(task: Task) -> Reference:
         raise TaskError(f"{task.folder}: has no reference.py; expected one")
     import numpy as np
 
-    module = _import(task.reference)
+    from cuda_llm.settings import settings
+
+    limit_s = settings().reference_limit_s
+    module = _import(task.reference, limit_s)
     outputs = {
         a.name: a for a in task.arguments if a.role in (ArgumentRole.OUT, ArgumentRole.INOUT)
     }
@@ -98,7 +103,12 @@ def load_reference(task: Task) -> Reference:
             try:
                 # Infinities and NaNs among the inputs are no mistake of the reference.
                 with np.errstate(all="ignore"):
-                    result = function(xp, *got, **{key: named[key] for key in wanted})
+                    own = {key: named[key] for key in wanted}
+                    result = call_within(limit_s, lambda: function(xp, *got, **own))
+            except Overdue:
+                raise TaskError(
+                    f"{where}: did not return within {limit_s:g} s at {dict(dims)}; {_MEND}"
+                ) from None
             except Exception as error:
                 raise TaskError(f"{where}: {type(error).__name__}: {error}") from error
             if not isinstance(result, dict) or set(result) != set(outputs):
@@ -149,13 +159,18 @@ def _split(module: Any, task: Task, outputs: Iterable[TaskArgument]) -> str:
     return dim
 
 
-def _import(path: Path) -> Any:
+_MEND = "make it end, or allow more by the setting reference_limit_s"
+
+
+def _import(path: Path, limit_s: float) -> Any:
     spec = importlib.util.spec_from_file_location(f"cuda_llm_reference_{path.parent.name}", path)
     if spec is None or spec.loader is None:
         raise TaskError(f"{path}: cannot be imported")
     module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        call_within(limit_s, partial(spec.loader.exec_module, module))
+    except Overdue:
+        raise TaskError(f"{path}: importing it takes longer than {limit_s:g} s; {_MEND}") from None
     except Exception as error:
         raise TaskError(f"{path}: {type(error).__name__}: {error}") from error
     return module

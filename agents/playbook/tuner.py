@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from cuda_llm.agents.playbook.history import History, hint_preferences, tried_points
 from cuda_llm.agents.playbook.kernels import TunableKernel, describe_point
@@ -9,8 +10,11 @@ from cuda_llm.agents.playbook.propose import propose
 from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
-from cuda_llm.agents.tunables.space import Space
-from cuda_llm.search import Attempt, Draft, Kind
+from cuda_llm.agents.tunables.space import InvalidDeclaration, Space
+from cuda_llm.errors import UsageError
+from cuda_llm.failures import NoCode
+from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
+from cuda_llm.source_file import read_source
 
 MAX_TUNED_KERNELS = 2
 """How many kernels are tuned in one round."""
@@ -88,3 +92,40 @@ def _search(situation: Situation, parent: Attempt) -> Iterator[Trial] | None:
 
 def _is_trial_of(attempt: Attempt, parent: Attempt) -> bool:
     return attempt.kind == Kind.TUNE and attempt.parent == parent.id
+
+
+class TunerAlone:
+    """The generator of a run in which nobody writes: its rounds hold the tuner's trials alone."""
+
+    name = "tuner"
+    written_by: Author = "human"
+
+    async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
+        """Return that there is nothing; a run asks no brief of it."""
+        return NoCode(kind="exhausted")
+
+
+def why_tuning_ends(situation: Situation, judged: Sequence[Attempt]) -> str:
+    """Return why there is nothing left to tune, in a few words; empty while there is."""
+    if situation.incumbent is None:
+        return "the kernel to tune did not pass"
+    return "" if judged else "every point was tried"
+
+
+def open_for_tuning(start: str) -> TunerAlone:
+    """Return the generator of a run that only tunes the kernel of the file `start`.
+
+    Raises UsageError where there is no file, or it declares nothing that can be tuned.
+    """
+    if not start:
+        raise UsageError("generator tuner: no kernel to tune; name one with --start FILE.cu")
+    match read_space(read_source(Path(start))):
+        case Space():
+            return TunerAlone()
+        case InvalidDeclaration(line=line, reason=reason):
+            raise UsageError(f"{start}:{line}: {reason}; see docs/playbook.md")
+        case None:
+            raise UsageError(
+                f"{start}: declares no tunables; expected lines as in "
+                "`#define TILE 16  // tunable: 8 16 32` (docs/playbook.md)"
+            )

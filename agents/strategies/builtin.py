@@ -15,7 +15,7 @@ from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_spee
 from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
 from cuda_llm.agents.strategies.elites import improve_elite, show_second
 from cuda_llm.agents.strategies.splits import propose_composition
-from cuda_llm.dotted import is_dotted, load_dotted
+from cuda_llm.dotted import is_dotted, load_dotted, make_part
 from cuda_llm.errors import UsageError
 from cuda_llm.score_wording import describe_attempt_speed
 from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Kind
@@ -219,8 +219,7 @@ def find_strategy(name: str) -> Strategy:
             f"unknown strategy {name!r}; there are {', '.join(BUILTIN_STRATEGIES)}, or module:Class"
         )
         raise UsageError(msg)
-    found = load_dotted(name, "strategy")
-    strategy: Strategy = found() if isinstance(found, type) else found
+    strategy: Strategy = make_part(load_dotted(name, "strategy"), name, "strategy")
     missing = [part for part in REQUIRED_ATTRIBUTES if not hasattr(strategy, part)]
     if missing:
         msg = f"strategy {name!r} lacks {', '.join(missing)}; see cuda_llm.extend.Strategy"

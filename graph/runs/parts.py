@@ -7,7 +7,7 @@ from typing import get_args
 
 from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy
-from cuda_llm.dotted import is_dotted, load_dotted
+from cuda_llm.dotted import is_dotted, load_dotted, make_part
 from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.resolve import check_request, resolve_request
@@ -16,7 +16,7 @@ from cuda_llm.tasks.objective import with_objective
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 
-GENERATORS = ("auto", "llm", "playbook")
+GENERATORS = ("auto", "llm", "playbook", "tuner")
 NAME_A_MODEL = "name one with --model (or CUDA_LLM_MODEL)"
 
 
@@ -25,7 +25,7 @@ class GeneratorChoice:
     """The generator's name and what the user should know of the choice."""
 
     name: str
-    """`llm`, `playbook` or a dotted path."""
+    """`llm`, `playbook`, `tuner` or a dotted path."""
     note: str = ""
 
 
@@ -68,7 +68,8 @@ class RunParts:
         if not (self.strategy.components & self.request.components).hints:
             return ""
         own = name_of(self.overrides.reflection_model) or self.request.reflection_model
-        return own or ("" if self.generator_choice.name == "playbook" else self.named)
+        writes_alone = self.generator_choice.name in ("playbook", "tuner")
+        return own or ("" if writes_alone else self.named)
 
     @property
     def named(self) -> str:
@@ -113,7 +114,7 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
         else choose_generator(request.generator, task, has_model=has_model)
     )
     agents = find_agents(request.agents, overrides.agents)
-    generator = own or load_generator(chosen, task)
+    generator = own or load_generator(chosen, task, request.start)
     own_part_names = (*(one.name for one in agents), *names_of(generator, overrides.reflector))
     check_agent_models((*request.agent_models, *overrides.agent_models), own_part_names)
     strategy = overrides.strategy or find_strategy(request.strategy)
@@ -142,6 +143,8 @@ def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorCh
             known = ", ".join(GENERATORS)
             raise UsageError(f"unknown generator {wanted!r}; there are {known}, or module:Class")
         return GeneratorChoice(wanted)
+    if wanted == "tuner":
+        return GeneratorChoice("tuner")
     if wanted == "llm" or (wanted == "auto" and has_model):
         if not has_model:
             raise MissingError("generator llm: no model is named", NAME_A_MODEL)
@@ -156,10 +159,11 @@ def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorCh
     return GeneratorChoice("playbook", note)
 
 
-def load_generator(chosen: GeneratorChoice, task: Task) -> Generator | None:
+def load_generator(chosen: GeneratorChoice, task: Task, start: str) -> Generator | None:
     """Load the generator; None for `llm`, which needs the run's model client first.
 
-    Raises UsageError for one that is none, TaskError for a playbook that cannot be used.
+    Raises UsageError for one that is none, and where the kernel to `start` from has nothing to be
+    tuned; TaskError for a playbook that cannot be used.
     """
     if chosen.name == "llm":
         return None
@@ -167,8 +171,12 @@ def load_generator(chosen: GeneratorChoice, task: Task) -> Generator | None:
         from cuda_llm.agents.playbook.generator import PlaybookGenerator
 
         return PlaybookGenerator(task)
+    if chosen.name == "tuner":
+        from cuda_llm.agents.playbook.tuner import open_for_tuning
+
+        return open_for_tuning(start)
     found = load_dotted(chosen.name, "generator")
-    generator: Generator = found() if isinstance(found, type) else found
+    generator: Generator = make_part(found, chosen.name, "generator")
     missing = [part for part in ("name", "written_by", "generate") if not hasattr(generator, part)]
     if missing:
         lacks = ", ".join(missing)

@@ -2,11 +2,12 @@
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
 
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import CudaLLMError, UsageError, describe_error
 from cuda_llm.log import share_structlog
 
 
@@ -35,6 +36,39 @@ def load_dotted(name: str, what: str) -> Any:
         msg = f"{what} {name!r}: {place} has no {attribute!r}; expected module:attribute"
         raise UsageError(msg)
     return found
+
+
+def make_part(found: Any, name: str, what: str) -> Any:
+    """Return what `load_dotted` found; of a class, an object that is made without arguments.
+
+    Raises UsageError: the class needs arguments, with the mend, or it raises something.
+    """
+    if not isinstance(found, type):
+        return found
+    if needed := _needed_arguments(found):
+        place, _, attribute = name.rpartition(":" if ":" in name else ".")
+        given = ", ".join(f"{one}=..." for one in needed)
+        raise UsageError(
+            f"{what} {name!r}: {attribute} needs {', '.join(needed)}; make one beside it, as in "
+            f"`mine = {attribute}({given})`, and name that: {place}:mine"
+        )
+    try:
+        return found()
+    except CudaLLMError:
+        raise
+    except Exception as error:  # a user's own code may raise anything
+        msg = f"{what} {name!r}: cannot be made: {describe_error(error)}"
+        raise UsageError(msg) from error
+
+
+def _needed_arguments(kind: type) -> list[str]:
+    """Return the names of the parameters without which no object is made."""
+    try:
+        parameters = inspect.signature(kind).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one.name for one in parameters if one.default is one.empty and one.kind not in optional]
 
 
 def _load_module(name: str) -> Any:

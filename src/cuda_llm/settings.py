@@ -65,6 +65,8 @@ class Settings(BaseSettings):
     """Address space that each process of a compilation may take, in MiB."""
     call_limit_s: float = Field(default=10.0, gt=0)
     """Longest one call of `solve` may take, in seconds."""
+    reference_limit_s: float = Field(default=40.0, gt=0)
+    """Longest one call of a task's reference may take, in seconds."""
     gpu_call_least_s: float = Field(default=2.0, gt=0)
     """On a GPU a call may take 50 times the baseline's time, and at least this, in seconds."""
     referee_silence_s: float = Field(default=60.0, gt=1)

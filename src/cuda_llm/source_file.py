@@ -2,7 +2,9 @@
 
 import math
 import re
+import sys
 from pathlib import Path
+from typing import TextIO
 
 from cuda_llm.errors import UsageError
 
@@ -14,18 +16,31 @@ def read_source(path: Path) -> str:
     """Read one source file. Raises UsageError: missing, a folder, empty, too large, not text."""
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(MOST_CHARACTERS + 1)
-        if len(text) > MOST_CHARACTERS:
-            msg = f"{path}: larger than {MOST_CHARACTERS:,} characters; expected one CUDA source"
-            raise UsageError(msg)
+            return _read(file, str(path))
     except OSError as error:
         msg = f"{path}: {error.strerror}; expected a CUDA source file"
         raise UsageError(msg) from None
+
+
+def read_stdin() -> str:
+    """Read one source from stdin to its end. Raises UsageError as `read_source` does."""
+    if sys.stdin is None:
+        raise UsageError("stdin: closed; expected CUDA source")
+    with open(sys.stdin.fileno(), encoding="utf-8", closefd=False) as file:
+        return _read(file, "stdin")
+
+
+def _read(file: TextIO, name: str) -> str:
+    try:
+        text = file.read(MOST_CHARACTERS + 1)
     except UnicodeDecodeError:
-        msg = f"{path}: not UTF-8 text; expected CUDA source, not a compiled file"
+        msg = f"{name}: not UTF-8 text; expected CUDA source, not a compiled file"
         raise UsageError(msg) from None
+    if len(text) > MOST_CHARACTERS:
+        msg = f"{name}: larger than {MOST_CHARACTERS:,} characters; expected one CUDA source"
+        raise UsageError(msg)
     if not text.strip():
-        msg = f"{path}: empty; expected CUDA source with a solve()"
+        msg = f"{name}: empty; expected CUDA source with a solve()"
         raise UsageError(msg)
     return text
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from cuda_llm.errors import InfrastructureError, TaskError
 from cuda_llm.outcomes import InfraFailed, Verdict, WrongResult
-from cuda_llm.tasks.task import Task
+from cuda_llm.tasks.reference import load_reference
+from cuda_llm.tasks.task import Task, ToleranceClass
 from cuda_llm.tools.device import Device, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
 from cuda_llm.tools.device.candidate import Compiled
@@ -259,6 +260,40 @@ def _not_admitted(task: Task, verdict: Verdict) -> Admission:
                 f"{verdict.expected:.9g} at {where or 'a hidden size'}, {verdict.distribution} "
                 f"inputs ({verdict.error:.3g} rounding units, limit {verdict.limit:.3g})"
             )
+            detail += "".join(f"; {mend}" for mend in _tolerance_mends(task, verdict))
         case _:
             detail = next(iter(describe(verdict)), "")
     return Admission(problems=(f"{task.baseline}: {verdict.code}: {detail}",), checked={})
+
+
+ROUNDED = 2.0**-10
+"""A value nearer to the right one than this part of it may be right, and only rounded otherwise."""
+
+
+def _tolerance_mends(task: Task, verdict: WrongResult) -> Iterator[str]:
+    """Yield what to change in the task where the baseline may only round otherwise."""
+    apart = abs(verdict.got - verdict.expected)
+    if not apart <= ROUNDED * max(abs(verdict.got), abs(verdict.expected)):
+        return
+    begin = "if it only rounds otherwise"
+    tolerance = task.tolerance
+    probes = {argument.probe for argument in task.arguments if argument.probe}
+    if task.linear and probes & {*verdict.distribution.replace(",", " ").split()}:
+        yield (
+            "`linear = true` asks for exact results of whole numbers: remove it and every `probe` "
+            "where whole inputs do not give whole outputs"
+        )
+    elif tolerance.kind is ToleranceClass.EXACT:
+        yield f'{begin}, `kind = "exact"` is too strict: elementwise, or reduction or dot for sums'
+    elif task.reference is None:
+        linear = "" if task.linear else "`linear = true` where the outputs are, "
+        yield f"{begin}: {linear}a reference.py with scale(), or a larger `max_units`"
+    elif load_reference(task).scale is None:
+        sums = tolerance.kind is not ToleranceClass.ELEMENTWISE
+        kind = "" if sums else ', and `kind = "reduction"` or `"dot"` with `terms` where it sums'
+        yield (
+            f"{begin}, define scale() in {task.reference}: what an error is divided by, for a sum "
+            f"that of the absolute values of its terms{kind}"
+        )
+    else:
+        yield f"{begin}, scale() is too small, `terms` or `max_units` of [tolerance] are"

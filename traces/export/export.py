@@ -6,6 +6,7 @@ import json
 import keyword
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -13,9 +14,9 @@ from typing import Any, Literal
 from cuda_llm.errors import UsageError
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import CTYPES, HEADERS, ArgumentRole, Task, TaskArgument
-from cuda_llm.traces.best import SOLUTION, verify_command
+from cuda_llm.traces.best import SOLUTION
 from cuda_llm.traces.export.carried.call import CTYPES as PASSED_BY_VALUE
-from cuda_llm.traces.export.winner import Winner, proof_text, prove
+from cuda_llm.traces.export.winner import Winner, proof_text, prove, task_files, verify_here
 from cuda_llm.traces.files import write_file
 
 ExportFormat = Literal["cu", "cupy", "torch"]
@@ -25,16 +26,44 @@ CARRIED = ("call.py", "build.py", "last_error.cu")
 nor each other; what is generated beside them joins them."""
 ARRAYS = {"cupy": ("CuPy", "cupy.ndarray"), "torch": ("PyTorch", "torch.Tensor")}
 """Name for a person and type, by framework."""
+EXAMPLE = "example_data"
+"""Folder of an export that holds the case of its example."""
 INCLUDED = "include"
 """Folder of an export that holds copies of the task's own include folders."""
 
 
-def bind(task: Task, source: str) -> dict[str, Any]:
-    """Return the values of all templates. Raises UsageError for a task that cannot be exported."""
+@dataclass(frozen=True, kw_only=True)
+class ExampleData:
+    """One case that the plain export's example calls `solve` on, as plain bytes."""
+
+    dims: Mapping[str, int]
+    distribution: str
+    """What the inputs are drawn from, in words."""
+    inputs: Mapping[str, bytes]
+    expected: Mapping[str, bytes]
+    """By output: float64, or the output's type where it must be equal."""
+    allowed: Mapping[str, bytes]
+    """By output that need not be equal: the largest error of each element, float64."""
+    unchecked: str
+    """Why nothing is expected; empty where something is."""
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the files that the example reads."""
+        kinds = {"in": self.inputs, "expected": self.expected, "allowed": self.allowed}
+        for ending, contents in kinds.items():
+            for name, content in contents.items():
+                yield f"{EXAMPLE}/{name}.{ending}", content
+
+
+def bind(task: Task, source: str, dims: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """Return the values of all templates; the example is called at `dims`.
+
+    Raises UsageError for a task that cannot be exported.
+    """
     arguments = [_spell(argument) for argument in task.arguments]
     buffers = [one for one in arguments if one["role"] != "scalar"]
     inputs = [one for one in buffers if one["role"] != "out"]
-    shown = task.sizes.emulated[-1]
+    shown = dims or task.sizes.emulated[-1]
     return {
         "task": task.name,
         "title": one_line(task.title).rstrip(".") + ".",
@@ -49,6 +78,7 @@ def bind(task: Task, source: str) -> dict[str, Any]:
         "scalars": [one for one in arguments if one["role"] == "scalar"],
         "inputs": inputs,
         "outputs": [one for one in buffers if one["role"] == "out"],
+        "uses_half": any(one["ctype"] == "half" for one in buffers),
         "headers": sorted({HEADERS[one["ctype"]] for one in arguments if one["ctype"] in HEADERS}),
         "parameters": [one["parameter"] for one in arguments],
         "call": [_value(argument, shown) for argument in task.arguments],
@@ -124,7 +154,9 @@ def _example(one: Mapping[str, Any], task: Task, dims: Mapping[str, int]) -> dic
     count = 1
     for extent in shape_of(argument, dims):
         count *= extent
-    return {"count": f"{count}ull"}
+    # std::vector<bool> is no array.
+    host = "unsigned char" if argument.dtype == "bool" else CTYPES[argument.dtype]
+    return {"count": f"{count}ull", "host": host}
 
 
 def _value(argument: TaskArgument, dims: Mapping[str, int]) -> str:
@@ -148,9 +180,17 @@ def one_line(text: str) -> str:
 
 
 def export(
-    winner: Winner, to: ExportFormat, out: Path | None = None, *, force: bool = False
+    winner: Winner,
+    to: ExportFormat,
+    out: Path | None = None,
+    *,
+    example: ExampleData | None = None,
+    force: bool = False,
 ) -> Path:
-    """Write the export and return its folder. Raises UsageError: it exists, cannot be written."""
+    """Write the export and return its folder. The plain one holds a program that checks `example`.
+
+    Raises UsageError: it exists, cannot be written.
+    """
     folder = out or Path(f"{python_name(winner.task.name)}_{to}")
     if to != "cu" and not folder.resolve().name.isidentifier():
         raise UsageError(f"{folder}: Python cannot import that name; use letters, digits and _")
@@ -159,20 +199,24 @@ def export(
     if folder.is_dir() and any(folder.iterdir()) and not force:
         raise UsageError(f"{folder}: exists already; overwrite it with --force")
     # All of it is made before any of it is written.
-    for name, text in list(_contents(winner, to, folder.resolve().name)):
-        write_file(folder / name, text)
+    contents = [*_contents(winner, to, folder.resolve().name, example)]
+    for name, content in contents:
+        write_file(folder / name, content)
     return folder
 
 
-def _contents(winner: Winner, to: ExportFormat, package: str) -> Iterator[tuple[str, str]]:
+def _contents(
+    winner: Winner, to: ExportFormat, package: str, example: ExampleData | None
+) -> Iterator[tuple[str, str | bytes]]:
     task = winner.task
-    values = bind(task, winner.source) | {
+    values = bind(task, winner.source, example.dims if example else None) | {
         "framework": to,
         "package": package,
         "proof": [one_line(line) for line in proof_text(winner)],
-        "verify": verify_command(winner.run),
+        "verify": verify_here(winner),
         "build_line": build_line(task),
         "visible": to != "cu",
+        "example_data": EXAMPLE if example else "",
     }
     yield SOLUTION, winner.source
     yield "solve.h", _render("solve.h.j2", values)
@@ -182,13 +226,21 @@ def _contents(winner: Winner, to: ExportFormat, package: str) -> Iterator[tuple[
     if to == "cu":
         flags = " ".join(shlex.quote(flag) for flag in nvcc_flags(task)).replace("$", "$$")
         yield "Makefile", _render("Makefile.j2", values | {"flags": flags})
-        yield "example.cu", _render("example.cu.j2", values)
+        if example is not None:
+            values |= {
+                "near": {*example.allowed},
+                "unchecked": one_line(example.unchecked),
+                "distribution": one_line(example.distribution),
+            }
+            yield "example.cu", _render("example.cu.j2", values)
+            yield from example.files()
     else:
         values |= _python_values(values, to) | {"flags": tuple(nvcc_flags(task))}
         yield "__init__.py", _render("package.py.j2", values)
         for name in (*CARRIED, f"on_{to}.py"):
             yield name, files("cuda_llm.traces.export.carried").joinpath(name).read_text()
         yield "py.typed", ""
+    yield from task_files(task)
     yield "README.md", _render("README.md.j2", values)
     # Last: an export without its proof is not whole.
     yield "proof.json", json.dumps(prove(winner), indent=2) + "\n"

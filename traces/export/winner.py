@@ -11,7 +11,7 @@ from cuda_llm.errors import CudaLLMError, UsageError
 from cuda_llm.outcomes import Passed
 from cuda_llm.score_wording import describe_over
 from cuda_llm.search import Attempt
-from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.traces.best import verify_command
 from cuda_llm.traces.events import WinnerRemeasured
@@ -19,6 +19,8 @@ from cuda_llm.traces.history import RunState, read_history, state_of
 from cuda_llm.traces.run_folder import RunFolder
 
 SCHEMA = 1
+MOST_TASK_BYTES = 64 << 20
+"""A folder larger than this holds more than a task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +94,47 @@ def prove(winner: Winner) -> dict[str, Any]:
         "sizes": encode(profile.sizes) if profile else [],
         "remeasured": None if again is None else encode(again),
         "run": {"id": winner.run_id, "state": winner.state},
-        "verify": verify_command(winner.run),
+        "verify": verify_here(winner),
         "exported_by": f"cuda-llm {version('cuda-llm')}",
     }
+
+
+def verify_here(winner: Winner) -> str:
+    """Return the command that judges the export, from its folder, on any machine."""
+    place = task_place(winner.task)
+    request = winner.run["request"]
+    here = {**request, "task": place} if place else request
+    return verify_command({**winner.run, "request": here})
+
+
+def task_place(task: Task) -> str:
+    """Return where in an export a task of the user's own lies; empty for one that ships."""
+    shipped = task.name in list_tasks() and load_task(task.name).folder == task.folder
+    return "" if shipped else f"task/{task.name}"
+
+
+def task_files(task: Task) -> Iterator[tuple[str, bytes]]:
+    """Yield place in the export and content of each file that a task of the user's own consists of.
+
+    That is all of its folder but hidden files, what Python compiled, and runs. Raises UsageError
+    where that is more than a task may be.
+    """
+    place, total = task_place(task), 0
+    if not place:
+        return
+    for path in sorted(task.folder.rglob("*")):
+        inside = path.relative_to(task.folder)
+        if inside.parts[:2] == ("traces", "runs") or not path.is_file():
+            continue
+        if any(part.startswith(".") or part == "__pycache__" for part in inside.parts):
+            continue
+        total += path.stat().st_size
+        if total > MOST_TASK_BYTES:
+            raise UsageError(
+                f"{task.folder}: holds more than {MOST_TASK_BYTES >> 20} MB, and all of a task "
+                "travels with an export; move what is not the task's out of its folder"
+            )
+        yield f"{place}/{inside.as_posix()}", path.read_bytes()
 
 
 def proof_text(winner: Winner) -> Iterator[str]:

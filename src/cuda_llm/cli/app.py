@@ -14,11 +14,13 @@ from typing import Annotated, Any
 
 import typer
 
+from cuda_llm.cli.completion import asked_words
 from cuda_llm.errors import CudaLLMError, InfrastructureError
 from cuda_llm.log import CommandLine, Log
 
 INTERRUPTED = 130
 USAGE = 2
+HELP = ("-h", "--help")
 LOG_OPTIONS = ("--log-format", "--log-level", "--log-file")
 
 _log = Log(__name__)
@@ -58,6 +60,12 @@ SUBCOMMANDS = (
         "Compile kernels, check them against the task's reference, and time them.",
     ),
     Subcommand(
+        "tune",
+        "tune",
+        "tune",
+        "Try other values of the tunables that a kernel declares; asks no model.",
+    ),
+    Subcommand(
         "export",
         "trace",
         "export",
@@ -88,9 +96,10 @@ def build_app(names: Collection[str], *, with_options: bool = True) -> typer.Typ
         name="cuda-llm",
         help="Write, prove and speed up CUDA kernels.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=with_options,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": list(HELP)},
     )
     app.callback(add_help_option=with_options)(options if with_options else _no_options)
     for one in SUBCOMMANDS:
@@ -182,7 +191,7 @@ def options(
 def asks_for_help(arguments: list[str]) -> bool:
     """Return whether a sub-command only shows its help: no log is opened, no setting read."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    return "--help" in arguments[:end] and not arguments[0].startswith("-")
+    return bool({*HELP} & {*arguments[:end]}) and not arguments[0].startswith("-")
 
 
 def open_log(
@@ -252,7 +261,7 @@ def answer(arguments: list[str], closing: ExitStack) -> int:
             app, arguments = build_app(others, with_options=False), others
         else:
             # They belong to all commands, so they stand before the command.
-            app, arguments = build_app(others), [*log_options, *others]
+            app, arguments = build_app([*others, *asked_words()]), [*log_options, *others]
         code = app(arguments, prog_name="cuda-llm", standalone_mode=False, obj=closing)
     except typer.TyperException as error:
         message = error.format_message().replace("Value error, ", "")

@@ -1,14 +1,16 @@
 """`cuda-llm evaluate`: compile, validate and time kernels; no agents."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from cuda_llm.errors import CudaLLMError, Interrupted
-from cuda_llm.source_file import read_source
+from cuda_llm.cli.completion import TaskName
+from cuda_llm.errors import CudaLLMError, Interrupted, UsageError
+from cuda_llm.source_file import read_source, read_stdin
 
 if TYPE_CHECKING:
     from cuda_llm.cli.progress import Progress
@@ -19,11 +21,14 @@ if TYPE_CHECKING:
     from cuda_llm.tools.measure.options import MeasureOptions
 
 NONE_PASSED = 1
+STDIN = Path("-")
 
 
 def evaluate(
-    task: Annotated[str, typer.Argument(help="Name of a task, or its folder.")],
-    files: Annotated[list[Path], typer.Argument(help="CUDA source files with a solve().")],
+    task: TaskName,
+    files: Annotated[
+        list[Path], typer.Argument(help="CUDA source files with a solve(); - is stdin.")
+    ],
     device: Annotated[
         str | None,
         typer.Option(
@@ -64,7 +69,7 @@ def evaluate(
     from cuda_llm.tools.measure.options import L2, PRECISIONS, MeasureOptions
     from cuda_llm.tools.open_device import open_device
 
-    sources = [(str(path), read_source(path)) for path in files]
+    sources = read_sources(files)
     loaded = with_objective(load_task(task), objective or "", weight or ())
     chosen = open_device(device or settings().device)
     options = MeasureOptions(tier=PRECISIONS[precision], l2=L2(l2 or settings().l2))
@@ -83,6 +88,16 @@ def evaluate(
     if was_stopped:
         raise Interrupted(f"interrupted: {len(judged)} of {len(sources)} files were judged")
     return 0 if any(one.verdict.code == "PASSED" for one in judged) else NONE_PASSED
+
+
+def read_sources(files: Sequence[Path]) -> list[tuple[str, str]]:
+    """Return name and text of each file; `-` is stdin. Raises UsageError."""
+    if files.count(STDIN) > 1:
+        raise UsageError("- is given twice; stdin is one source")
+    return [
+        ("stdin", read_stdin()) if path == STDIN else (str(path), read_source(path))
+        for path in files
+    ]
 
 
 async def judge_all(

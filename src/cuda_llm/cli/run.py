@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from cuda_llm.atomic_file import write_atomically
+from cuda_llm.cli.completion import RunName, task_names
 from cuda_llm.errors import Interrupted, MissingError, UsageError
 from cuda_llm.graph.request import RunOption, RunRequest, run_options, task_help
 from cuda_llm.search import Components
@@ -123,7 +124,8 @@ def _pairs(option: RunOption, entries: Sequence[str]) -> Iterator[tuple[str, str
 
 def _parameters() -> Iterator[Parameter]:
     """Yield the parameters that Typer builds the command line from."""
-    yield _parameter("task", Annotated[str, typer.Argument(help=task_help())])
+    task = typer.Argument(help=task_help(), autocompletion=task_names)
+    yield _parameter("task", Annotated[str, task])
     for option in run_options():
         if option.kind is Components:
             yield from _switches(option)
@@ -172,7 +174,7 @@ Option = typer.Option
 
 
 def resume(
-    run: Annotated[str, typer.Argument(help="Name of a run, its beginning, its folder, latest.")],
+    run: RunName,
     from_round: Annotated[
         int | None,
         Option(help="Fork: a new run that keeps the rounds up to this one.", metavar="K"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cuda_llm.cli.completion import TaskName
 from cuda_llm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def list_all() -> None:
 
 @tasks_app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Name of a task, or its folder.")],
+    name: TaskName,
 ) -> None:
     """Show what a task asks for, its sizes and how results are judged."""
     from cuda_llm.tasks.loader import load_task
@@ -73,7 +74,7 @@ def new(
 
 @tasks_app.command()
 def check(
-    folder: Annotated[str, typer.Argument(help="Folder of a task, or a name.")],
+    folder: TaskName,
     device: Annotated[str, typer.Option(help="Where to run the baseline.")] = "auto",
 ) -> int:
     """Prove a task admissible: baseline and reference agree, trivial kernels are rejected."""

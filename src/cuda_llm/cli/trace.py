@@ -213,18 +213,21 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
 ) -> None:
     """Write the best kernel of a run with its proof, ready to be imported."""
-    from cuda_llm.traces.best import verify_command
+    from cuda_llm.tools.validator.example_case import draw_example
+    from cuda_llm.traces.export.export import ExampleData
     from cuda_llm.traces.export.export import export as write
-    from cuda_llm.traces.export.winner import find_winner, proof_text
+    from cuda_llm.traces.export.winner import find_winner, proof_text, verify_here
     from cuda_llm.traces.find import find_run
     from cuda_llm.wording import printable
 
     winner = find_winner(find_run(run, runs))
-    folder = write(winner, to, out, force=force)
+    example = ExampleData(**vars(draw_example(winner.task))) if to == "cu" else None
+    folder = write(winner, to, out, example=example, force=force)
     typer.echo(f"{folder}: {winner.task.name} for {USES[to]}")
+    again = f"cd {shlex.quote(str(folder))} && {verify_here(winner)}"
     for line in proof_text(winner):
         typer.echo(f"  {printable(line)}")
-    typer.echo(f"  judge it again: cd {folder} && {printable(verify_command(winner.run))}")
+    typer.echo(f"  judge it again: {printable(again)}")
 
 
 USES = {

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cuda_llm.cli.completion import RunName
+
 if TYPE_CHECKING:
     from cuda_llm.traces.report.view import RunView
 
@@ -16,7 +18,7 @@ SCHEMA = 1
 NOTHING_FOUND = 1
 """Exit code of `grep` without a match, as grep's."""
 
-Run = Annotated[str, typer.Argument(help="Id of a run, its beginning, its folder, or `latest`.")]
+Run = RunName
 Out = Annotated[Path | None, typer.Option(help="Folder of runs.", show_default="traces/runs")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 

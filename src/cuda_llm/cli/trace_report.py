@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cuda_llm.cli.completion import RunName
+
 if TYPE_CHECKING:
     from cuda_llm.traces.run_folder import RunFolder
 
@@ -19,9 +21,7 @@ LOOK_S = 1.0
 
 
 def report(
-    run: Annotated[
-        str, typer.Argument(help="Id of a run, its beginning, its folder, or `latest`.")
-    ],
+    run: RunName,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File to write.", show_default="RUN/report.html"),

@@ -121,3 +121,45 @@ def test_an_interrupt_waits_until_the_folder_was_tried(tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines() == ["tried", "interrupted []"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_command_shows_its_help_for_h_too(command: Command) -> None:
+    """Groups and what is in them."""
+    loaded: Any = typer.main.get_command(build_app([one.name for one in SUBCOMMANDS]))
+    groups = [name for name, one in loaded.commands.items() if hasattr(one, "commands")]
+    paths = [(), *((name,) for name in loaded.commands)]
+    paths += [(name, inner) for name in groups for inner in loaded.commands[name].commands]
+    assert len(paths) > 20
+    for path in paths:
+        short = command(*path, "-h")
+        assert (short.code, short.stdout) == (0, command(*path, "--help").stdout)
+        assert "-h, --help" in short.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (("eva",), "evaluate"),
+        (("evaluate", "vec"), "vector_add"),
+        (("evaluate", "vector_add", "k.cu", "--prec"), "--precision"),
+        (("trace", "show", "la"), "latest"),
+        (("tasks", "check", "mi"), "mine"),
+    ],
+)
+def test_a_shell_completes_commands_tasks_options_and_runs(
+    tmp_path: Path, line: tuple[str, ...], found: str
+) -> None:
+    """The real bash asks, by the script that the command gives it."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/task.toml").touch()
+    program = tmp_path / "cuda-llm"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m cuda_llm "$@"\n')
+    program.chmod(0o755)
+    script = (
+        'eval "$(_CUDA_LLM_COMPLETE=source_bash ./cuda-llm)"; COMP_WORDS=(cuda-llm "$@"); '
+        'COMP_CWORD=$#; _cuda_llm_completion ./cuda-llm; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    asked = ["bash", "--norc", "-c", script, "bash", *line]
+    ran = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.split() == [found]

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -35,6 +37,21 @@ def test_a_wrong_kernel_is_located_and_fails(cuda_llm: Command) -> None:
     assert ran.code == 1
     assert "DATA_RACE" in ran.stdout
     assert "transpose_missing_barrier.cu:1" in ran.stdout
+
+
+def test_a_kernel_may_come_by_stdin() -> None:
+    """One that is no kernel, and one that is not there: the judge sees the text, and its name."""
+    command = [sys.executable, "-P", "-m", "cuda_llm", "evaluate", "vector_add", "-"]
+    emulated = [*command, "--device", "emulated"]
+    ran = subprocess.run(emulated, input="int x\n", capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stdout.startswith("stdin · vector_add")
+    assert 'compilation of "stdin"' in ran.stdout
+    for given, complaint in (("", "stdin: empty"), ("\0" * (1 << 21), "stdin: larger than")):
+        ran = subprocess.run(emulated, input=given, capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stderr.startswith(f"error: {complaint}")) == (2, True)
+    twice = subprocess.run([*emulated, "-"], capture_output=True, text=True, check=False)
+    assert (twice.returncode, "stdin is one source" in twice.stderr) == (2, True)
 
 
 def test_several_files_are_compared_in_a_table(cuda_llm: Command) -> None:

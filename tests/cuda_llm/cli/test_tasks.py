@@ -60,6 +60,16 @@ def test_new_refuses_odd_names(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_new_refuses_the_name_of_a_task_that_ships(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever a task is named the shipped one would be taken, and the new one never be seen."""
+    assert run(["tasks", "new", "histogram", "--out", str(tmp_path / "here")]) == 2
+    complaint = "histogram is a task that ships; take another name, as in my_histogram"
+    assert complaint in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_new_from_needs_both_file_and_entry(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,11 +1,12 @@
 """Who writes the kernels."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from cuda_llm.errors import MissingError, UsageError
-from cuda_llm.graph.runs.parts import choose_generator
+from cuda_llm.graph.runs.parts import GeneratorChoice, choose_generator, load_generator
 from cuda_llm.tasks.loader import load_task
 
 TASK = replace(load_task("vector_add"), playbook=load_task("vector_add").folder / "playbook.cu")
@@ -47,3 +48,46 @@ def test_an_unknown_name_is_a_mistake() -> None:
 
 def test_a_dotted_path_is_taken_as_it_is() -> None:
     assert choose_generator("mine:Writer", BARE, has_model=False).name == "mine:Writer"
+
+
+OWN = """
+class Writer:
+    name, written_by = "own", "human"
+
+    def __init__(self, folder, *others, depth, wide=1):
+        self.folder = folder
+
+    async def generate(self, brief, situation): ...
+
+
+class Broken:
+    def __init__(self):
+        raise ValueError("no such folder")
+
+
+mine = Writer("here", depth=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        (
+            "Writer",
+            "Writer needs folder, depth; make one beside it, as in "
+            "`mine = Writer(folder=..., depth=...)`, and name that: PATH:mine",
+        ),
+        ("Broken", "cannot be made: ValueError: no such folder"),
+    ],
+)
+def test_a_class_that_cannot_be_made_is_told_with_the_mend(
+    tmp_path: Path, attribute: str, message: str
+) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    with pytest.raises(UsageError) as caught:
+        load_generator(GeneratorChoice(f"{path}:{attribute}"), BARE, "")
+    expected = f"generator '{path}:{attribute}': {message}".replace("PATH", str(path))
+    assert str(caught.value) == expected
+    made = load_generator(GeneratorChoice(f"{path}:mine"), BARE, "")
+    assert made is not None and made.name == "own"

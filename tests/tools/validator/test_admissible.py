@@ -47,6 +47,37 @@ def test_a_baseline_that_disagrees_is_reported_with_place_and_values() -> None:
     assert "the reference says" in problem
 
 
+PLAIN = "def reference(xp, *, A, B):\n    return {'C': A + B}\n"
+SCALED = f"{PLAIN}\ndef scale(xp, *, A, B):\n    return {{'C': 0 * A + 1e-30}}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "linear", "reference", "mend"),
+    [
+        ("elementwise", False, PLAIN, "if it only rounds otherwise, define scale() in"),
+        ("exact", False, PLAIN, '`kind = "exact"` is too strict: elementwise'),
+        ("elementwise", True, PLAIN, "`linear = true` asks for exact results of whole numbers"),
+        ("elementwise", False, SCALED, "scale() is too small, `terms` or `max_units` of"),
+    ],
+    ids=["scale", "exact", "linear", "units"],
+)
+def test_a_baseline_that_only_rounds_otherwise_is_told_what_to_change_in_the_task(
+    tmp_path: Path, kind: str, linear: bool, reference: str, mend: str
+) -> None:
+    small = small_task("vector_add")
+    tolerance = replace(small.tolerance, kind=ToleranceClass(kind))
+    task = replace(small, tolerance=tolerance, linear=linear)
+
+    def off(b: Buffers) -> np.ndarray:
+        """Off by a part in 100,000; in a linear task only on the odd numbers of the probe."""
+        exact = linear and not np.all(np.abs(b["A"]) % 2 == 1)
+        return b["A"] + b["B"] if exact else (b["A"] + b["B"]) * np.float32(1.00001)
+
+    found = check(with_reference(task, tmp_path, reference), writes("vector_add", off))
+    assert mend in found.problems[0]
+    assert "\n" not in found.problems[0]
+
+
 def test_a_tolerance_under_which_zeros_pass_is_refused() -> None:
     task = small_task("reduction")
     loose = replace(

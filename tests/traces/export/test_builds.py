@@ -1,7 +1,10 @@
 """What is exported really compiles, on its own, with the compiler a user has."""
 
 import ctypes
+import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +13,12 @@ from typing import Any
 import pytest
 from exported_package import import_package, winner_of
 
-from cuda_llm.tasks.loader import list_tasks
+from cuda_llm.errors import UsageError
+from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.new_task import skeleton, write_task
+from cuda_llm.tools.validator.example_case import draw_example
 from cuda_llm.traces.export.carried.build import build, find_nvcc
-from cuda_llm.traces.export.export import export
+from cuda_llm.traces.export.export import ExampleData, export
 
 QUICK = "histogram"
 """The task whose export is compiled in every test run."""
@@ -61,12 +67,110 @@ def make(folder: Path, *arguments: str) -> str:
 def test_the_plain_export_of_every_task_compiles_with_its_own_makefile(
     tmp_path: Path, name: str
 ) -> None:
-    folder = export(winner_of(name), "cu", tmp_path / name)
+    folder = export(winner_of(name), "cu", tmp_path / name, example=example_of(name))
     make(folder, "ARCH=sm_86")
     assert "solve" in exported(folder / "libsolve.so")
     assert os.access(folder / "example", os.X_OK)
     make(folder, "clean")
     assert not (folder / "example").exists()
+
+
+HOST = """
+#pragma once
+#include <cstdlib>
+#include <cstring>
+// The part of the CUDA runtime that an example calls, in memory of the host.
+typedef int cudaError_t;
+typedef int cudaEvent_t;
+enum { cudaSuccess, cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost };
+inline const char* cudaGetErrorString(cudaError_t) { return "an error"; }
+inline cudaError_t cudaMalloc(void** place, size_t size) { *place = malloc(size); return 0; }
+inline cudaError_t cudaFree(void* place) { free(place); return 0; }
+inline cudaError_t cudaMemset(void* to, int c, size_t size) { memset(to, c, size); return 0; }
+inline cudaError_t cudaMemcpy(void* to, const void* from, size_t size, int)
+{ memcpy(to, from, size); return 0; }
+inline cudaError_t cudaGetLastError() { return 0; }
+inline cudaError_t cudaDeviceSynchronize() { return getenv("BREAKS") ? 700 : 0; }
+inline cudaError_t cudaEventCreate(cudaEvent_t*) { return 0; }
+inline cudaError_t cudaEventRecord(cudaEvent_t) { return 0; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return 0; }
+inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t)
+{ *ms = 2; return 0; }
+"""
+ADDS = """
+extern "C" void solve(const float* A, const float* B, float* C, int n)
+{ for (int i = 0; i < n - LEFT; i++) C[i] = (A[i] + B[i]) * FACTOR; }
+"""
+COUNTS = """
+#include <cstring>
+extern "C" void solve(const int* keys, int* histogram, int n, int bins)
+{ memset(histogram, 0, bins * 4); for (int i = LEFT; i < n; i++) histogram[keys[i]]++; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "flags", "said", "code"),
+    [
+        ("vector_add", ADDS, "", "C: all 65536 elements are right\n100.0 us a call at n = ", 0),
+        ("vector_add", ADDS, "-DFACTOR=1.0000002f", "PASS", 0),
+        ("vector_add", ADDS, "-DFACTOR=1.00001f", "elements are wrong, the first is [", 1),
+        ("vector_add", ADDS, "-DLEFT=1", "1 of 65536 elements are wrong, the first is [65535]", 1),
+        (QUICK, COUNTS, "", "elements are right", 0),
+        (QUICK, COUNTS, "-DLEFT=1", "1 of 256 elements are wrong", 1),
+    ],
+)
+def test_the_example_tells_right_from_wrong(
+    tmp_path: Path, name: str, source: str, flags: str, said: str, code: int
+) -> None:
+    """Its own source, built for the host: all but the GPU is as it will be."""
+    folder = export(winner_of(name, source), "cu", tmp_path / name, example=example_of(name))
+    (folder / "cuda_runtime.h").write_text(HOST)
+    given = [
+        *flags.split(),
+        *(f"-D{one}" for one in ("FACTOR=1.0f", "LEFT=0") if one[:4] not in flags),
+    ]
+    sources = ("-xc++", "solve.cu", "example.cu")
+    subprocess.run(["g++", "-I.", *given, *sources, "-o", "example"], cwd=folder, check=True)
+    ran = run_example(folder)
+    assert said in ran.stdout, ran.stdout
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (code, ("PASS", "FAIL")[code])
+    broken = run_example(folder, BREAKS="1")
+    assert (broken.returncode, broken.stdout) == (1, "solve: an error\nFAIL\n")
+    next((folder / "example_data").glob("*.in")).write_bytes(b"")
+    short = run_example(folder)
+    assert (short.returncode, "elements of 4 bytes" in short.stderr) == (2, True)
+
+
+def run_example(folder: Path, **env: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["./example"], cwd=folder, env={**os.environ, **env}, capture_output=True, text=True
+    )
+
+
+def test_an_example_without_a_reference_says_that_nothing_is_checked(tmp_path: Path) -> None:
+    files = {one: text for one, text in skeleton("mine").items() if one != "reference.py"}
+    task = write_task("mine", tmp_path, files)
+    folder = export(winner_of(task), "cu", tmp_path / "out", example=example_of(task))
+    example = (folder / "example.cu").read_text()
+    assert "NOT CHECKED: the task has no reference.py" in example
+    assert "PASS" not in example
+    assert [one.name for one in (folder / "example_data").iterdir()] == ["x.in"]
+    make(folder, "ARCH=sm_86")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", list_tasks())
+def test_the_example_passes_on_a_gpu(tmp_path: Path, name: str) -> None:
+    if not Path("/proc/driver/nvidia/version").exists():
+        pytest.skip("no GPU is here")
+    folder = export(winner_of(name), "cu", tmp_path / name, example=example_of(name))
+    make(folder)
+    ran = run_example(folder)
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "PASS"), ran.stdout + ran.stderr
+
+
+def example_of(task: str | Path) -> ExampleData:
+    return ExampleData(**vars(draw_example(load_task(task))))
 
 
 def test_a_package_builds_its_kernel_once_and_exports_nothing_else(
@@ -96,6 +200,64 @@ def test_flags_headers_and_the_prelude_of_a_task_come_along(
     else:
         module = import_package(winner, to, tmp_path)
         assert callable(module._load("sm_86"))
+
+
+REFERENCE = """
+from pathlib import Path
+
+FACTOR = int((Path(__file__).parent / "data/factor.txt").read_text())
+
+
+def reference(xp, *, x):
+    return {"y": FACTOR * x}
+"""
+
+
+@pytest.mark.parametrize("to", ["cu", "cupy"])
+def test_a_task_of_ones_own_travels_and_is_judged_where_it_was_never_seen(
+    tmp_path: Path, to: Any
+) -> None:
+    """In a home of its own, from another place, with the task gone; its reference reads a file."""
+    task = write_task("mine", tmp_path / "here", {**skeleton("mine"), "reference.py": REFERENCE})
+    (task / "data").mkdir()
+    (task / "data/factor.txt").write_text("2")
+    (task / ".git").mkdir()
+    (task / ".git/config").touch()
+    (task / "traces/runs/a-run").mkdir(parents=True)
+    (task / "traces/runs/a-run/run.json").touch()
+    export(winner_of(task), to, tmp_path / "here/exported")
+    folder = (tmp_path / "here/exported").rename(tmp_path / "there")
+    shutil.rmtree(tmp_path / "here")
+    travelled = {str(one.relative_to(folder / "task")) for one in (folder / "task").rglob("*.*")}
+    assert travelled == {
+        *("mine/task.toml", "mine/description.md", "mine/baseline.cu", "mine/reference.py"),
+        "mine/data/factor.txt",
+    }
+    command = json.loads((folder / "proof.json").read_text())["verify"]
+    assert command == "cuda-llm evaluate task/mine solve.cu --device emulated:rtx_3090_ti"
+    assert command in (folder / "README.md").read_text()
+    _, *arguments = shlex.split(command)
+    home = tmp_path / "home"
+    home.mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "cuda_llm", *arguments],
+        cwd=folder,
+        env={**os.environ, "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, "solve.cu · mine" in ran.stdout) == (0, True), ran.stderr
+
+
+def test_a_shipped_task_need_not_travel_and_a_huge_folder_does_not(tmp_path: Path) -> None:
+    assert not (export(winner_of(QUICK), "cu", tmp_path / "out") / "task").exists()
+    task = write_task("mine", tmp_path, skeleton("mine"))
+    with (task / "data.bin").open("wb") as file:
+        file.truncate(65 << 20)
+    with pytest.raises(UsageError, match="holds more than 64 MB, and all of a task travels"):
+        export(winner_of(task), "cu", tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
 
 
 def task_with_a_header(folder: Path) -> Path:

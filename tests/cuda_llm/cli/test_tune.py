@@ -1,0 +1,71 @@
+"""`tune`: the tuner alone, on a kernel of the user's."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from commands import Command
+
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/run.schema.json").read_text())
+KERNEL = """\
+#define BLOCK 1  // tunable: 1 256
+__global__ void add(const float* a, const float* b, float* c, int n) {
+    int i = blockIdx.x * BLOCK + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}
+extern "C" void solve(const float* a, const float* b, float* c, int n) {
+    add<<<(n + BLOCK - 1) / BLOCK, BLOCK>>>(a, b, c, n);
+}
+"""
+EMULATED = ("--device", "emulated")
+
+
+@pytest.mark.slow
+def test_the_best_values_are_found_printed_and_written(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(KERNEL)
+    ran = command("tune", "vector_add", "k.cu", *EMULATED, "--rounds", 3, "--write", "tuned.cu")
+    assert ran.code == 0, ran.stderr
+    assert "every point was tried" in ran.stdout
+    assert "the kernel as given (modelled)" in ran.stdout
+    assert "  values       BLOCK 256" in ran.stdout
+    written = (tmp_path / "tuned.cu").read_text()
+    assert written == KERNEL.replace("BLOCK 1 ", "BLOCK 256 ")
+    (run,) = (tmp_path / "traces/runs").iterdir()
+    assert (run / "best/solve.cu").read_text() == written
+    shown = command("trace", "show", "latest")
+    assert "tunes r0-c1" in shown.stdout
+    again = command("tune", "vector_add", "k.cu", "--write", "tuned.cu")
+    assert (again.code, "overwrite it with --force" in again.complaint) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_kernel_that_fails_is_not_tuned(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(KERNEL.replace("+ b[i]", "- b[i]"))
+    ran = command("tune", "vector_add", "k.cu", *EMULATED, "--json")
+    assert ran.code == 1
+    whole = json.loads(ran.stdout)
+    jsonschema.validate(whole, SCHEMA)
+    assert (whole["reason"], whole["best"]) == ("the kernel to tune did not pass", None)
+    assert [len(one["candidates"]) for one in whole["rounds"]] == [1]
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        (KERNEL.replace("tunable", "values"), "k.cu: declares no tunables; expected lines as in"),
+        (KERNEL.replace("1 256", "32 256"), "k.cu:1: the default 1 of BLOCK is not among its"),
+    ],
+)
+def test_what_declares_nothing_to_tune_is_refused_before_a_run_begins(
+    command: Command, tmp_path: Path, source: str, named: str
+) -> None:
+    (tmp_path / "k.cu").write_text(source)
+    ran = command("tune", "vector_add", "k.cu", *EMULATED)
+    assert (ran.code, named in ran.complaint) == (2, True)
+    assert not (tmp_path / "traces").exists()
+
+
+def test_the_tuner_needs_a_kernel(command: Command) -> None:
+    ran = command("run", "vector_add", "--generator", "tuner", *EMULATED)
+    assert (ran.code, "name one with --start FILE.cu" in ran.complaint) == (2, True)

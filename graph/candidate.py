@@ -27,7 +27,7 @@ from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
 from cuda_llm.tools.judge.judge import check, judge
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.traces.events import CandidateLate, StageEntered, StageLeft
+from cuda_llm.traces.events import AttemptJudged, CandidateLate, StageEntered, StageLeft
 from cuda_llm.traces.files import read_json, write_file
 from cuda_llm.wording import describe
 
@@ -270,13 +270,16 @@ async def run_stage(context: RunContext, name: str, stage: str) -> str:
     verdict = await STAGES[stage](context, brief)
     took_s = time.monotonic() - started
     seconds = {**done, stage: took_s}
+    outcome = "ok" if verdict is None or isinstance(verdict, Passed) else verdict.code
+    left = StageLeft(candidate=name, stage=stage, outcome=outcome, seconds=took_s)
     if verdict is None:
         write_file(seconds_file(context, name), json.dumps(seconds))
-    else:
-        keep_verdict(context, brief, verdict, seconds)
-    outcome = "ok" if verdict is None or isinstance(verdict, Passed) else verdict.code
-    context.record(StageLeft(candidate=name, stage=stage, outcome=outcome, seconds=took_s))
-    return "" if verdict is None else verdict.code
+        context.record(left)
+        return ""
+    attempt = keep_verdict(context, brief, verdict, seconds)
+    context.record(left)
+    context.record(AttemptJudged(attempt=attempt))
+    return verdict.code
 
 
 def seconds_so_far(context: RunContext, name: str) -> dict[str, float]:

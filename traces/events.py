@@ -175,7 +175,8 @@ class CandidateLate:
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptJudged:
-    """A candidate has its final verdict. Recorded in order of round and index."""
+    """A candidate has its verdict. Told as it lands; where an equal kernel of the round stands
+    before it, once more as a duplicate when the round is over, with `again`."""
 
     kind: ClassVar[str] = "attempt_judged"
     attempt: Attempt

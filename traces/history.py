@@ -4,7 +4,7 @@ A killed and resumed run records some things twice. What has an id counts once, 
 recorded; model calls count each time, because each was paid for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -48,7 +48,7 @@ class RoundHistory:
     joined: tuple[str, ...] = ()
     """Attempts of earlier rounds that were still at work."""
     attempts: dict[str, Attempt] = field(default_factory=dict)
-    """Judged in this round, by id, in the order recorded."""
+    """Judged in this round, by id, in the order of round and index."""
     late: dict[str, str] = field(default_factory=dict)
     """Stage at which the round went on without a candidate, by its id."""
     decided: dict[AgentDecided, None] = field(default_factory=dict)
@@ -130,7 +130,18 @@ def history_of(recorded: Iterable[tuple[str, Event]]) -> RunHistory:
         if isinstance(event, RoundBegan):
             at_work = event.round
         _add(history, history.rounds.setdefault(at_work, RoundHistory(round=at_work)), event)
+    for round_ in history.rounds.values():
+        order = sorted(round_.attempts.values(), key=lambda one: (one.round, one.index))
+        round_.attempts = {one.id: one for one in order}
     return history
+
+
+def _join(history: RunHistory, round_: RoundHistory, late: Sequence[str]) -> None:
+    """Move attempts that were judged after their round had gone on to the round they join."""
+    for earlier in history.rounds.values():
+        for name in late:
+            if earlier is not round_ and name in earlier.late and name in earlier.attempts:
+                round_.attempts[name] = earlier.attempts.pop(name)
 
 
 def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
@@ -147,6 +158,7 @@ def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
         case RoundBegan(incumbent=incumbent, briefs=briefs, late=late):
             round_.before, round_.joined = incumbent, late
             round_.briefs.update({brief.id: brief for brief in briefs})
+            _join(history, round_, late)
         case AgentDecided():
             round_.decided[event] = None
         case AgentFailed():

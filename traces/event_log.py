@@ -19,9 +19,8 @@ from typing import Any, get_args
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import CudaLLMError, UsageError
 from cuda_llm.log import OURS, Log
-from cuda_llm.search import Attempt
 from cuda_llm.traces.event_line import FIELDS_BY_ID, content_of, identity_of, now, to_line
-from cuda_llm.traces.events import VERSION, AttemptJudged, Event, RoundBegan
+from cuda_llm.traces.events import VERSION, AttemptJudged, AttemptRepeated, Event, RoundBegan
 from cuda_llm.traces.files import cannot_write
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -52,42 +51,35 @@ class Recorder:
         self._seq, self._end = _cut_torn_line(self._file)
         self._round = 0
         self._earlier = _read_earlier(path)
-        self._judged: dict[str, tuple[int, Attempt]] = {}
-        """Attempts told by this process, each with the position of its line."""
+        self._judged: set[str] = set()
+        """Attempts that this process has told of."""
 
     def __call__(self, event: Event) -> None:
         """Record `event`, then call the observers. After `close` nothing is recorded any more.
 
         What an earlier process recorded word for word is not written again; what it recorded in
-        other words is, and the line names the one that it replaces. An attempt is told as it lands
-        and when its round is over: of the two, the second counts only where it says otherwise.
+        other words is, and the line names the one that it replaces. An attempt is told once, when
+        it lands or, where that was lost, when its round is over.
         """
         with self._turn:
             if self._file is None or self._is_told(event):
                 return
             again = self._find_earlier(event)
-            at = self._seq if again is None or again.differs else again.seq
             if again is None or again.differs:
                 self._write(event, again.seq if again else None)
-            if isinstance(event, AttemptJudged):
-                self._judged[event.attempt.id] = at, event.attempt
             for observer in tuple(self._observers):
                 self._notify(observer, event)
 
     def _is_told(self, event: Event) -> bool:
-        """Return whether this process has told of the same attempt in the same words."""
+        """Return whether this process has told of the same attempt before."""
         if not isinstance(event, AttemptJudged):
             return False
-        told = self._judged.get(event.attempt.id)
-        return told is not None and told[1] == event.attempt
+        before = len(self._judged)
+        self._judged.add(event.attempt.id)
+        return len(self._judged) == before
 
     def _find_earlier(self, event: Event) -> "_Earlier | None":
-        """Return the same event as it was recorded before; None where it was not.
-
-        What an earlier process recorded is found once.
-        """
-        if isinstance(event, AttemptJudged) and (told := self._judged.get(event.attempt.id)):
-            return _Earlier(told[0], "", differs=True)
+        """Return the same event as an earlier process recorded it, once; None where none did."""
         if not self._earlier:
             return None
         fields = json.loads(to_line(event, 0, ""))
@@ -293,8 +285,8 @@ def _read_line(line: bytes, folder: RunFolder) -> Recorded | str:
             return "unknown"
         seq, at, again = fields.pop("seq"), fields.pop("at"), fields.pop("again", None)
         datetime.fromisoformat(at)
-        if again is not None:
-            # What it names was written anew since the line that it replaces.
+        if kind == AttemptRepeated.kind:
+            # Its attempt was written anew since the line that told of it first.
             folder = RunFolder(folder.path)
         for name in fields:
             if value_kind := FIELDS_BY_ID.get(f"{kind}.{name}"):

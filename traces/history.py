@@ -14,16 +14,20 @@ from cuda_llm.traces.events import (
     AgentDecided,
     AgentFailed,
     AttemptJudged,
+    AttemptRepeated,
     BaselineJudged,
     CandidateLate,
     ContestHeld,
     Event,
+    GeneratorFailed,
     HintGiven,
+    HintsTried,
     IncumbentChosen,
     KernelInspected,
     ModelCalled,
     ModelRetried,
     RoundBegan,
+    Routed,
     RunFinished,
     RunForked,
     RunInterrupted,
@@ -31,6 +35,7 @@ from cuda_llm.traces.events import (
     RunStarted,
     StageEntered,
     StageLeft,
+    StateWritten,
     TunerSearched,
     WinnerRemeasured,
 )
@@ -64,6 +69,14 @@ class RoundHistory:
     inspected: dict[str, KernelInspected] = field(default_factory=dict)
     """By attempt."""
     choice: IncumbentChosen | None = None
+    broken: dict[str, GeneratorFailed] = field(default_factory=dict)
+    """By candidate: the generator raised."""
+    tried: dict[str, HintsTried] = field(default_factory=dict)
+    """By candidate: what its hints promised, and what came of them."""
+    written: dict[tuple[int, str, str], StateWritten] = field(default_factory=dict)
+    """By round, node and channel."""
+    route: Routed | None = None
+    """Where the run went behind this round."""
 
 
 @dataclass(kw_only=True)
@@ -137,11 +150,17 @@ def history_of(recorded: Iterable[tuple[str, Event]]) -> RunHistory:
 
 
 def _join(history: RunHistory, round_: RoundHistory, late: Sequence[str]) -> None:
-    """Move attempts that were judged after their round had gone on to the round they join."""
+    """Move to a round what was recorded before it began: candidates of earlier rounds that were
+    judged after those had gone on, and what its strategy wrote.
+    """
     for earlier in history.rounds.values():
+        if earlier is round_:
+            continue
         for name in late:
-            if earlier is not round_ and name in earlier.late and name in earlier.attempts:
+            if name in earlier.late and name in earlier.attempts:
                 round_.attempts[name] = earlier.attempts.pop(name)
+        for key in [one for one in earlier.written if one[0] == round_.round]:
+            round_.written[key] = earlier.written.pop(key)
 
 
 def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
@@ -173,8 +192,16 @@ def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
             history.stages[candidate] = ""
         case CandidateLate(candidate=candidate, stage=stage):
             round_.late[candidate] = stage
-        case AttemptJudged(attempt=attempt):
+        case AttemptJudged(attempt=attempt) | AttemptRepeated(attempt=attempt):
             round_.attempts[attempt.id] = attempt
+        case GeneratorFailed(candidate=name):
+            round_.broken[name] = event
+        case HintsTried(candidate=name):
+            round_.tried[name] = event
+        case StateWritten(round=number, agent=agent, channel=channel):
+            round_.written[number, agent, channel] = event
+        case Routed():
+            round_.route = event
         case TunerSearched(parent=parent):
             round_.tuned[parent] = event
         case HintGiven(channel=channel, hint=hint):

@@ -1,7 +1,6 @@
 """The same seed gives the same run, whatever order candidates finish in."""
 
 import asyncio
-import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,8 +14,9 @@ from graph_runs import TableBench, Writer, context_in, numbered, run_graph
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.runs.result import judged_attempts
 from cuda_llm.graph.view import attempts_of
+from cuda_llm.search import Attempt
 from cuda_llm.traces.event_log import read_events
-from cuda_llm.traces.events import AttemptJudged, StageLeft
+from cuda_llm.traces.events import AttemptJudged, AttemptRepeated, Event, StageLeft
 from cuda_llm.traces.history import read_history
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -58,8 +58,7 @@ def test_attempts_are_told_as_they_land_and_stand_in_the_state_by_index(tmp_path
     state, _ = run(tmp_path, 7)
     folder = RunFolder(tmp_path / "run")
     recorded = read_events(folder.events)
-    judged = [one for one in recorded if isinstance(one.event, AttemptJudged)]
-    landed = [one.event.attempt.id for one in judged if one.again is None]  # type: ignore[union-attr]
+    landed = [one.event.attempt.id for one in recorded if isinstance(one.event, AttemptJudged)]
     by_index = [f"r{round_}-c{index}" for round_ in (1, 2, 3) for index in range(1, 9)]
 
     assert [one.id for one in state["attempts"]] == by_index
@@ -68,11 +67,9 @@ def test_attempts_are_told_as_they_land_and_stand_in_the_state_by_index(tmp_path
     assert sorted(landed) == by_index
     assert landed != by_index, "no candidate overtook another: that proves nothing"
     for before, one in pairwise(recorded):
-        if isinstance(one.event, AttemptJudged) and one.again is None:
+        if isinstance(one.event, AttemptJudged):
             assert isinstance(before.event, StageLeft)
             assert before.event.candidate == one.event.attempt.id
-    again = {one.event.attempt.code for one in judged if one.again}  # type: ignore[union-attr]
-    assert again == {"DUPLICATE"}, "what is told twice is a duplicate of what landed later"
 
 
 @pytest.mark.parametrize("slow", [1, 2])
@@ -86,13 +83,18 @@ def test_of_two_equal_kernels_of_a_round_the_first_keeps_its_verdict(
         return Draft(source=f"// {brief.index}\nint ok_50_1;\n")
 
     delay: Callable[[str], float] = lambda name: 0.05 if name.endswith(f"c{slow}") else 0.0  # noqa: E731
-    seen: list[AttemptJudged] = []
+    seen: list[Attempt] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, (AttemptJudged, AttemptRepeated)) and event.attempt.id == "r1-c2":
+            seen.append(event.attempt)
+
     context = context_in(
         tmp_path,
         generator=Writer(write, delay=delay),
         candidates=2,
         rounds=1,
-        observers=[lambda one: seen.append(one) if isinstance(one, AttemptJudged) else None],
+        observers=[watch],
     )
     state = asyncio.run(run_graph(context))
 
@@ -101,15 +103,11 @@ def test_of_two_equal_kernels_of_a_round_the_first_keeps_its_verdict(
         ("r1-c2", "DUPLICATE"),
     ]
     assert context.folder.verdict("r1-c2").code == "DUPLICATE"
-    lines = [json.loads(line) for line in context.folder.events.read_text().splitlines()]
-    told = [one for one in lines if one["kind"] == "attempt_judged"]
-    assert sorted(one["attempt"] for one in told) == ["r1-c1", "r1-c2", "r1-c2"]
-    (first,) = [one["seq"] for one in told if one["attempt"] == "r1-c2" and "again" not in one]
-    assert [one.get("again") for one in told if one["attempt"] == "r1-c2"] == [None, first]
-    assert [(one.attempt.id, one.attempt.code) for one in seen if one.attempt.id == "r1-c2"] == [
-        ("r1-c2", "PASSED"),
-        ("r1-c2", "DUPLICATE"),
-    ]
+    told = [one.event for one in read_events(context.folder.events)]
+    judged = [one.attempt.id for one in told if isinstance(one, AttemptJudged)]
+    repeated = [one.attempt.id for one in told if isinstance(one, AttemptRepeated)]
+    assert (sorted(judged), repeated) == (["r1-c1", "r1-c2"], ["r1-c2"])
+    assert [one.code for one in seen] == ["PASSED", "DUPLICATE"], "as it landed, and what it is"
 
 
 def test_equal_sources_of_a_round_are_judged_once(tmp_path: Path) -> None:

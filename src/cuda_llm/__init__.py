@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cuda_llm.graph.runs.build_graph import build_graph
     from cuda_llm.graph.runs.result import Result
-    from cuda_llm.graph.runs.start import aoptimize, optimize
+    from cuda_llm.graph.runs.start import aoptimize, astream, optimize
     from cuda_llm.tasks.loader import load_task
 
-__all__ = ["Result", "aoptimize", "build_graph", "load_task", "optimize"]
+__all__ = ["Result", "aoptimize", "astream", "build_graph", "load_task", "optimize"]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ import psutil
 from cuda_llm.tools.open_device import FIRST_USE
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-LIMIT_S = 300.0
+LIMIT_S = 600.0
 CTRL_C = b"\x03"
 
 

@@ -5,10 +5,9 @@ for a review.
 import asyncio
 import shlex
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cuda_llm.agents.llm.budget import Budget
@@ -187,14 +186,20 @@ async def aoptimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> R
     return await start(request, overrides=overrides, observers=observers)
 
 
-async def astream(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> AsyncIterator[Event]:
+async def astream(
+    task: Task | str, **keywords: Unpack[OptimizeKeywords]
+) -> AsyncGenerator[Event, None]:
     """Yield the events of a search as they happen; keywords are those of `aoptimize`.
 
     The last event names the best kernel. Leaving early cancels the run, and `cuda-llm resume` goes
     on with it. Raises what `aoptimize` raises.
     """
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
-    put = partial(asyncio.get_running_loop().call_soon_threadsafe, queue.put_nowait)
+    loop = asyncio.get_running_loop()
+
+    def put(event: Event | None) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, event)
+
     keywords["observers"] = [*keywords.get("observers", ()), put]
     work = asyncio.ensure_future(aoptimize(task, **keywords))
     work.add_done_callback(lambda _: put(None))

@@ -17,6 +17,7 @@ from cuda_llm.graph.node_report import SERVER, pass_on
 from cuda_llm.graph.runs.build_graph import build_graph
 from cuda_llm.graph.view import attempts_of
 from cuda_llm.search import Brief, Draft, Hint, Kind
+from cuda_llm.traces.candidate_text import describe_candidate
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import (
     AgentFailed,
@@ -183,4 +184,7 @@ def test_tracebacks_of_agents_and_generators_are_recorded_and_shown(tmp_path: Pa
     lines = [line.strip() for line in describe_run(context.folder)]
     for shown in ('raise KeyError("tile")', 'raise RuntimeError("no such shelf")'):
         assert shown in lines
+    context.folder.write_run({})
+    alone = [line.strip() for line in describe_candidate(context.folder, "r1-c2")]
+    assert 'raise KeyError("tile")' in alone
     assert context.folder.verdict("r1-c2").code == "INFRA_GENERATOR"

@@ -102,7 +102,7 @@ class RunStatus:
                 self.rows[name] = f"timed beside {before}"
             case IncumbentChosen(incumbent=incumbent):
                 self.choose(incumbent or self.incumbent)
-                self.doing = "learning from it"
+                self.doing = "reflecting"
             case Routed(to=to):
                 self.doing = "writing briefs" if to == "strategy" else LAST_CHECK
             case ModelCalled():

@@ -99,7 +99,7 @@ def test_each_candidate_stands_where_it_is() -> None:
 def test_the_headline_says_round_best_and_spend() -> None:
     status = after([*ROUND, judged(1), CHOSEN, CALL])
     best = "best 41.0 us = 2.50x baseline (r1-c1)  spent 12k"
-    assert status.headline.startswith(f"round 1/5, learning from it  {best}")
+    assert status.headline.startswith(f"round 1/5, reflecting  {best}")
     assert "price unknown" in status.headline
     assert "no kernel has passed yet" in after(ROUND).headline
 

@@ -9,8 +9,14 @@ from cuda_llm.agents.protocols import AgentContext, Contribution, PlacedAgent
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
 from cuda_llm.critique import CheckedCritique
-from cuda_llm.graph.context import FindContext, RunContext, bind_node, log_fields, open_ask
+from cuda_llm.graph.context import FindContext, RunContext, log_fields, open_ask
 from cuda_llm.graph.guards import run_untrusted
+from cuda_llm.graph.node_report import (
+    bind_reporting,
+    decisions_of,
+    listening,
+    record_written,
+)
 from cuda_llm.graph.state import SearchState, SearchUpdate, without_defaults
 from cuda_llm.graph.view import situation_of
 from cuda_llm.log import bound
@@ -37,7 +43,7 @@ def agent_node(placed: PlacedAgent, find: FindContext) -> Any:
         made = await run_agent(context, situation, placed.name, placed.agent)
         return add_contribution(context, placed.name, situation.round, made)
 
-    return bind_node(node, find, placed.name)
+    return bind_reporting(node, find, placed.name)
 
 
 def subgraph_node(placed: PlacedAgent, subgraph: Any, find: FindContext) -> Any:
@@ -52,9 +58,11 @@ def subgraph_node(placed: PlacedAgent, subgraph: Any, find: FindContext) -> Any:
             answer = await subgraph.ainvoke(given, context=AgentContext(seen.ask))
             return decode(Contribution, answer["contribution"])
 
-        with bound(**log_fields(context, state, placed.name)):
+        with bound(**log_fields(context, state, placed.name)), listening(runtime) as here:
             made = await run_agent(context, situation, placed.name, invoke)
-        return add_contribution(context, placed.name, situation.round, made)
+            update = add_contribution(context, placed.name, situation.round, made)
+            record_written(context, state, placed.name, update)
+        return {**update, "decided": decisions_of(here.events)}
 
     return node
 
@@ -100,7 +108,8 @@ def add_contribution(
 ) -> SearchUpdate:
     """Return the update that an agent's answer makes; record a failure, which adds nothing."""
     if isinstance(made, InfraFailed):
-        context.record(AgentFailed(agent=agent, round=round_, error=made.detail))
+        failed = AgentFailed(agent=agent, round=round_, error=made.detail, traceback=made.traceback)
+        context.record(failed)
         return {}
     note = made.note
     if made.decisions or note or critique:

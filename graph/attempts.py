@@ -4,11 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from cuda_llm.agents.kernel_text.outline import normal_sha
+from cuda_llm.agents.prompting.describe_run import USER
 from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
+from cuda_llm.codec import decode
+from cuda_llm.errors import UsageError
 from cuda_llm.failures import Duplicate, NoCode
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.toolbox import describe_speed
@@ -16,8 +20,12 @@ from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Bottleneck
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind, failure_key
+from cuda_llm.traces.events import AttemptJudged, AttemptRepeated, HintsTried
+from cuda_llm.traces.files import read_json
 from cuda_llm.wording import describe
 
+StageSeconds = dict[str, float]
+"""Seconds by stage."""
 MOST_IDEA = 200
 """Characters of the name of what a candidate tries."""
 MOST_SUMMARY = 240
@@ -121,6 +129,39 @@ def predict(context: RunContext, brief: Brief, attempt: Attempt) -> Prediction |
     return Prediction(code=aim.code, time_us=before_us, saved_us=saved_us, had_us=had_us)
 
 
+def told_hints(brief: Brief) -> tuple[str, ...]:
+    """Return the ids of the hints that the candidate is told; without hints, of the user's own."""
+    given = (*brief.error_hints, *brief.performance_hints)
+    return tuple(one.id for one in given if brief.components.hints or one.code == USER)
+
+
+def try_hints(context: RunContext, brief: Brief, attempt: Attempt) -> HintsTried | None:
+    """Return what the hints about the parent's speed promised, and what came of them.
+
+    None for a candidate that was told none, or whose parent has no time.
+    """
+    told = set(told_hints(brief))
+    hints = [one for one in brief.performance_hints if one.id in told]
+    parent = context.folder.attempt(brief.parent) if brief.parent and hints else None
+    if parent is None or not parent.times_us:
+        return None
+    verdict = context.folder.kept_verdict(parent.id)
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    parts = {
+        one.code: one.saved_us / one.time_us
+        for one in (profile.bottlenecks if profile else ())
+        if one.saved_us > 0 and one.time_us > 0
+    }
+    own = {one.id: parts.get(one.code, 0.0) if one.about == parent.id else 0.0 for one in hints}
+    gained = 1 - attempt.times_us[-1] / parent.times_us[-1] if attempt.times_us else None
+    return HintsTried(
+        candidate=brief.id,
+        parent=parent.id,
+        predicted={one.id: round(one.gain or own[one.id], 4) for one in hints},
+        gained=None if gained is None else round(gained, 4),
+    )
+
+
 def find_critique(brief: Brief) -> Hint | None:
     """Return the critique whose change the brief orders, where it said what that saves."""
     return next(
@@ -219,3 +260,36 @@ def mark_duplicates(
             context.folder.write_attempt(attempt)
         known.append(attempt)
     return known[before:]
+
+
+def record_judged(
+    context: RunContext, landed: Iterable[Attempt], judged: Iterable[Attempt]
+) -> None:
+    """Record a round's attempts, as they landed and as they count, and what their hints were worth.
+
+    Those that were told when they landed are not told again.
+    """
+    for before, attempt in zip(landed, judged, strict=True):
+        context.record(AttemptJudged(attempt=before))
+        if attempt != before:
+            context.record(AttemptRepeated(attempt=attempt))
+        brief = context.folder.usable(context.folder.brief, attempt.id)
+        tried = try_hints(context, brief, attempt) if brief else None
+        if tried is not None:
+            context.record(tried)
+
+
+def seconds_so_far(context: RunContext, name: str) -> dict[str, float]:
+    """Return seconds by stage of the stages already done, in whichever process.
+
+    Where they cannot be read, none is done.
+    """
+    try:
+        return decode(StageSeconds, read_json(seconds_file(context, name)) or {})
+    except (UsageError, ValueError):
+        return {}
+
+
+def seconds_file(context: RunContext, name: str) -> Path:
+    """Return the path of those seconds, in the folder of the candidate."""
+    return context.folder.candidate(name) / "seconds.json"

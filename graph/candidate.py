@@ -15,10 +15,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
 from cuda_llm.failures import Diagnostic, Duplicate, NoCode
-from cuda_llm.graph.attempts import find_first_equal, keep_verdict, kernel_sha
+from cuda_llm.graph.attempts import (
+    find_first_equal,
+    keep_verdict,
+    kernel_sha,
+    seconds_file,
+    seconds_so_far,
+    told_hints,
+)
 from cuda_llm.graph.context import FindContext, RunContext, bind_node, open_ask
 from cuda_llm.graph.guards import MOST_SOURCE, run_untrusted
-from cuda_llm.graph.state import CandidateState
+from cuda_llm.graph.node_report import decisions_of, listening
+from cuda_llm.graph.state import CandidateState, SearchUpdate
 from cuda_llm.graph.view import baseline_of, read_situation
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.search import Brief, Draft
@@ -27,17 +35,22 @@ from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
 from cuda_llm.tools.judge.judge import check, judge
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.traces.events import CandidateLate, StageEntered, StageLeft
+from cuda_llm.traces.events import (
+    AttemptJudged,
+    CandidateLate,
+    GeneratorFailed,
+    StageEntered,
+    StageLeft,
+)
 from cuda_llm.traces.files import read_json, write_file
 from cuda_llm.wording import describe
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.graph.state import CompiledStateGraph
+    from langgraph.runtime import Runtime
 
 LATE = "LATE"
-StageSeconds = dict[str, float]
-"""Seconds by stage."""
 STAGE_NODES = {
     "generator": "generate",
     "compiler": "compile",
@@ -58,6 +71,9 @@ async def generate(context: RunContext, brief: Brief) -> Verdict | None:
             write = partial(generator.generate, brief, replace(situation, ask=ask))
             answer = await run_untrusted("generator", write, Draft, NoCode, most=MOST_SOURCE)
     if isinstance(answer, InfraFailed):
+        context.record(
+            GeneratorFailed(candidate=brief.id, error=answer.detail, traceback=answer.traceback)
+        )
         return answer
     context.folder.write_draft(brief.id, answer)
     if isinstance(answer, NoCode):
@@ -184,9 +200,13 @@ def candidate_node(find: FindContext) -> Any:
     """
     subgraph = build_candidate(find)
 
-    async def candidate(state: CandidateState, config: "RunnableConfig") -> None:
+    async def candidate(
+        state: CandidateState, config: "RunnableConfig", runtime: "Runtime[RunContext]"
+    ) -> SearchUpdate:
         is_kept = "thread_id" in config["configurable"]
-        await subgraph.ainvoke(state, durability="exit" if is_kept else None)
+        with listening(runtime) as here:
+            await subgraph.ainvoke(state, durability="exit" if is_kept else None)
+        return {"decided": decisions_of(here.events)}
 
     return candidate
 
@@ -265,29 +285,22 @@ async def run_stage(context: RunContext, name: str, stage: str) -> str:
     brief = context.folder.brief(name)
     if brief is None:
         raise context.folder.gone(context.folder.candidate(name) / "brief.json")
-    context.record(StageEntered(candidate=name, stage=stage))
+    hints = told_hints(brief) if stage == "generate" else ()
+    context.record(StageEntered(candidate=name, stage=stage, hints=hints))
     started = time.monotonic()
     verdict = await STAGES[stage](context, brief)
     took_s = time.monotonic() - started
     seconds = {**done, stage: took_s}
+    outcome = "ok" if verdict is None or isinstance(verdict, Passed) else verdict.code
+    left = StageLeft(candidate=name, stage=stage, outcome=outcome, seconds=took_s)
     if verdict is None:
         write_file(seconds_file(context, name), json.dumps(seconds))
-    else:
-        keep_verdict(context, brief, verdict, seconds)
-    outcome = "ok" if verdict is None or isinstance(verdict, Passed) else verdict.code
-    context.record(StageLeft(candidate=name, stage=stage, outcome=outcome, seconds=took_s))
-    return "" if verdict is None else verdict.code
-
-
-def seconds_so_far(context: RunContext, name: str) -> dict[str, float]:
-    """Return seconds by stage of the stages already done, in whichever process.
-
-    Where they cannot be read, none is done.
-    """
-    try:
-        return decode(StageSeconds, read_json(seconds_file(context, name)) or {})
-    except (UsageError, ValueError):
-        return {}
+        context.record(left)
+        return ""
+    attempt = keep_verdict(context, brief, verdict, seconds)
+    context.record(left)
+    context.record(AttemptJudged(attempt=attempt))
+    return verdict.code
 
 
 def is_draft_lost(context: RunContext, name: str) -> bool:
@@ -301,8 +314,3 @@ def is_draft_lost(context: RunContext, name: str) -> bool:
     for file in ("seconds.json", "validated.json"):
         (folder.candidate(name) / file).unlink(missing_ok=True)
     return True
-
-
-def seconds_file(context: RunContext, name: str) -> Path:
-    """Return the path of those seconds, in the folder of the candidate."""
-    return context.folder.candidate(name) / "seconds.json"

@@ -5,6 +5,7 @@ with one line.
 import asyncio
 import json
 import math
+import traceback
 from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from cuda_llm.errors import CudaLLMError, UsageError, describe_error
 from cuda_llm.graph.context import RunContext
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed
+from cuda_llm.redaction import redact
 from cuda_llm.search import Attempt
 from cuda_llm.traces.events import AgentDecided
 
@@ -54,7 +56,17 @@ async def run_untrusted(
     detail = f"not done within {limit_s:g} s" if limit.expired() else describe_error(failed)
     trace = None if limit.expired() or isinstance(failed, CudaLLMError) else failed
     _log.warning("a part of the run failed", component=component, error=detail, exc_info=trace)
-    return InfraFailed(component=component, detail=detail)
+    told = "" if trace is None else spell_traceback(trace)
+    return InfraFailed(component=component, detail=detail, traceback=told)
+
+
+def spell_traceback(error: BaseException) -> str:
+    """Return the traceback as Python prints it, without secrets; of a huge one the two ends."""
+    text: str = redact("".join(traceback.format_exception(error)))
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    half = MOST_CHARACTERS // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half:,} characters left out ...\n{text[-half:]}"
 
 
 def checked_answer(made: object, kinds: tuple[type[Any], ...], most: int) -> Any:

@@ -12,7 +12,7 @@ from cuda_llm.agents.protocols import Contribution, Reflected, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.agents import add_contribution, review
-from cuda_llm.graph.attempts import mark_duplicates
+from cuda_llm.graph.attempts import mark_duplicates, record_judged
 from cuda_llm.graph.context import RunContext, open_ask
 from cuda_llm.graph.guards import (
     MOST_SOURCE,
@@ -28,7 +28,8 @@ from cuda_llm.graph.state import CandidateState, SearchState, SearchUpdate
 from cuda_llm.graph.view import attempts_of, judged_of, situation_of, write_situation
 from cuda_llm.outcomes import InfraFailed
 from cuda_llm.search import Attempt, Brief, Draft, Kind
-from cuda_llm.traces.events import AttemptJudged, IncumbentChosen, RoundBegan, TunerSearched
+from cuda_llm.traces.events import IncumbentChosen, RoundBegan, Routed, TunerSearched
+from cuda_llm.traces.text import plural
 
 ROUNDS = "rounds"
 BROUGHT = frozenset({Kind.START, Kind.TUNE, Kind.COMPOSE})
@@ -131,11 +132,9 @@ def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContex
 def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:
     """Return the update with the attempts of `names`; those not judged yet become late."""
     found = {name: context.folder.attempt(name) for name in names}
-    judged = mark_duplicates(
-        context, attempts_of(state, context), [one for one in found.values() if one is not None]
-    )
-    for attempt in judged:
-        context.record(AttemptJudged(attempt=attempt))
+    landed = [one for one in found.values() if one is not None]
+    judged = mark_duplicates(context, attempts_of(state, context), landed)
+    record_judged(context, landed, judged)
     late = [name for name in state["late"] if name not in found]
     return {
         "attempts": [one.id for one in judged],
@@ -276,7 +275,11 @@ async def reflection(state: SearchState, context: RunContext) -> SearchUpdate:
 async def route(state: SearchState, context: RunContext) -> SearchUpdate:
     """Decide whether the search ends here, and why."""
     situation = situation_of(state, context)
-    return {"stop": why_stop(situation, judged_of(state, situation), context)}
+    stop = why_stop(situation, judged_of(state, situation), context)
+    left = plural(situation.plan.rounds - situation.round, "round")
+    to, reason = ("finish", stop) if stop else ("strategy", f"{left} left")
+    context.record(Routed(round=situation.round, to=to, reason=reason))
+    return {"stop": stop}
 
 
 async def each_candidate(state: SearchState, context: RunContext) -> list[Any] | Literal["on"]:

@@ -9,6 +9,7 @@ from typing import Any
 from cuda_llm.agents.situation import Situation
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.incumbent import confirm_winner, rank_attempts
+from cuda_llm.graph.node_report import record_written
 from cuda_llm.graph.state import Json, SearchState, SearchUpdate
 from cuda_llm.graph.view import baseline_of, situation_of
 from cuda_llm.search import Hint
@@ -111,9 +112,11 @@ async def finish(state: SearchState, context: RunContext) -> SearchUpdate:
         context, rank_attempts(situation, state.get("unfit", {})), baseline_of(situation)
     )
     best = None if winner is None else result_of(situation, winner)
+    update: SearchUpdate = {"best": best, "incumbent": best["id"] if best else None}
+    record_written(context, state, "finish", update)
     context.record(run_finished(context, state["stop"], best))
     context.release()
-    return {"best": best, "incumbent": best["id"] if best else None}
+    return update
 
 
 def result_of(situation: Situation, winner: WinnerRemeasured) -> Json:

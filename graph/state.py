@@ -25,6 +25,11 @@ def merge(old: dict[str, T], new: dict[str, T]) -> dict[str, T]:
     return {**old, **new}
 
 
+def latest(old: T, new: T) -> T:
+    """Return what was written last, also by several nodes at once."""
+    return new
+
+
 class SearchInput(RunOptions, total=False):
     """What starts a run, each as in `RunRequest`. A `RunContext` that is given rules over it."""
 
@@ -68,6 +73,8 @@ class SearchUpdate(TypedDict, total=False):
     """Why no round follows; empty while one does."""
     best: Json | None
     """The result: `id`, `speedup`, `times_us`, `written_by`; None where no candidate passed."""
+    decided: Annotated[list[str], latest]
+    """What the node decided, in words, for whoever watches the updates; no node reads it."""
 
 
 class SearchState(SearchInput, SearchUpdate, total=False):

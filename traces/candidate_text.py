@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cuda_llm.errors import UsageError
 from cuda_llm.fact_wording import describe_spot
 from cuda_llm.failures import NoCode
-from cuda_llm.outcomes import Passed
+from cuda_llm.outcomes import InfraFailed, Passed
 from cuda_llm.profile import Profile
 from cuda_llm.score_wording import describe_over
 from cuda_llm.traces.run_folder import RunFolder
@@ -102,6 +102,8 @@ def _verdict(run: RunFolder, name: str) -> Iterator[str]:
     yield from labelled("verdict", verdict.code)
     for line in describe(verdict):
         yield from wrapped(line, indent=INSIDE)
+    if isinstance(verdict, InfraFailed):
+        yield from verbatim(verdict.traceback, indent=INSIDE)
     if isinstance(verdict, Passed) and verdict.profile is not None:
         yield from _profile(verdict.profile)
     if attempt is not None and attempt.seconds:

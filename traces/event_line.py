@@ -11,6 +11,7 @@ from cuda_llm.traces.events import VERSION, Event
 
 FIELDS_BY_ID: Mapping[str, type[Attempt | Brief | Hint]] = {
     "attempt_judged.attempt": Attempt,
+    "attempt_repeated.attempt": Attempt,
     "hint_given.hint": Hint,
     "round_began.briefs": Brief,
 }
@@ -21,16 +22,21 @@ RECORDED_ONCE: Mapping[str, tuple[str, ...]] = {
     "baseline_judged": (),
     "agent_decided": ("agent", "round", "decisions", "note"),
     "agent_failed": ("agent", "round", "error"),
+    "generator_failed": ("candidate",),
     "round_began": ("round",),
     "stage_entered": ("candidate", "stage"),
     "stage_left": ("candidate", "stage"),
     "candidate_late": ("candidate", "stage"),
     "attempt_judged": ("attempt",),
+    "attempt_repeated": ("attempt",),
     "tuner_searched": ("round", "parent"),
     "hint_given": ("channel", "hint"),
+    "hints_tried": ("candidate",),
     "contest_held": ("round", "contender", "incumbent"),
     "kernel_inspected": ("round", "attempt"),
     "incumbent_chosen": ("round",),
+    "state_written": ("agent", "channel", "round"),
+    "routed": ("round",),
     "winner_remeasured": ("attempt",),
 }
 """By kind: the fields that say which event it is. Each record of others is an event of its own."""

@@ -20,7 +20,7 @@ from cuda_llm.codec import decode, encode
 from cuda_llm.errors import CudaLLMError, UsageError
 from cuda_llm.log import OURS, Log
 from cuda_llm.traces.event_line import FIELDS_BY_ID, content_of, identity_of, now, to_line
-from cuda_llm.traces.events import VERSION, Event, RoundBegan
+from cuda_llm.traces.events import VERSION, AttemptJudged, AttemptRepeated, Event, RoundBegan
 from cuda_llm.traces.files import cannot_write
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -53,21 +53,32 @@ class Recorder:
         self._seq, self._end = _cut_torn_line(self._file)
         self._round = 0
         self._earlier = _read_earlier(path)
+        self._judged: set[str] = set()
+        """Attempts that this process has told of."""
 
     def __call__(self, event: Event) -> None:
         """Record `event`, then call the observers. After `close` nothing is recorded any more.
 
         What an earlier process recorded word for word is not written again; what it recorded in
-        other words is, and the line names the one that it replaces.
+        other words is, and the line names the one that it replaces. An attempt is told once, when
+        it lands or, where that was lost, when its round is over.
         """
         with self._turn:
-            if self._file is None:
+            if self._file is None or self._is_told(event):
                 return
             again = self._find_earlier(event)
             if again is None or again.differs:
                 self._write(event, again.seq if again else None)
             for observer in tuple(self._observers):
                 self._notify(observer, event)
+
+    def _is_told(self, event: Event) -> bool:
+        """Return whether this process has told of the same attempt before."""
+        if not isinstance(event, AttemptJudged):
+            return False
+        before = len(self._judged)
+        self._judged.add(event.attempt.id)
+        return len(self._judged) == before
 
     def _find_earlier(self, event: Event) -> "_Earlier | None":
         """Return the same event as an earlier process recorded it, once; None where none did."""
@@ -278,6 +289,9 @@ def read_line(line: bytes, folder: RunFolder) -> Recorded | Literal["unknown", "
             return "unknown"
         seq, at, again = fields.pop("seq"), fields.pop("at"), fields.pop("again", None)
         datetime.fromisoformat(at)
+        if kind == AttemptRepeated.kind:
+            # Its attempt was written anew since the line that told of it first.
+            folder = RunFolder(folder.path)
         for name in fields:
             if value_kind := FIELDS_BY_ID.get(f"{kind}.{name}"):
                 fields[name] = _look_up(folder, value_kind, fields[name])

@@ -9,8 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
-from cuda_llm.critique import CheckedCritique
-from cuda_llm.search import Attempt, Brief, Hint
+from cuda_llm.search import Attempt, Brief
+from cuda_llm.traces.decisions import AgentDecided as AgentDecided
+from cuda_llm.traces.decisions import AgentFailed as AgentFailed
+from cuda_llm.traces.decisions import GeneratorFailed as GeneratorFailed
+from cuda_llm.traces.decisions import HintGiven as HintGiven
+from cuda_llm.traces.decisions import HintsTried as HintsTried
+from cuda_llm.traces.decisions import Routed as Routed
+from cuda_llm.traces.decisions import StateWritten as StateWritten
 
 VERSION = 2
 
@@ -55,29 +61,6 @@ class RunForked:
     of: str
     round: int
     edited_hints: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentDecided:
-    """An agent decided something: the researcher, reflection, or a user's own."""
-
-    kind: ClassVar[str] = "agent_decided"
-    agent: str
-    round: int
-    decisions: tuple[str, ...]
-    note: str = ""
-    """Text it adds to prompts."""
-    critique: CheckedCritique | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentFailed:
-    """An extra agent raised; the run goes on without it."""
-
-    kind: ClassVar[str] = "agent_failed"
-    agent: str
-    round: int
-    error: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +133,8 @@ class StageEntered:
     kind: ClassVar[str] = "stage_entered"
     candidate: str
     stage: str
+    hints: tuple[str, ...] = ()
+    """Of `generate`: ids of the hints that the candidate is told."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,9 +160,17 @@ class CandidateLate:
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptJudged:
-    """A candidate has its final verdict. Recorded in order of round and index."""
+    """A candidate has its verdict. Told once, as it lands."""
 
     kind: ClassVar[str] = "attempt_judged"
+    attempt: Attempt
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptRepeated:
+    """An equal kernel of the round stands before it: its own verdict gave way to `DUPLICATE`."""
+
+    kind: ClassVar[str] = "attempt_repeated"
     attempt: Attempt
 
 
@@ -191,16 +184,6 @@ class TunerSearched:
     tried: tuple[str, ...]
     best: str | None
     reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class HintGiven:
-    """Something learned went into the state."""
-
-    kind: ClassVar[str] = "hint_given"
-    channel: str
-    """`error_hints` or `performance_hints`."""
-    hint: Hint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +284,7 @@ Event: TypeAlias = (
     | RunForked
     | AgentDecided
     | AgentFailed
+    | GeneratorFailed
     | BaselineJudged
     | RoundBegan
     | ModelCalled
@@ -309,11 +293,15 @@ Event: TypeAlias = (
     | StageLeft
     | CandidateLate
     | AttemptJudged
+    | AttemptRepeated
     | TunerSearched
     | HintGiven
+    | HintsTried
     | ContestHeld
     | KernelInspected
     | IncumbentChosen
+    | StateWritten
+    | Routed
     | WinnerRemeasured
     | RunFinished
     | RunInterrupted

@@ -4,7 +4,7 @@ A killed and resumed run records some things twice. What has an id counts once, 
 recorded; model calls count each time, because each was paid for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,16 +15,20 @@ from cuda_llm.traces.events import (
     AgentDecided,
     AgentFailed,
     AttemptJudged,
+    AttemptRepeated,
     BaselineJudged,
     CandidateLate,
     ContestHeld,
     Event,
+    GeneratorFailed,
     HintGiven,
+    HintsTried,
     IncumbentChosen,
     KernelInspected,
     ModelCalled,
     ModelRetried,
     RoundBegan,
+    Routed,
     RunFinished,
     RunForked,
     RunInterrupted,
@@ -32,6 +36,7 @@ from cuda_llm.traces.events import (
     RunStarted,
     StageEntered,
     StageLeft,
+    StateWritten,
     TunerSearched,
     WinnerRemeasured,
 )
@@ -49,7 +54,7 @@ class RoundHistory:
     joined: tuple[str, ...] = ()
     """Attempts of earlier rounds that were still at work."""
     attempts: dict[str, Attempt] = field(default_factory=dict)
-    """Judged in this round, by id, in the order recorded."""
+    """Judged in this round, by id, in the order of round and index."""
     late: dict[str, str] = field(default_factory=dict)
     """Stage at which the round went on without a candidate, by its id."""
     decided: dict[AgentDecided, None] = field(default_factory=dict)
@@ -65,6 +70,14 @@ class RoundHistory:
     inspected: dict[str, KernelInspected] = field(default_factory=dict)
     """By attempt."""
     choice: IncumbentChosen | None = None
+    broken: dict[str, GeneratorFailed] = field(default_factory=dict)
+    """By candidate: the generator raised."""
+    tried: dict[str, HintsTried] = field(default_factory=dict)
+    """By candidate: what its hints promised, and what came of them."""
+    written: dict[tuple[int, str, str], StateWritten] = field(default_factory=dict)
+    """By round, node and channel."""
+    route: Routed | None = None
+    """Where the run went behind this round."""
 
 
 @dataclass(kw_only=True)
@@ -131,7 +144,24 @@ def history_of(recorded: Iterable[tuple[str, Event]]) -> RunHistory:
         if isinstance(event, RoundBegan):
             at_work = event.round
         _add(history, history.rounds.setdefault(at_work, RoundHistory(round=at_work)), event)
+    for round_ in history.rounds.values():
+        order = sorted(round_.attempts.values(), key=lambda one: (one.round, one.index))
+        round_.attempts = {one.id: one for one in order}
     return history
+
+
+def _join(history: RunHistory, round_: RoundHistory, late: Sequence[str]) -> None:
+    """Move to a round what was recorded before it began: candidates of earlier rounds that were
+    judged after those had gone on, and what its strategy wrote.
+    """
+    for earlier in history.rounds.values():
+        if earlier is round_:
+            continue
+        for name in late:
+            if name in earlier.late and name in earlier.attempts:
+                round_.attempts[name] = earlier.attempts.pop(name)
+        for key in [one for one in earlier.written if one[0] == round_.round]:
+            round_.written[key] = earlier.written.pop(key)
 
 
 def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
@@ -148,6 +178,7 @@ def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
         case RoundBegan(incumbent=incumbent, briefs=briefs, late=late):
             round_.before, round_.joined = incumbent, late
             round_.briefs.update({brief.id: brief for brief in briefs})
+            _join(history, round_, late)
         case AgentDecided():
             round_.decided[event] = None
         case AgentFailed():
@@ -162,8 +193,16 @@ def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
             history.stages[candidate] = ""
         case CandidateLate(candidate=candidate, stage=stage):
             round_.late[candidate] = stage
-        case AttemptJudged(attempt=attempt):
+        case AttemptJudged(attempt=attempt) | AttemptRepeated(attempt=attempt):
             round_.attempts[attempt.id] = attempt
+        case GeneratorFailed(candidate=name):
+            round_.broken[name] = event
+        case HintsTried(candidate=name):
+            round_.tried[name] = event
+        case StateWritten(round=number, agent=agent, channel=channel):
+            round_.written[number, agent, channel] = event
+        case Routed():
+            round_.route = event
         case TunerSearched(parent=parent):
             round_.tuned[parent] = event
         case HintGiven(channel=channel, hint=hint):

@@ -19,15 +19,18 @@ from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.text import (
     clock,
     describe_call_totals,
+    describe_hints_tried,
     describe_idea,
     describe_prediction,
     describe_records,
+    describe_route,
     describe_seconds,
     describe_time_source,
     describe_times,
     labelled,
     list_names,
     plural,
+    verbatim,
     wrapped,
 )
 
@@ -72,10 +75,27 @@ def describe_round(round_: RoundHistory, history: RunHistory, *, alive: bool) ->
     for failed in round_.failed:
         why = f"{failed.error}; the run went on without it"
         yield from wrapped(why, first=f"  {failed.agent} failed: ")
+        yield from verbatim(failed.traceback)
+    for tried in round_.tried.values():
+        yield from labelled("hints", describe_hints_tried(tried))
     for channel, hint in round_.hints:
         yield from _hint(channel, hint)
     yield from _duels(round_)
     yield from _choice(round_)
+    if round_.route is not None:
+        yield from labelled("then", describe_route(round_.route))
+    yield from _written(round_)
+
+
+def _written(round_: RoundHistory) -> Iterator[str]:
+    """Yield which node wrote how much of which channel."""
+    channels: dict[str, list[str]] = {}
+    for one in round_.written.values():
+        size = f" {one.count}" if one.count > 1 else ""
+        channels.setdefault(one.agent, []).append(f"{one.channel}{size}")
+    text = "; ".join(f"{name}: {', '.join(some)}" for name, some in channels.items())
+    if text:
+        yield from labelled("state", text)
 
 
 def _candidate(
@@ -94,6 +114,8 @@ def _candidate(
         yield from labelled(name, describe_brief(known, history.generator))
     if attempt is not None:
         yield from _outcome(attempt)
+        if name in round_.broken:
+            yield from verbatim(round_.broken[name].traceback, indent=INSIDE)
     elif name in round_.late:
         where = f" at {round_.late[name]}" if round_.late[name] else ""
         yield from wrapped(f"late: still{where} when the round went on", indent=INSIDE)

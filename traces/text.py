@@ -9,6 +9,7 @@ from cuda_llm.wording import describe_dims, printable
 if TYPE_CHECKING:
     from cuda_llm.predictions import Prediction, Record
     from cuda_llm.profile import SizeTime
+    from cuda_llm.traces.decisions import HintsTried, Routed
     from cuda_llm.traces.history import CallTotals
 
 WIDTH = 100
@@ -113,6 +114,29 @@ def describe_prediction(one: "Prediction") -> str:
     what = one.code.replace("_", " ")
     who = "predicted" if one.by == "diagnosis" else f"predicted by a {one.by}"
     return f"{who}: {us(one.saved_us)} of {us(one.time_us)} saved without {what}; {had}"
+
+
+def describe_hints_tried(event: "HintsTried") -> str:
+    """Return what hints promised beside what was had."""
+    told = ", ".join(
+        f"{name} ({part:.0%} promised)" if part else name for name, part in event.predicted.items()
+    )
+    if event.gained is None:
+        came = "it did not pass"
+    elif event.gained < 0:
+        came = f"{-event.gained:.0%} slower than {event.parent}"
+    else:
+        came = f"{event.gained:.0%} of the time of {event.parent} saved"
+    return f"{event.candidate} was told {told}: {came}"
+
+
+def describe_route(event: "Routed") -> str:
+    """Return where the run goes next, and why."""
+    return (
+        f"another round: {event.reason}"
+        if event.to == "strategy"
+        else (f"the end: {describe_end(event.reason)}")
+    )
 
 
 def describe_records(records: "Sequence[Record]") -> Iterator[str]:

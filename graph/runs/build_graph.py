@@ -22,6 +22,7 @@ from cuda_llm.graph.context import (
     ignoring_earlier_runs,
     input_of,
 )
+from cuda_llm.graph.node_report import bind_reporting
 from cuda_llm.graph.request import Overrides
 from cuda_llm.graph.round_nodes import (
     choose,
@@ -156,9 +157,9 @@ def add_nodes(graph: Any, find: FindContext, agents: Sequence[PlacedAgent]) -> N
         graph.add_node(placed.name, agent_node(placed, find))
     for name, node in NODES.items():
         if name not in graph.nodes:
-            graph.add_node(
-                name, bind_node(node, ignoring_earlier_runs(find) if node is start else find, name)
-            )
+            own = ignoring_earlier_runs(find) if node is start else find
+            # What `finish` writes is recorded before the event that ends the trace.
+            graph.add_node(name, bind_reporting(node, own, name, writes=node is not finish))
     candidate = candidate_node(find)
     graph.add_node("candidate", candidate)
     graph.add_node("trial", candidate)

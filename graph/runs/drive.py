@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda_llm.errors import CudaLLMError, UsageError, describe_error
 from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.node_report import pass_on
 from cuda_llm.graph.run_nodes import run_finished, run_started
 from cuda_llm.graph.runs.mend import forget_damaged, mend_judged
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
@@ -207,7 +208,7 @@ def open_recorder(
         for trial in trials:
             recorder(trial)
 
-    recorder = Recorder(folder.events, (record_probes, BestKeeper(folder), *observers))
+    recorder = Recorder(folder.events, (record_probes, BestKeeper(folder), pass_on, *observers))
     if sends_spans():
         from cuda_llm.traces.otlp.send import LiveSender, wants_content
 

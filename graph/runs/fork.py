@@ -218,6 +218,8 @@ def copy_hints(
 def copy_events(old: RunFolder, new: RunFolder, forked: RunForked) -> None:
     """Copy the events up to the round, with their times, and add the fork."""
     lines: list[bytes] = []
+    copied: dict[int | None, int] = {}
+    """Position in the copy by that in the original."""
     for one in read_events(old.events):
         event = one.event
         if isinstance(event, RoundBegan) and event.round > forked.round:
@@ -227,6 +229,7 @@ def copy_events(old: RunFolder, new: RunFolder, forked: RunForked) -> None:
         if isinstance(event, HintGiven):
             # Events of schema 1 hold hints without ids.
             event = replace(event, hint=new.keep_hints([event.hint])[0])
-        lines.append(to_line(event, len(lines) + 1, one.at))
+        copied[one.seq] = len(lines) + 1
+        lines.append(to_line(event, len(lines) + 1, one.at, copied.get(one.again)))
     lines.append(to_line(forked, len(lines) + 1, now()))
     write_file(new.events, b"".join(lines).decode())

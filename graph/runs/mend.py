@@ -13,9 +13,10 @@ from cuda_llm.graph.attempts import (
     keep_attempt,
     keep_verdict,
     kernel_sha,
+    seconds_so_far,
     usable_draft,
 )
-from cuda_llm.graph.candidate import KeptBench, seconds_so_far
+from cuda_llm.graph.candidate import KeptBench
 from cuda_llm.graph.context import RunContext
 from cuda_llm.log import Log
 from cuda_llm.outcomes import Passed, Verdict

@@ -263,13 +263,13 @@ def find_best(folder: RunFolder, attempts: Sequence[Attempt], name: str | None) 
 
 
 def judged_attempts(recorded: Sequence[Recorded]) -> tuple[Attempt, ...]:
-    """Return every attempt once, in order; a later record of the same attempt replaces it."""
+    """Return every attempt once, by round and index; a later record of it replaces an earlier."""
     found = {
         one.event.attempt.id: one.event.attempt
         for one in recorded
         if isinstance(one.event, AttemptJudged)
     }
-    return tuple(found.values())
+    return tuple(sorted(found.values(), key=lambda one: (one.round, one.index)))
 
 
 def total_spent(events: Iterable[Event]) -> Spent:

@@ -23,7 +23,7 @@ from cuda_llm.graph.runs.record import setup_note
 from cuda_llm.graph.runs.result import time_by_stage
 from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.tools.native.build import ended_by
-from cuda_llm.tools.open_device import prepare_device
+from cuda_llm.tools.open_device import ReportLine, prepare_device, print_line
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import ModelCalled, Record
 from cuda_llm.traces.run_folder import RunFolder
@@ -116,7 +116,9 @@ def open_model(parts: RunParts, name: str, brought: "BaseChatModel | None") -> R
     )
 
 
-async def preflight(parts: RunParts, budget: Budget | None = None) -> tuple[ModelCalled, ...]:
+async def preflight(
+    parts: RunParts, budget: Budget | None = None, report: ReportLine = print_line
+) -> tuple[ModelCalled, ...]:
     """Try the models within the budget and build what the device needs; return the trial calls.
 
     Raises UsageError and MissingError with the mend.
@@ -132,7 +134,7 @@ async def preflight(parts: RunParts, budget: Budget | None = None) -> tuple[Mode
     stop = threading.Event()
     with ended_by(stop):
         try:
-            await asyncio.to_thread(prepare_device, parts.device)
+            await asyncio.to_thread(prepare_device, parts.device, report)
         finally:
             # A thread cannot be cancelled: a first build would go on to its end after Ctrl-C.
             stop.set()

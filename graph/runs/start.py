@@ -5,7 +5,7 @@ for a review.
 import asyncio
 import shlex
 import threading
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Unpack
@@ -25,6 +25,7 @@ from cuda_llm.graph.runs.resolve import check_request
 from cuda_llm.graph.runs.result import Result, read_result
 from cuda_llm.graph.runs.run_context import build_context, open_budget, preflight
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.open_device import ReportLine, print_line
 from cuda_llm.traces.event_log import Observer, is_being_written
 from cuda_llm.traces.events import Event
 from cuda_llm.traces.run_folder import RunFolder
@@ -35,14 +36,16 @@ async def start(
     *,
     overrides: Overrides = NO_OVERRIDES,
     observers: Iterable[Observer] = (),
+    report: ReportLine = print_line,
 ) -> Result:
     """Run to the end, to a review, or until cancelled; then `resume` goes on.
 
-    Raises UsageError and MissingError before any work starts and any folder is made.
+    `report` gets a line where the device has something to build first. Raises UsageError and
+    MissingError before any work starts and any folder is made.
     """
     parts = find_parts(request, overrides)
     budget = open_budget(parts)
-    probes = await preflight(parts, budget)
+    probes = await preflight(parts, budget, report)
     folder = make_folder(parts)
     await run_graph(parts, budget, probes, observers)
     return read_result(folder)
@@ -90,16 +93,17 @@ async def resume(
     hints: tuple[str, ...] = (),
     overrides: Overrides = NO_OVERRIDES,
     observers: Iterable[Observer] = (),
+    report: ReportLine = print_line,
 ) -> Result:
     """Run to the end, to the next review, or until cancelled. `hints` answer a review.
 
-    Raises UsageError: no run, finished, at work in another process, its task has changed, or it was
-    started with parts that are not brought again.
+    `report` is as for `start`. Raises UsageError: no run, finished, at work in another process, its
+    task has changed, or it was started with parts that are not brought again.
     """
     check_open(folder)
     parts = parts_of(folder, overrides)
     budget = open_budget(parts)
-    probes = await preflight(parts, budget)
+    probes = await preflight(parts, budget, report)
     # In this program's format: an older one that knows no hints by id does not go on with it.
     folder.write_run(folder.read_run())
     await run_graph(parts, budget, probes, observers, hints)
@@ -154,6 +158,32 @@ async def aoptimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> R
     """
     request, overrides, observers = split_keywords(task, keywords)
     return await start(request, overrides=overrides, observers=observers)
+
+
+async def astream(
+    task: Task | str, **keywords: Unpack[OptimizeKeywords]
+) -> AsyncGenerator[Event, None]:
+    """Yield the events of a search as they happen; keywords are those of `aoptimize`.
+
+    The last event names the best kernel. Leaving early cancels the run, and `cuda-llm resume` goes
+    on with it. Raises what `aoptimize` raises.
+    """
+    queue: asyncio.Queue[Event | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def put(event: Event | None) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, event)
+
+    keywords["observers"] = [*keywords.get("observers", ()), put]
+    work = asyncio.ensure_future(aoptimize(task, **keywords))
+    work.add_done_callback(lambda _: put(None))
+    try:
+        while (event := await queue.get()) is not None:
+            yield event
+        await work
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 def optimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> Result:

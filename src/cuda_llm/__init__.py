@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cuda_llm.graph.runs.build_graph import build_graph
     from cuda_llm.graph.runs.result import Result, read_run
-    from cuda_llm.graph.runs.start import aoptimize, optimize
+    from cuda_llm.graph.runs.start import aoptimize, astream, optimize
     from cuda_llm.graph.toolbox import judge_tools
     from cuda_llm.tasks.loader import load_task
 
 __all__ = [
     "Result",
     "aoptimize",
+    "astream",
     "build_graph",
     "judge_tools",
     "load_task",

@@ -256,6 +256,8 @@ class InfraFailed:
     """`compiler`, `runner`, `device`, `referee` ..."""
     detail: str
     figures: Mapping[str, float] = field(default_factory=dict)
+    traceback: str = ""
+    """Whole, where code of a user's own raised."""
 
     @property
     def code(self) -> str:

@@ -8,7 +8,8 @@ from graph_runs import TableBench, Writer, context_in, run_graph
 from cuda_llm.agents.situation import Situation
 from cuda_llm.search import Brief, Draft
 from cuda_llm.traces.event_log import read_events
-from cuda_llm.traces.events import CandidateLate, RoundBegan
+from cuda_llm.traces.events import AttemptJudged, CandidateLate, RoundBegan
+from cuda_llm.traces.history import read_history
 
 
 def write(brief: Brief, _: Situation) -> Draft:
@@ -47,6 +48,11 @@ def test_a_late_candidate_joins_the_next_round_and_is_judged_once(tmp_path: Path
     assert sorted(ids) == sorted(set(ids))
     assert bench.log.count("validate int ok_62_1;") == 1
     assert len(ids) == 9, "the last round waits for all"
+    told = [one.attempt.id for one in events if isinstance(one, AttemptJudged)]
+    assert sorted(told) == sorted(ids)
+    rounds = read_history(context.folder)[0].rounds
+    assert "r1-c2" in rounds[2].attempts
+    assert [*rounds[1].attempts] == ["r1-c1", "r1-c3"]
 
 
 def test_without_a_quorum_every_round_is_whole(tmp_path: Path) -> None:

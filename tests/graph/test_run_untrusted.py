@@ -158,4 +158,27 @@ def test_a_timeout_inside_an_agent_is_reported_as_such() -> None:
         raise TimeoutError("the server sleeps")
 
     answer = asyncio.run(run_untrusted("mine", impatient, Contribution, limit_s=60))
-    assert answer == InfraFailed(component="mine", detail="TimeoutError: the server sleeps")
+    assert isinstance(answer, InfraFailed)
+    assert (answer.component, answer.detail) == ("mine", "TimeoutError: the server sleeps")
+
+
+def test_the_traceback_of_what_raises_is_kept_whole_and_without_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "xyz-123456789")
+
+    def deeper() -> Contribution:
+        raise RuntimeError("refused: xyz-123456789")
+
+    async def broken() -> Contribution:
+        return deeper()
+
+    answer = asyncio.run(run_untrusted("mine", broken, Contribution))
+    assert isinstance(answer, InfraFailed)
+    lines = answer.traceback.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "    return deeper()" in lines
+    assert lines[-1] == "RuntimeError: refused: (key)"
+    late = asyncio.run(run_untrusted("mine", lambda: asyncio.sleep(9), Contribution, limit_s=0.01))
+    assert isinstance(late, InfraFailed)
+    assert late.traceback == "", "nothing was raised"

@@ -13,16 +13,20 @@ from cuda_llm.traces.events import (
     AgentDecided,
     AgentFailed,
     AttemptJudged,
+    AttemptRepeated,
     BaselineJudged,
     CandidateLate,
     ContestHeld,
     Event,
+    GeneratorFailed,
     HintGiven,
+    HintsTried,
     IncumbentChosen,
     KernelInspected,
     ModelCalled,
     ModelRetried,
     RoundBegan,
+    Routed,
     RunFinished,
     RunForked,
     RunInterrupted,
@@ -30,6 +34,7 @@ from cuda_llm.traces.events import (
     RunStarted,
     StageEntered,
     StageLeft,
+    StateWritten,
     TunerSearched,
     WinnerRemeasured,
 )
@@ -211,6 +216,15 @@ OTHERS: tuple[Event, ...] = (
         seconds=1.5,
     ),
     KernelInspected(round=2, attempt="r2-c1", code="", notes=("memcheck: nothing found",)),
+    AttemptRepeated(attempt=ATTEMPTS[1]),
+    GeneratorFailed(
+        candidate="r1-c2",
+        error="KeyError: 'tile'",
+        traceback="Traceback (most recent call last):\n  ...\nKeyError: 'tile'\n",
+    ),
+    HintsTried(candidate="r2-c1", parent="r1-c1", predicted={"r1-h1": 0.25}, gained=0.64),
+    StateWritten(agent="strategy", channel="briefs", round=1, count=3),
+    Routed(round=1, to="strategy", reason="1 round left"),
 )
 """Kinds that an undisturbed run does not tell."""
 
@@ -245,7 +259,7 @@ def kept(run: RunFolder, event: Event) -> Event:
     match event:
         case HintGiven(hint=hint):
             return replace(event, hint=run.keep_hints([hint])[0])
-        case AttemptJudged(attempt=judged):
+        case AttemptJudged(attempt=judged) | AttemptRepeated(attempt=judged):
             run.write_attempt(judged)
         case RoundBegan(briefs=briefs):
             for brief in briefs:

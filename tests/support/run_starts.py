@@ -10,7 +10,7 @@ from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import read_events
-from cuda_llm.traces.events import Event
+from cuda_llm.traces.events import AttemptJudged, Event
 from cuda_llm.traces.run_folder import RunFolder
 
 
@@ -51,3 +51,12 @@ def events(run: RunFolder, *kinds: type) -> list[Event]:
     """What the run recorded, of those kinds or all."""
     recorded = [one.event for one in read_events(run.events)]
     return [one for one in recorded if not kinds or isinstance(one, kinds)]
+
+
+def told_of(run: RunFolder) -> list[str]:
+    """The attempts that were told of, each as often as that was done without naming it again."""
+    return [
+        one.event.attempt.id
+        for one in read_events(run.events)
+        if isinstance(one.event, AttemptJudged) and one.again is None
+    ]

@@ -13,11 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recorded_run import FIRST
+from recorded_run import ATTEMPTS, FIRST, kept
 
 from cuda_llm.errors import UsageError
-from cuda_llm.traces.event_log import Recorder, is_being_written, read_events, read_trace
+from cuda_llm.traces.event_log import (
+    Recorder,
+    follow_events,
+    is_being_written,
+    read_events,
+    read_trace,
+)
 from cuda_llm.traces.events import (
+    AttemptJudged,
+    AttemptRepeated,
     CandidateLate,
     Event,
     IncumbentChosen,
@@ -26,6 +34,7 @@ from cuda_llm.traces.events import (
     RunResumed,
     StageEntered,
 )
+from cuda_llm.traces.run_folder import RunFolder
 
 EVENT = StageEntered(candidate="r1-c1", stage="compile")
 RETRY = ModelRetried(call="c", attempt=1, reason="busy", wait_s=1.0)
@@ -47,7 +56,7 @@ def test_an_event_is_one_line_with_version_number_time_and_kind(tmp_path: Path) 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", fields.pop("at"))
     assert fields == {
         **{"v": 2, "seq": 1, "kind": "stage_entered"},
-        **{"candidate": "r1-c1", "stage": "compile"},
+        **{"candidate": "r1-c1", "stage": "compile", "hints": []},
     }
 
 
@@ -117,6 +126,37 @@ def test_what_is_told_otherwise_names_the_line_that_it_replaces(tmp_path: Path) 
         record.close()
     events = read_events(path)
     assert [(one.event, one.again) for one in events] == [(EVENT, None), (CHOSEN, None), (other, 2)]
+
+
+def test_an_attempt_is_told_once_whether_as_it_lands_or_when_its_round_is_over(
+    tmp_path: Path,
+) -> None:
+    run = RunFolder(tmp_path)
+    seen: list[Event] = []
+    for _ in range(2):
+        record = Recorder(run.events, (seen.append,))
+        for _ in range(2):
+            record(kept(run, AttemptJudged(attempt=ATTEMPTS[0])))
+        record.close()
+    judged = AttemptJudged(attempt=ATTEMPTS[0])
+    assert [one.event for one in read_events(run.events)] == [judged]
+    assert seen == [judged] * 2, "each process tells its observers"
+
+
+def test_who_follows_a_run_sees_a_repetition_as_it_was_told(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    record = Recorder(run.events)
+    record(kept(run, AttemptJudged(attempt=ATTEMPTS[0])))
+    following = follow_events(run.events, until=lambda: False)
+    first = next(following).event
+    repeated = replace(ATTEMPTS[0], code="DUPLICATE")
+    record(kept(run, AttemptRepeated(attempt=repeated)))
+    second = next(following).event
+    record.close()
+    assert (first, second) == (
+        AttemptJudged(attempt=ATTEMPTS[0]),
+        AttemptRepeated(attempt=repeated),
+    )
 
 
 def test_a_candidate_is_late_in_each_round_that_it_is_late_in(tmp_path: Path) -> None:

@@ -15,16 +15,22 @@ from cuda_llm.traces.event_log import Recorder
 from cuda_llm.traces.events import (
     AttemptJudged,
     BaselineJudged,
+    CandidateLate,
     Event,
     HintGiven,
+    IncumbentChosen,
     ModelCalled,
     RoundBegan,
     RunFinished,
     RunResumed,
     RunStarted,
     StageEntered,
+    TunerSearched,
 )
-from cuda_llm.traces.history import summarise
+from cuda_llm.traces.history import read_history, summarise
+from cuda_llm.traces.report.candidates import Reader
+from cuda_llm.traces.report.gather import view_run
+from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import describe_run
 from cuda_llm.traces.text import WIDTH
 
@@ -171,6 +177,36 @@ def test_what_a_resumed_run_records_again_counts_once(shown: Shown) -> None:
     assert text.count("Let neighbouring threads") == 1
     assert "resumed" in text
     assert "the run stopped" not in text
+
+
+def test_attempts_told_as_they_land_read_like_those_told_when_their_round_was_over(
+    tmp_path: Path,
+) -> None:
+    """Older runs hold the second order. The late candidate lands before the round it joins."""
+    first, second, third, mend = (AttemptJudged(attempt=one) for one in ATTEMPTS)
+    whole = [*beginning(), *ending()]
+    rest = [one for one in whole if not isinstance(one, AttemptJudged)]
+    late = next(place for place, one in enumerate(rest) if isinstance(one, CandidateLate))
+    ends = next(place for place, one in enumerate(rest) if isinstance(one, TunerSearched))
+    chosen = next(place for place, one in enumerate(rest) if isinstance(one, IncumbentChosen))
+    landed: list[Event] = [
+        *(*rest[:late], second, first, *rest[late : chosen + 1]),
+        *(third, *rest[chosen + 1 : ends], mend, *rest[ends:]),
+    ]
+    old, new = (
+        write_run(tmp_path / name / "a-run", *events)
+        for name, events in (("old", whole), ("new", landed))
+    )
+    assert sorted(map(repr, landed)) == sorted(map(repr, whole))
+
+    def told(run: RunFolder) -> list[str]:
+        lines = [one for one in describe_run(run) if str(run.path) not in one]
+        return [line for line in lines if not line.startswith("  began")]
+
+    assert told(new) == told(old)
+    assert [*read_history(new)[0].attempts] == [*read_history(old)[0].attempts]
+    rows = [[one.id for one in view_run(Reader(run))[0].rows] for run in (old, new)]
+    assert rows[0] == rows[1]
 
 
 def test_a_forked_run_names_its_origin(shown: Shown) -> None:

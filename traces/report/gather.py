@@ -30,6 +30,8 @@ from cuda_llm.traces.text import (
     clock,
     describe_call_totals,
     describe_end,
+    describe_hints_tried,
+    describe_route,
     describe_skipped,
     describe_time_source,
     list_names,
@@ -253,6 +255,10 @@ def _round_facts(round_: RoundHistory) -> Iterator[tuple[str, str, str]]:
             yield f"{decided.agent} tells", "", decided.note
     for failed in round_.failed:
         yield f"{failed.agent} failed", "", f"{failed.error}; the run went on without it"
+    for name, broken in round_.broken.items():
+        yield "generator failed", name, broken.error
+    for name, tried in round_.tried.items():
+        yield "hints", name, describe_hints_tried(tried)
     for name, stage in round_.late.items():
         yield "late", name, f"still at {stage or 'work'} when the round went on"
     for held in round_.duels.values():
@@ -262,6 +268,8 @@ def _round_facts(round_: RoundHistory) -> Iterator[tuple[str, str, str]]:
     for tuned in round_.tuned.values():
         best = f", best {tuned.best}" if tuned.best else ""
         yield "tuned", tuned.parent, f"tried {list_names(tuned.tried)}{best}; {tuned.reason}"
+    if round_.route is not None:
+        yield "then", "", describe_route(round_.route)
     for retry in round_.retries:
         why = f"try {retry.attempt} failed, {retry.reason}; waited {retry.wait_s:.1f} s"
         yield "retried", "", f"{retry.call}: {why}"

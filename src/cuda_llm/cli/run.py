@@ -24,15 +24,15 @@ from cuda_llm.graph.request import RunOption, RunRequest, run_options, task_help
 from cuda_llm.search import Components
 
 if TYPE_CHECKING:
+    from cuda_llm.cli.run_progress import RunProgress
     from cuda_llm.graph.runs.fork import Hints
     from cuda_llm.graph.runs.result import Result
-    from cuda_llm.traces.event_log import Observer
     from cuda_llm.traces.run_folder import RunFolder
 
 NONE_PASSED = 1
 UNREADABLE_COPY = "hints-edited.toml"
 
-RunWork = Callable[["Observer"], Coroutine[Any, Any, object]]
+RunWork = Callable[["RunProgress"], Coroutine[Any, Any, object]]
 
 
 def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> int:
@@ -44,15 +44,15 @@ def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> i
     import asyncio
 
     from cuda_llm.cli.run_progress import open_run_progress
-    from cuda_llm.graph.runs.result import read_result
+    from cuda_llm.graph.runs.result import read_result, time_by_stage
     from cuda_llm.traces.event_log import read_events
 
     recorded = read_events(folder.events) if folder.events.exists() else ()
-    earlier = [one.event for one in recorded]
+    earlier, spent_s = [one.event for one in recorded], time_by_stage(recorded)["total"]
     try:
         # Stdout is for the result, whatever a user's own parts print.
-        with redirect_stdout(sys.stderr), open_run_progress(earlier) as observer:
-            asyncio.run(work(observer))
+        with redirect_stdout(sys.stderr), open_run_progress(earlier, spent_s) as progress:
+            asyncio.run(work(progress))
     except KeyboardInterrupt:
         if not folder.events.exists():
             raise Interrupted("interrupted before the run began") from None
@@ -85,7 +85,7 @@ def run(as_json: bool, **given: Any) -> int:
     request = resolve_request(request_from(given))
     return run_in_foreground(
         RunFolder(Path(request.out) / request.run_id),
-        lambda watch: start_run(request, observers=[watch]),
+        lambda watch: start_run(request, observers=[watch], report=watch.report),
         as_json=as_json,
     )
 
@@ -208,7 +208,7 @@ def resume(
     answers = tuple(hint or ())
     return run_in_foreground(
         folder,
-        lambda watch: resume_run(folder, hints=answers, observers=[watch]),
+        lambda watch: resume_run(folder, hints=answers, observers=[watch], report=watch.report),
         as_json=as_json,
     )
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from cuda_llm.score_wording import describe_attempt_speed, describe_largest
 from cuda_llm.search import Attempt
@@ -15,6 +15,7 @@ from cuda_llm.traces.ending_text import describe_check
 from cuda_llm.traces.events import (
     AgentFailed,
     AttemptJudged,
+    AttemptRepeated,
     BaselineJudged,
     CandidateLate,
     ContestHeld,
@@ -24,6 +25,7 @@ from cuda_llm.traces.events import (
     ModelCalled,
     ModelRetried,
     RoundBegan,
+    Routed,
     RunFinished,
     RunInterrupted,
     RunStarted,
@@ -45,8 +47,7 @@ from cuda_llm.wording import printable
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from cuda_llm.traces.event_log import Observer
-
+LAST_CHECK = "judging the winner once more"
 RUN_STAGES = {
     "generate": "generating",
     "compile": "compiling",
@@ -66,7 +67,10 @@ class RunStatus:
     rows: dict[str, str] = field(default_factory=dict)
     """This round's candidates and where each of them is."""
     attempts: dict[str, Attempt] = field(default_factory=dict)
-    best: Attempt | None = None
+    incumbent: str | None = None
+    """As chosen last."""
+    landed: set[str] = field(default_factory=set)
+    """Judged since then."""
     tokens: int = 0
     usd: float | None = 0.0
     """None as soon as one price is unknown."""
@@ -82,7 +86,7 @@ class RunStatus:
             case BaselineJudged():
                 self.doing = "writing briefs"
             case RoundBegan(round=number, briefs=briefs, late=late):
-                self.round = number
+                self.round, self.doing = number, ""
                 self.rows = {name: "late" for name in late}
                 self.rows |= {brief.id: "waiting" for brief in briefs}
             case StageEntered(candidate=name, stage=stage):
@@ -91,19 +95,37 @@ class RunStatus:
                 self.rows[name] = outcome
             case CandidateLate(candidate=name):
                 self.rows[name] = "late, joins the next round"
-            case AttemptJudged(attempt=attempt):
+            case AttemptJudged(attempt=attempt) | AttemptRepeated(attempt=attempt):
                 self.attempts[attempt.id] = attempt
                 self.rows[attempt.id] = outcome_text(attempt)
+                self.landed.add(attempt.id)
             case ContestHeld(contender=name, incumbent=before):
                 self.rows[name] = f"timed beside {before}"
             case IncumbentChosen(incumbent=incumbent):
-                self.best = self.attempts.get(incumbent or "", self.best)
+                self.choose(incumbent or self.incumbent)
+                self.doing = "reflecting"
+            case Routed(to=to):
+                self.doing = "writing briefs" if to == "strategy" else LAST_CHECK
             case ModelCalled():
                 self.count(event)
-            case WinnerRemeasured():
-                self.doing = "finishing"
+            case WinnerRemeasured(attempt=name) if not event.stands:
+                self.attempts.pop(name, None)
+            case RunFinished(best=best):
+                self.choose(best)
             case _:
                 pass
+
+    def choose(self, incumbent: str | None) -> None:
+        """Take the choice of a round, or the result."""
+        self.incumbent = incumbent
+        self.landed.clear()
+
+    @property
+    def best(self) -> Attempt | None:
+        """The kernel to beat, or what has landed since and is faster where it was judged."""
+        known = [self.attempts.get(name) for name in (self.incumbent or "", *sorted(self.landed))]
+        passed = [one for one in known if one is not None and one.passed]
+        return max(passed, key=lambda one: one.speedup or 0.0, default=None)
 
     def count(self, event: ModelCalled) -> None:
         """Add what one call cost."""
@@ -115,8 +137,9 @@ class RunStatus:
     @property
     def headline(self) -> str:
         """Round, best so far and spend, in one line."""
-        where = f"round {self.round}/{self.rounds}" if self.round else self.doing
-        return f"{where}  {best_line(self.best)}  spent {self.spent}"
+        where = f"round {self.round}/{self.rounds}" if self.round else ""
+        doing = ", ".join(filter(None, (where, self.doing)))
+        return f"{doing}  {best_line(self.best)}  spent {self.spent}"
 
     @property
     def spent(self) -> str:
@@ -155,13 +178,26 @@ def attempt_line(attempt: Attempt) -> str:
 
 
 FRAMES_PER_S = 4
+KEPT = (
+    AttemptJudged,
+    AttemptRepeated,
+    IncumbentChosen,
+    AgentFailed,
+    ModelRetried,
+    WinnerRemeasured,
+)
+"""Events whose lines stay above the board."""
 
 
 class PlainRunProgress:
     """Prints a line for each event that matters."""
 
-    def __init__(self, earlier: Sequence[Event] = ()) -> None:
-        self.status = status_after(earlier)
+    def __init__(self, earlier: Sequence[Event] = (), spent_s: float = 0.0) -> None:
+        self.status = status_after(earlier, spent_s)
+
+    def report(self, line: str) -> None:
+        """Print what is being prepared."""
+        print(printable(line), file=sys.stderr, flush=True)
 
     def __call__(self, event: Event) -> None:
         """Print it."""
@@ -171,14 +207,19 @@ class PlainRunProgress:
 
 
 class LiveRunProgress:
-    """Redraws the state of the run in place; important lines stay above it."""
+    """Redraws the state of the run in place; verdicts and decisions stay above it."""
 
-    def __init__(self, earlier: Sequence[Event] = (), console: "Console | None" = None) -> None:
+    def __init__(
+        self,
+        earlier: Sequence[Event] = (),
+        spent_s: float = 0.0,
+        console: "Console | None" = None,
+    ) -> None:
         """Draw on `console`; on stderr without one."""
         from rich.console import Console
         from rich.live import Live as Screen
 
-        self.status = status_after(earlier)
+        self.status = status_after(earlier, spent_s)
         self.screen = Screen(
             self,
             console=console or Console(stderr=True),
@@ -189,9 +230,13 @@ class LiveRunProgress:
     def __call__(self, event: Event) -> None:
         """Update the state; the screen redraws itself."""
         self.status(event)
-        if isinstance(event, (IncumbentChosen, AgentFailed, ModelRetried, WinnerRemeasured)):
+        if isinstance(event, KEPT):
             for line in event_lines(event, self.status):
                 self.screen.console.print(printable(line), markup=False, highlight=False)
+
+    def report(self, line: str) -> None:
+        """Show what is being prepared, until the run begins."""
+        self.status.doing = line
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         """Yield the headline, and the candidates side by side as far as there is room."""
@@ -214,7 +259,7 @@ def event_lines(event: Event, status: RunStatus) -> Iterator[str]:
                 yield note
         case RoundBegan(round=number, briefs=briefs):
             yield f"round {number}/{status.rounds}: {plural(len(briefs), 'candidate')}"
-        case AttemptJudged(attempt=attempt):
+        case AttemptJudged(attempt=attempt) | AttemptRepeated(attempt=attempt):
             yield attempt_line(attempt)
         case CandidateLate(candidate=name, stage=stage):
             yield f"{name}  is late ({stage}) and joins the next round"
@@ -240,20 +285,26 @@ def event_lines(event: Event, status: RunStatus) -> Iterator[str]:
             pass
 
 
-def status_after(events: Sequence[Event]) -> RunStatus:
-    """Return the state of a run after these events."""
-    status = RunStatus()
+def status_after(events: Sequence[Event], spent_s: float = 0.0) -> RunStatus:
+    """Return the state of a run after these events, at which it was `spent_s` at work."""
+    status = RunStatus(started_s=time.monotonic() - spent_s)
     for event in events:
         status(event)
     return status
 
 
+RunProgress: TypeAlias = PlainRunProgress | LiveRunProgress
+"""Shows a run: an observer, whose `report` takes what is done before the first event."""
+
+
 @contextmanager
-def open_run_progress(earlier: Sequence[Event] = ()) -> "Iterator[Observer]":
+def open_run_progress(
+    earlier: Sequence[Event] = (), spent_s: float = 0.0
+) -> "Iterator[RunProgress]":
     """Show a run while the context is open; `earlier` are the events before it was resumed."""
     if not sys.stderr.isatty():
-        yield PlainRunProgress(earlier)
+        yield PlainRunProgress(earlier, spent_s)
         return
-    live = LiveRunProgress(earlier)
+    live = LiveRunProgress(earlier, spent_s)
     with live.screen:
         yield live

@@ -162,9 +162,12 @@ def test_its_agent_that_asks_runs_as_it_is_named(tmp_path: Path) -> None:
 def test_its_generator_offers_the_files_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "r1-c1.cu").write_text("int ok_50_1;\n")
     _, events = events_of(tmp_path, generator=defined("FromFolder")(str(tmp_path)), candidates=2)
-    judged = [one.attempt for one in events if isinstance(one, AttemptJudged)]
-    assert [one.code for one in judged] == ["PASSED", "NO_CODE"]
-    assert judged[0].written_by == "human"
+    judged = {one.attempt.id: one.attempt for one in events if isinstance(one, AttemptJudged)}
+    assert {name: one.code for name, one in judged.items()} == {
+        "r1-c1": "PASSED",
+        "r1-c2": "NO_CODE",
+    }
+    assert judged["r1-c1"].written_by == "human"
 
 
 def test_its_reflector_takes_part(tmp_path: Path) -> None:

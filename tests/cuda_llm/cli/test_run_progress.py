@@ -16,6 +16,7 @@ from cuda_llm.cli.run_progress import (
 from cuda_llm.search import Attempt, Brief, Kind
 from cuda_llm.traces.events import (
     AttemptJudged,
+    AttemptRepeated,
     CandidateLate,
     Event,
     IncumbentChosen,
@@ -25,6 +26,7 @@ from cuda_llm.traces.events import (
     RunStarted,
     StageEntered,
     StageLeft,
+    WinnerRemeasured,
 )
 from cuda_llm.traces.text import duration
 
@@ -97,7 +99,7 @@ def test_each_candidate_stands_where_it_is() -> None:
 
 def test_the_headline_says_round_best_and_spend() -> None:
     status = after([*ROUND, judged(1), CHOSEN, CALL])
-    assert status.headline.startswith(f"round 1/5  {BEST}  spent 12k")
+    assert status.headline.startswith(f"round 1/5, reflecting  {BEST}  spent 12k")
     assert "price unknown" in status.headline
     assert "no kernel has passed yet" in after(ROUND).headline
 
@@ -112,6 +114,30 @@ def test_a_resumed_run_is_shown_from_where_it_stood(capsys: pytest.CaptureFixtur
     show(replace(CHOSEN, round=2, before="r1-c1", reason="r1-c1 stays"))
     shown = capsys.readouterr().err
     assert shown == f"round 2/5: {BEST}; r1-c1 stays\n"
+
+
+def test_the_best_so_far_is_what_has_landed_until_a_choice_says_otherwise() -> None:
+    landed = after([*ROUND, judged(1), judged(2)])
+    assert landed.best is not None
+    assert landed.best.id == "r1-c1"
+    repeated = AttemptRepeated(attempt=replace(judged(2).attempt, code="DUPLICATE", speedup=None))
+    after_choice = after([*ROUND, judged(1), judged(2), repeated, replace(CHOSEN, incumbent=None)])
+    assert after_choice.best is None, "a round may end without one"
+    assert after_choice.rows["r1-c2"] == "DUPLICATE"
+    failed = WinnerRemeasured(attempt="r1-c1", code="WRONG_RESULT", speedup=None)
+    assert after([*ROUND, judged(1), CHOSEN, failed]).best is None
+
+
+def test_what_is_built_first_stands_on_the_board_until_the_run_begins() -> None:
+    live = LiveRunProgress()
+    live.report("building the native parts, once")
+    assert live.status.headline.startswith("building the native parts, once  no kernel")
+    live(STARTED)
+    assert "building" not in live.status.headline
+
+
+def test_a_resumed_run_has_spent_what_it_took_before() -> None:
+    assert "spent 2 min 5 s" in LiveRunProgress((), 125.2).status.headline
 
 
 def test_a_price_is_shown_while_every_price_is_known() -> None:

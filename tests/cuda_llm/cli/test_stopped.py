@@ -23,6 +23,16 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(cuda_llm: Command, tmp_path: Path) ->
     (run,) = runs.iterdir()
     last = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
     assert last["kind"] == "run_interrupted"
+    listed = cuda_llm("trace", "list", "--out", runs, "--json")
+    assert [one["state"] for one in json.loads(listed.stdout)["runs"]] == ["interrupted"]
+    resumed = cuda_llm(
+        *("resume", run),
+        interrupt_when=lambda: "run_resumed" in (run / "events.jsonl").read_text(),
+        send=signal.SIGTERM,
+    )
+    assert resumed.code == 143, resumed.stderr
+    kinds = [json.loads(line)["kind"] for line in (run / "events.jsonl").read_text().splitlines()]
+    assert kinds.count("run_interrupted") == 2
 
 
 @pytest.mark.parametrize("send", [signal.SIGINT, signal.SIGTERM])

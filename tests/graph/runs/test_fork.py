@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from run_starts import asked, events, parts
+from run_starts import asked, events, parts, told_of
 
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.runs.fork import Hints, fork, hints_at
@@ -45,6 +45,7 @@ def test_a_fork_keeps_the_rounds_before_and_searches_the_rest_anew(tmp_path: Pat
     was, now = read_result(old), result
     assert [one.id for one in now.attempts] == [one.id for one in was.attempts]
     assert now.best is not None
+    assert sorted(told_of(new)) == sorted(told_of(old)) == sorted(one.id for one in now.attempts)
     assert new.source("r1-c1") == old.source("r1-c1")
     (started,) = events(new, RunStarted)
     (fork_event,) = events(new, RunForked)

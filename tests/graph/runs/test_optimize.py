@@ -1,6 +1,7 @@
 """`optimize`, called from scripts, from services, from notebooks."""
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from graph_runs import Learner, NoTuner, TableBench, Writer, numbered
 from run_starts import ReadyDevice, the_run
 
 import cuda_llm
-from cuda_llm import Result, aoptimize, load_task, optimize
+from cuda_llm import Result, aoptimize, astream, load_task, optimize
 from cuda_llm.errors import UsageError
+from cuda_llm.graph.request import Overrides
 from cuda_llm.graph.runs.result import read_result
+from cuda_llm.graph.runs.start import resume
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.traces.events import Event, RunFinished
+from cuda_llm.traces.event_log import read_events
+from cuda_llm.traces.events import AttemptJudged, Event, RunFinished
 
 
 def table(out: Path) -> Any:
@@ -46,6 +50,40 @@ def test_a_script_gets_the_settings_of_the_machine_too(
     monkeypatch.setenv("CUDA_LLM_L2", "warm")
     optimize("vector_add", **table(tmp_path))
     assert the_run(tmp_path).read_run()["request"]["l2"] == "warm"
+
+
+def test_a_service_gets_the_events_as_they_happen(tmp_path: Path) -> None:
+    seen: list[Event] = []
+
+    async def watch() -> list[Event]:
+        events = astream("vector_add", observers=[seen.append], **table(tmp_path))
+        return [event async for event in events]
+
+    streamed = asyncio.run(watch())
+    assert streamed == seen == [one.event for one in read_events(the_run(tmp_path).events)]
+    assert isinstance(streamed[-1], RunFinished)
+
+
+def test_who_stops_reading_events_stops_the_run_and_can_resume_it(tmp_path: Path) -> None:
+    async def watch() -> None:
+        async with aclosing(astream("vector_add", **table(tmp_path))) as events:
+            async for event in events:
+                if isinstance(event, AttemptJudged):
+                    return
+
+    asyncio.run(watch())
+    result = read_result(the_run(tmp_path))
+    assert (result.finished, result.reason) == (False, "interrupted")
+    own = {name: one for name, one in table(tmp_path).items() if not isinstance(one, (int, str))}
+    assert asyncio.run(resume(the_run(tmp_path), overrides=Overrides(**own))).finished
+
+
+def test_events_of_a_run_that_cannot_begin_end_with_its_error(tmp_path: Path) -> None:
+    async def watch() -> list[Event]:
+        return [one async for one in astream("vector_add", **table(tmp_path) | {"candidates": 0})]
+
+    with pytest.raises(UsageError, match="candidates"):
+        asyncio.run(watch())
 
 
 def test_a_service_awaits_several_at_once(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from graph_runs import TableBench
-from run_starts import asked, events, parts, the_run
+from run_starts import asked, events, parts, the_run, told_of
 
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import NO_OVERRIDES, Overrides
@@ -54,6 +54,7 @@ def test_an_interrupted_run_comes_to_what_the_undisturbed_one_does(
     assert result.best.id == whole.best.id
     assert run.events.read_bytes().startswith(before), "a recorded event was lost"
     assert len(events(run, RunStarted)) == len(events(run, RunResumed)) == 1
+    assert sorted(told_of(run)) == sorted(one.id for one in result.attempts)
 
 
 def test_a_finished_run_is_not_resumed(tmp_path: Path) -> None:

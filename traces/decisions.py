@@ -1,0 +1,94 @@
+"""What agents decide, what comes of it, and where the run goes: a part of `traces.events`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cuda_llm.critique import CheckedCritique
+from cuda_llm.search import Hint
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentDecided:
+    """An agent decided something: the researcher, reflection, or a user's own."""
+
+    kind: ClassVar[str] = "agent_decided"
+    agent: str
+    round: int
+    decisions: tuple[str, ...]
+    note: str = ""
+    """Text it adds to prompts."""
+    critique: CheckedCritique | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentFailed:
+    """An extra agent raised; the run goes on without it."""
+
+    kind: ClassVar[str] = "agent_failed"
+    agent: str
+    round: int
+    error: str
+    traceback: str = ""
+    """Whole, where it raised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorFailed:
+    """A generator raised, and its candidate has no kernel."""
+
+    kind: ClassVar[str] = "generator_failed"
+    candidate: str
+    error: str
+    traceback: str = ""
+    """Whole, where it raised."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HintGiven:
+    """Something learned went into the state."""
+
+    kind: ClassVar[str] = "hint_given"
+    channel: str
+    """`error_hints` or `performance_hints`."""
+    hint: Hint
+
+
+@dataclass(frozen=True, kw_only=True)
+class HintsTried:
+    """A candidate that was told hints about its parent's speed has its verdict."""
+
+    kind: ClassVar[str] = "hints_tried"
+    candidate: str
+    parent: str
+    predicted: Mapping[str, float]
+    """By hint: part of the parent's time, 0 to 1, that following it should save; 0 where it did
+    not say."""
+    gained: float | None = None
+    """Part of it that the candidate saved at the largest size, negative where it is slower; None
+    where it did not pass."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateWritten:
+    """A node wrote a channel of the state (docs/state.md)."""
+
+    kind: ClassVar[str] = "state_written"
+    agent: str
+    """The node: `strategy`, `reflection`, an agent of a user's own ..."""
+    channel: str
+    round: int
+    count: int
+    """Entries that it added or wrote; 1 for a single value, 0 where the channel is empty now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routed:
+    """A round is over, and it is decided what follows."""
+
+    kind: ClassVar[str] = "routed"
+    round: int
+    to: str
+    """`strategy` for another round, or `finish`."""
+    reason: str
+    """Of the end as in `run_finished`; else how many rounds are left."""

@@ -13,6 +13,7 @@ from cuda_llm.errors import CudaLLMError, UsageError, describe_error
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.run_nodes import run_finished, run_started
 from cuda_llm.graph.runs.mend import forget_damaged, mend_judged
+from cuda_llm.graph.runs.parts import RunParts
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 from cuda_llm.graph.view import situation_of
 from cuda_llm.log import Log, bound
@@ -191,7 +192,7 @@ async def open_graph_run(
 
 
 def open_recorder(
-    folder: RunFolder, probes: Iterable[Event], observers: Iterable[Observer] = ()
+    parts: RunParts, probes: Iterable[Event], observers: Iterable[Observer] = ()
 ) -> Recorder:
     """Open the run's trace; `probes`, trial calls of the models, follow its first event.
 
@@ -205,5 +206,7 @@ def open_recorder(
         for trial in trials:
             recorder(trial)
 
-    recorder = Recorder(folder.events, (record_probes, BestKeeper(folder), *observers))
+    folder = RunFolder(parts.run)
+    own = () if parts.replay is None else (parts.replay.course,)
+    recorder = Recorder(folder.events, (record_probes, BestKeeper(folder), *own, *observers))
     return recorder

@@ -5,7 +5,7 @@ for a review.
 import asyncio
 import shlex
 import threading
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Unpack
@@ -82,7 +82,7 @@ async def run_graph(
     from cuda_llm.graph.runs.build_graph import build_graph
     from cuda_llm.graph.runs.drive import open_graph_run, open_recorder
 
-    recorder = open_recorder(RunFolder(parts.run), probes, observers)
+    recorder = open_recorder(parts, probes, observers)
     try:
         context = build_context(parts, recorder, budget)
         async with open_graph_run(context, build_graph(agents=parts.agents)) as driver:
@@ -171,18 +171,23 @@ class OptimizeKeywords(RunOptions, total=False):
     """Called with every event."""
 
 
-async def aoptimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> Result:
+async def aoptimize(task: Task | str = "", **keywords: Unpack[OptimizeKeywords]) -> Result:
     """Search the fastest kernel for a task that passes every check.
 
     What is not given is as on the command line, settings included. Being cancelled leaves a run
-    that `cuda-llm resume` goes on with. Raises UsageError and MissingError before any work starts.
+    that `cuda-llm resume` goes on with. With `replay`, the name or folder of a run, its record
+    answers instead of models, and what is not given, the task too, is as that run was asked for.
+    Raises UsageError and MissingError before any work starts.
     """
+    from cuda_llm.graph.runs.replay import as_asked
+
     observers = keywords.pop("observers", ())
     request, overrides = split_keywords(task, keywords)
+    request = as_asked(request, said_by(request, overrides, {"task", *keywords}))
     return await start(request, overrides=overrides, observers=observers)
 
 
-def optimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> Result:
+def optimize(task: Task | str = "", **keywords: Unpack[OptimizeKeywords]) -> Result:
     """`aoptimize` for callers that do not await. Also where a loop runs already, as in a notebook:
     then the search has a thread of its own, and observers are called from there.
     """
@@ -217,6 +222,12 @@ def split_keywords(task: Task | str, keywords: Mapping[str, Any]) -> tuple[RunRe
             request[name] = value
     request["task"], brought["task"] = name_task(task)
     return make_request(request), Overrides(**brought)
+
+
+def said_by(request: RunRequest, overrides: Overrides, given: Collection[str]) -> set[str]:
+    """Return the fields of the request that keywords gave, not as objects."""
+    said = {name for name in given if hasattr(request, name) and name not in overrides.given}
+    return said if request.task else said - {"task"}
 
 
 def name_task(task: Task | str) -> tuple[str, Task | None]:

@@ -1,0 +1,92 @@
+"""How far a replay has come in its record: which candidates are late there, and how much time it
+had taken.
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from cuda_llm.traces.event_line import identity_of, to_line
+from cuda_llm.traces.event_log import Recorded
+from cuda_llm.traces.events import CandidateLate, Event, RoundBegan, RunResumed, StageLeft
+
+
+class RecordedCourse:
+    """Where a replay stands beside its record: which stage has to wait, and how late it is there.
+
+    An observer of the replay's events. A stage for which a round did not wait is held until the
+    round in which it was left. With `waits` false none is: rounds wait for all, or for others than
+    they did.
+    """
+
+    def __init__(self, recorded: Sequence[Recorded], *, waits: bool) -> None:
+        self._seconds = dict(_seconds_by_event(recorded))
+        self._leaves = _rounds_left(recorded) if waits else {}
+        rounds = (one.event.round for one in recorded if isinstance(one.event, RoundBegan))
+        self.last_round = max(rounds, default=0)
+        self._round = 0
+        self._now_s = 0.0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether a round is at work that was never recorded."""
+        return self._round > self.last_round
+
+    def clock(self) -> float:
+        """Return how many seconds the recorded run had been at work when it came here."""
+        return self._now_s
+
+    def __call__(self, event: Event) -> None:
+        """Go on to the event; let go on what was late until this round."""
+        round_ = event.round if isinstance(event, RoundBegan) else self._round
+        self._now_s = max(self._now_s, self._seconds.get(_key(event, round_), 0.0))
+        if round_ == self._round:
+            return
+        self._round = round_
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+
+    async def hold(self, candidate: str, stage: str) -> None:
+        """Return when the candidate may leave the stage."""
+        while not self.is_beyond and self._round < self._leaves.get((candidate, stage), 0):
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+
+
+def _rounds_left(recorded: Sequence[Recorded]) -> dict[tuple[str, str], float]:
+    """Return the round in which each candidate that was late left its stage; infinity for never."""
+    found: dict[tuple[str, str], float] = {}
+    late: dict[tuple[str, str], int] = {}
+    round_ = 0
+    for event in (one.event for one in recorded):
+        if isinstance(event, RoundBegan):
+            round_ = event.round
+        elif isinstance(event, CandidateLate):
+            late[event.candidate, event.stage] = round_
+        elif isinstance(event, StageLeft):
+            found[event.candidate, event.stage] = round_
+    # A round takes in what is there when it ends: what was late in it left after that.
+    return {one: max(found.get(one, math.inf), 1.0 + last) for one, last in late.items()}
+
+
+def _key(event: Event, round_: int) -> str:
+    return identity_of(json.loads(to_line(event, 0, "")), round_) or ""
+
+
+def _seconds_by_event(recorded: Sequence[Recorded]) -> Iterator[tuple[str, float]]:
+    """Yield each event with the seconds that the run had been at work, between processes apart."""
+    worked_s, before_s, round_ = 0.0, None, 0
+    for one in recorded:
+        now_s = datetime.fromisoformat(one.at).timestamp()
+        if before_s is not None and not isinstance(one.event, RunResumed):
+            worked_s += max(0.0, now_s - before_s)
+        before_s = now_s
+        round_ = one.event.round if isinstance(one.event, RoundBegan) else round_
+        if key := _key(one.event, round_):
+            yield key, worked_s

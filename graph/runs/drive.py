@@ -4,7 +4,7 @@ and the trace that its events go to.
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -113,6 +113,14 @@ class GraphRun:
         """
         with bound(run_id=self.context.run_id):
             await self._run(hints)
+
+    async def answer_reviews(self, answers: Mapping[int, Sequence[str]]) -> None:
+        """Go on from each review to which there is an answer, by the round that follows it."""
+        while (state := await self.state()).interrupts:
+            following = max(0, state.values.get("round", 0)) + 1
+            if following not in answers:
+                return
+            await self.run(answers[following])
 
     async def _run(self, hints: Sequence[str]) -> None:
         state = await self.state()

@@ -16,7 +16,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 
 if TYPE_CHECKING:
-    from cuda_llm.graph.runs.replay import Replay
+    from cuda_llm.graph.runs.replay import ReplayedRun
 
 GENERATORS = ("auto", "llm", "playbook")
 NAME_A_MODEL = "name one with --model (or CUDA_LLM_MODEL)"
@@ -51,7 +51,7 @@ class RunParts:
     own_part_names: tuple[str, ...]
     """Names of the agents, and of a generator and a reflector of the user's: who may be given a
     model of its own."""
-    replay: "Replay | None" = None
+    replay: "ReplayedRun | None" = None
     """What answers from the record of another run; None where models and device are asked."""
 
     @property
@@ -134,7 +134,7 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
     )
 
 
-def find_device(request: RunRequest, overrides: Overrides, replay: "Replay | None") -> Device:
+def find_device(request: RunRequest, overrides: Overrides, replay: "ReplayedRun | None") -> Device:
     """Return the recorded device, the caller's own, or the one named; it is opened here."""
     from cuda_llm.tools.open_device import open_device
 
@@ -149,7 +149,7 @@ def find_device(request: RunRequest, overrides: Overrides, replay: "Replay | Non
         raise UsageError(f"{error}; {mend}") from error
 
 
-def find_replay(request: RunRequest, overrides: Overrides, task: Task) -> "Replay | None":
+def find_replay(request: RunRequest, overrides: Overrides, task: Task) -> "ReplayedRun | None":
     """Open the record that the request names; None where it names none."""
     if not request.replay:
         return None

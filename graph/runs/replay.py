@@ -24,7 +24,17 @@ from cuda_llm.graph.runs.recorded_replies import (
 from cuda_llm.search import Author, Kind
 from cuda_llm.tasks.task import Task
 from cuda_llm.traces.event_log import Recorded, read_trace
-from cuda_llm.traces.events import AttemptJudged, ModelCalled, Record, RunFinished, RunStarted
+from cuda_llm.traces.events import (
+    AttemptJudged,
+    Event,
+    HintGiven,
+    ModelCalled,
+    Record,
+    RoundBegan,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+)
 from cuda_llm.traces.find import find_run
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -65,7 +75,6 @@ def as_asked(request: RunRequest, said: Collection[str]) -> RunRequest:
         device=device,
         model=before.model or run["model"],
         start=_start(folder, before.start),
-        review=False,
         replay_measurements=False,
         out="",
         run_id="",
@@ -96,7 +105,7 @@ def _start(folder: RunFolder, path: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
+class ReplayedRun:
     """What of a record answers in a run."""
 
     run: Mapping[str, Any]
@@ -106,6 +115,8 @@ class Replay:
     """An observer of the replay."""
     ended: str
     """Why the recorded run ended; empty where it did not."""
+    reviews: Mapping[int, tuple[str, ...]]
+    """Hints that a person gave when the run stopped for review, by the round that followed."""
     generator: Generator | None
     """The user's own, by its drafts; None where ours is run, or where it was brought again."""
     device: RecordedDevice | None
@@ -152,7 +163,7 @@ class Replay:
         )
 
 
-def open_replay(request: RunRequest, overrides: Overrides, task: Task) -> Replay:
+def open_replay(request: RunRequest, overrides: Overrides, task: Task) -> ReplayedRun:
     """Open the record that a request names, and read all of it that will answer.
 
     Raises UsageError: it is damaged, of another task or another version of it, lacks something, or
@@ -177,11 +188,12 @@ def open_replay(request: RunRequest, overrides: Overrides, task: Task) -> Replay
     if request.replay_measurements:
         _check_device(run, before, request, overrides)
         device = recorded_device(folder, run)
-    return Replay(
+    return ReplayedRun(
         run=run,
         replies=RecordedReplies(folder, recorded),
         course=course,
         ended=next((one.reason for one in reversed(events) if isinstance(one, RunFinished)), ""),
+        reviews=_reviews(events) if before.review else {},
         generator=_own_generator(folder, run, request, recorded, course),
         device=device,
         bench=None if device is None else recorded_bench(folder, recorded, device.target, course),
@@ -218,8 +230,10 @@ def _check_brought(
     missing = [one for one in run["brought"] if one not in answered | set(overrides.given)]
     if missing:
         own = ", ".join(missing)
-        how = f"optimize(replay=..., {missing[0]}=...)"
-        msg = f"run {folder.name} was started from Python with its own {own}; bring it again: {how}"
+        mend = f"bring it again: optimize(replay=..., {missing[0]}=...)"
+        if {*missing} <= {"device", "bench"}:
+            mend = "bring it again, or replay its answers too, with --replay-measurements"
+        msg = f"run {folder.name} was started from Python with its own {own}; {mend}"
         raise UsageError(msg)
     if brought := [name for name in OF_MODELS if name in overrides.given]:
         raise UsageError(f"{brought[0]}: a replay asks no model; leave it out")
@@ -244,6 +258,23 @@ def _check_replies(folder: RunFolder, recorded: Sequence[Recorded]) -> None:
             raise UsageError(f"{path}: gone or damaged; a replay needs it: restore it")
     for name in folder.candidates():
         folder.draft(name)
+
+
+def _reviews(events: Sequence[Event]) -> dict[int, tuple[str, ...]]:
+    """Return the hints given between a stop and the round that followed, by that round."""
+    found: dict[int, tuple[str, ...]] = {}
+    answer: tuple[str, ...] | None = None
+    for event in events:
+        match event:
+            case RunResumed():
+                answer = ()
+            case HintGiven(hint=hint) if answer is not None and hint.by == "user":
+                answer = (*answer, hint.text)
+            case RoundBegan(round=round_) if answer is not None:
+                found[round_], answer = answer, None
+            case _:
+                continue
+    return found
 
 
 def _own_generator(

@@ -87,6 +87,8 @@ async def run_graph(
         context = build_context(parts, recorder, budget)
         async with open_graph_run(context, build_graph(agents=parts.agents)) as driver:
             await driver.run(hints)
+            if parts.replay is not None:
+                await driver.answer_reviews(parts.replay.reviews)
     finally:
         recorder.close()
 

@@ -25,7 +25,7 @@ from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.recorded_course import RecordedCourse
 from cuda_llm.graph.runs.replay import as_asked
 from cuda_llm.graph.runs.replay_account import replay_account
-from cuda_llm.graph.runs.start import aoptimize, optimize, start
+from cuda_llm.graph.runs.start import aoptimize, optimize, resume, start
 from cuda_llm.outcomes import LateWrite, Verdict
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.device.candidate import Compiled
@@ -36,9 +36,12 @@ from cuda_llm.traces.event_log import Recorded
 from cuda_llm.traces.events import (
     AgentDecided,
     CandidateLate,
+    Event,
     IncumbentChosen,
     ModelCalled,
     RoundBegan,
+    RunFinished,
+    RunInterrupted,
     RunResumed,
     RunStarted,
 )
@@ -337,7 +340,7 @@ def test_candidates_are_late_where_they_were(tmp_path: Path) -> None:
 
 
 def test_the_minutes_of_a_replay_are_those_of_its_record() -> None:
-    told = (
+    told: tuple[tuple[str, Event], ...] = (
         ("10:00:00", RunStarted(**START)),
         ("10:00:07", RoundBegan(round=1, incumbent=None, briefs=())),
         ("10:30:00", RunResumed(round=1)),
@@ -445,6 +448,41 @@ def test_what_is_said_takes_the_place_of_what_was_recorded(of_a_model: RunFolder
 
 
 def test_it_may_be_awaited(of_a_model: RunFolder, tmp_path: Path) -> None:
-    own = {"replay_measurements": True, "out": str(tmp_path), "tuner": NoTuner()}
+    own: dict[str, Any] = {"replay_measurements": True, "out": str(tmp_path), "tuner": NoTuner()}
     result = asyncio.run(aoptimize(replay=str(of_a_model.path), **own))
     assert decisions(RunFolder(result.run_dir)) == decisions(of_a_model)
+
+
+def test_a_replay_that_was_stopped_goes_on_as_one(of_a_model: RunFolder, tmp_path: Path) -> None:
+    own: dict[str, Any] = {"replay_measurements": True, "out": str(tmp_path), "tuner": NoTuner()}
+
+    async def until_round_two() -> None:
+        def stop(event: Event) -> None:
+            if isinstance(event, RoundBegan) and event.round == 2:
+                work.cancel()
+
+        replay = aoptimize(replay=str(of_a_model.path), observers=[stop], **own)
+        work = asyncio.ensure_future(replay)
+        await asyncio.gather(work, return_exceptions=True)
+
+    asyncio.run(until_round_two())
+    (run,) = (RunFolder(one) for one in tmp_path.iterdir())
+    assert events(run, RunInterrupted)
+    asyncio.run(resume(run, overrides=Overrides(tuner=NoTuner())))
+    told = decisions(run)
+    told["the run"] = [
+        one for one in told["the run"] if one[0] not in ("RunInterrupted", "RunResumed")
+    ]
+    assert told["the run"] == decisions(of_a_model)["the run"]
+    account = replay_account(run)
+    assert account is not None
+    assert (account.unanswered, account.prompts_differ) == ((), ())
+
+
+def test_what_a_person_said_at_a_review_is_said_again(tmp_path: Path) -> None:
+    run = record(tmp_path, parts(), review=True, hints=("from the start",))
+    for hints in (("first",), ()):
+        asyncio.run(resume(run, hints=hints, overrides=parts()))
+    assert events(run, RunFinished)
+    own = {"tuner": NoTuner(), "reflector": parts().reflector}
+    assert decisions(replayed(run, tmp_path, **own)) == decisions(run)

@@ -1,27 +1,32 @@
 """A bench that answers from the record of a run: nothing is compiled or executed."""
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cuda_llm.codec import decode_verdict
 from cuda_llm.errors import UsageError
-from cuda_llm.failures import Duplicate
 from cuda_llm.graph.candidate import read_validated
 from cuda_llm.graph.runs.kept_measurements import (
     FOLDER,
     Measurements,
     read_contest,
     read_inspection,
-    read_last_check,
 )
 from cuda_llm.graph.runs.recorded_course import RecordedCourse
+from cuda_llm.graph.runs.recorded_verdicts import (
+    Ended,
+    duel_by_event,
+    find_cut_short,
+    find_ends,
+    find_last_check,
+    not_recorded,
+    sha_of,
+    verdict_in_short,
+)
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
-from cuda_llm.search import Attempt
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Inspected
-from cuda_llm.tools.judge.duel import Contest, Duel, lost_by_fault
+from cuda_llm.tools.judge.duel import Contest
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.event_log import Recorded
@@ -35,18 +40,7 @@ from cuda_llm.traces.events import (
 )
 from cuda_llm.traces.run_folder import RunFolder
 
-COMPONENT = "record"
 NOWHERE = Path("/nowhere")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ended:
-    """What became of the first candidate that had a source."""
-
-    name: str
-    stage: str
-    """That ended it."""
-    verdict: Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +51,8 @@ class RecordedBench:
     target: str
     course: RecordedCourse
     baseline: KernelTimes
+    names: Mapping[str, str]
+    """The first candidate that had a source, judged or not, by `sha_of` it."""
     ended: Mapping[str, Ended]
     """By `sha_of` a source."""
     checks: Mapping[str, Verdict]
@@ -142,14 +138,13 @@ class RecordedBench:
 
     async def _reach(self, source: str, stage: str) -> Ended | None:
         """Return what became of the source, when it may leave the stage."""
-        ended = self.ended.get(sha_of(source))
-        if ended is not None and not self.is_last_check:
-            await self.course.hold(ended.name, stage)
-        return ended
+        key = sha_of(source)
+        if key in self.names and not self.is_last_check:
+            await self.course.hold(self.names[key], stage)
+        return self.ended.get(key)
 
     def _unknown(self, what: str) -> InfraFailed:
-        detail = f"the record of {self.folder.name} holds no {what}"
-        return InfraFailed(component=COMPONENT, detail=detail)
+        return not_recorded(self.folder, what)
 
     def _contest_by_events(
         self, contenders: Sequence[Compiled], incumbent: Compiled
@@ -168,16 +163,11 @@ class RecordedBench:
             if one.outcome == "faster" and not one.fault
         ]
         fastest = -max(faster)[1] if faster else None
-        return Contest(duels=tuple(map(_duel_by_event, told)), fastest=fastest)
+        return Contest(duels=tuple(map(duel_by_event, told)), fastest=fastest)
 
     def _name(self, compiled: Compiled) -> str:
         ended = self.ended.get(compiled.key)
         return "" if ended is None else ended.name
-
-
-def sha_of(source: str) -> str:
-    """Return the SHA-256 of a source, as attempts hold it."""
-    return hashlib.sha256(source.encode(errors="replace")).hexdigest()
 
 
 def recorded_bench(
@@ -199,9 +189,10 @@ def recorded_bench(
     if not (folder.path / FOLDER).is_dir():
         # What these events tell has to do; better told now than in the middle of the run.
         for duel in contests:
-            _duel_by_event(duel)
+            duel_by_event(duel)
         for found in inspected:
             verdict_in_short(found.code or "INFRA_NONE", "")
+    names = {sha_of(folder.source(one)): one for one in reversed(folder.candidates())}
     return RecordedBench(
         folder=folder,
         target=target,
@@ -212,87 +203,13 @@ def recorded_bench(
             bottlenecks=(),
             isolation=base.isolation,
         ),
-        ended=_ends(folder, attempts.values(), left),
+        names=names,
+        ended={**find_cut_short(folder, names, left), **find_ends(folder, attempts.values(), left)},
         checks={
-            shas[one.attempt]: _last_check(folder, one)
+            shas[one.attempt]: find_last_check(folder, one)
             for one in events
             if isinstance(one, WinnerRemeasured) and one.attempt in shas
         },
         contests=contests,
         inspections={shas[one.attempt]: one for one in inspected if one.attempt in shas},
     )
-
-
-def _ends(
-    folder: RunFolder, attempts: Iterable[Attempt], left: Mapping[str, StageLeft]
-) -> dict[str, Ended]:
-    """Return what became of each source, by its SHA-256."""
-    found: dict[str, Ended] = {}
-    for one in attempts:
-        stage = left[one.id].stage if one.id in left else ""
-        if not one.source_sha or stage in ("", "generate"):
-            continue
-        verdict = _verdict(folder, one.id)
-        if isinstance(verdict, Duplicate):
-            # Equal but for its layout to one of its round, whose verdict counts for both.
-            verdict = _verdict(folder, verdict.of)
-        found.setdefault(one.source_sha, Ended(name=one.id, stage=stage, verdict=verdict))
-    return found
-
-
-def _verdict(folder: RunFolder, name: str) -> Verdict:
-    verdict = folder.kept_verdict(name)
-    lost = isinstance(verdict, Passed) and verdict.profile is None
-    if verdict is None or lost:
-        file = "profile.json" if lost else "verdict.json"
-        raise UsageError(f"{folder.candidate(name) / file}: gone; a replay needs it: restore it")
-    return verdict
-
-
-def _last_check(folder: RunFolder, told: WinnerRemeasured) -> Verdict:
-    """Return the verdict of a last check, from the event where it was not kept whole."""
-    place = Measurements(folder.path / FOLDER).place_last_check(folder.source(told.attempt))
-    kept = read_last_check(place)
-    if kept is not None:
-        return kept
-    first = _verdict(folder, told.attempt)
-    if told.code != Passed.code or not isinstance(first, Passed) or first.profile is None:
-        return verdict_in_short(told.code, told.detail)
-    sizes = tuple(
-        replace(size, time_us=time_us)
-        for size, time_us in zip(first.profile.sizes, told.times_us, strict=False)
-    )
-    return replace(first, profile=replace(first.profile, speedup=told.speedup, sizes=sizes))
-
-
-def _duel_by_event(told: ContestHeld) -> Duel | InfraFailed:
-    """Return a duel as its event tells of it."""
-    if not told.outcome:
-        return verdict_in_short(told.fault, told.detail)  # type: ignore[return-value]
-    if told.fault:
-        which = "first" if told.outcome == "slower" else "second"
-        return lost_by_fault(which, verdict_in_short(told.fault, told.detail), "measured")
-    return Duel(
-        sizes=(),
-        ratio=1 / (told.speedup or 1.0),
-        low=1 / (told.speedup_high or 1.0),
-        high=1 / (told.speedup_low or 1.0),
-        outcome=told.outcome,  # type: ignore[arg-type]
-        source="measured",
-        faults={},
-    )
-
-
-def verdict_in_short(code: str, detail: str) -> Verdict:
-    """Return a verdict of which an event holds only the code and a line.
-
-    Raises UsageError where a verdict of that code needs more.
-    """
-    if code.startswith("INFRA_"):
-        return InfraFailed(component=code.removeprefix("INFRA_").lower(), detail=detail)
-    try:
-        return decode_verdict({"code": code, "detail": detail})
-    except ValueError:
-        raise UsageError(
-            f"the record holds no more of a {code} than its code: replay the replies alone"
-        ) from None

@@ -5,12 +5,15 @@ had taken.
 import asyncio
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from cuda_llm.traces.event_line import identity_of, to_line
 from cuda_llm.traces.event_log import Recorded
 from cuda_llm.traces.events import CandidateLate, Event, RoundBegan, RunResumed, StageLeft
+
+LATE_S = 3.0
+"""How long a round waits where candidates were late; the others' answers take milliseconds."""
 
 
 class RecordedCourse:
@@ -21,9 +24,15 @@ class RecordedCourse:
     they did.
     """
 
-    def __init__(self, recorded: Sequence[Recorded], *, waits: bool) -> None:
+    def __init__(
+        self, recorded: Sequence[Recorded], *, waits: bool, late_by_clock: bool = False
+    ) -> None:
+        """Take whether only the end of the minutes made candidates late, with `late_by_clock`."""
+        self._late_by_clock = late_by_clock
         self._seconds = dict(_seconds_by_event(recorded))
-        self._leaves = _rounds_left(recorded) if waits else {}
+        late = _find_late(recorded) if waits else set()
+        self._late_rounds = {round_ for _, round_ in late}
+        self._leaves = _rounds_left(recorded, late)
         rounds = (one.event.round for one in recorded if isinstance(one.event, RoundBegan))
         self.last_round = max(rounds, default=0)
         self._round = 0
@@ -43,6 +52,8 @@ class RecordedCourse:
         """Go on to the event; let go on what was late until this round."""
         round_ = event.round if isinstance(event, RoundBegan) else self._round
         self._now_s = max(self._now_s, self._seconds.get(_key(event, round_), 0.0))
+        if self._late_by_clock and isinstance(event, CandidateLate):
+            self._now_s = math.inf
         if round_ == self._round:
             return
         self._round = round_
@@ -50,6 +61,10 @@ class RecordedCourse:
         for one in waiting:
             if not one.done():
                 one.set_result(None)
+
+    def seconds_left(self) -> float:
+        """Return how long the round at work waits: for ever where no candidate was late."""
+        return LATE_S if self._round in self._late_rounds else math.inf
 
     async def hold(self, candidate: str, stage: str) -> None:
         """Return when the candidate may leave the stage."""
@@ -59,20 +74,38 @@ class RecordedCourse:
             await turn
 
 
-def _rounds_left(recorded: Sequence[Recorded]) -> dict[tuple[str, str], float]:
+Stage = tuple[str, str]
+"""Candidate and stage."""
+
+
+def _find_late(recorded: Sequence[Recorded]) -> set[tuple[Stage, int]]:
+    """Return whom a round did not wait for at which stage, and that round."""
+    return {
+        ((event.candidate, event.stage), round_)
+        for round_, event in _by_round(recorded)
+        if isinstance(event, CandidateLate)
+    }
+
+
+def _rounds_left(
+    recorded: Sequence[Recorded], late: Iterable[tuple[Stage, int]]
+) -> dict[Stage, float]:
     """Return the round in which each candidate that was late left its stage; infinity for never."""
-    found: dict[tuple[str, str], float] = {}
-    late: dict[tuple[str, str], int] = {}
-    round_ = 0
-    for event in (one.event for one in recorded):
-        if isinstance(event, RoundBegan):
-            round_ = event.round
-        elif isinstance(event, CandidateLate):
-            late[event.candidate, event.stage] = round_
-        elif isinstance(event, StageLeft):
-            found[event.candidate, event.stage] = round_
+    left = {
+        (event.candidate, event.stage): round_
+        for round_, event in _by_round(recorded)
+        if isinstance(event, StageLeft)
+    }
     # A round takes in what is there when it ends: what was late in it left after that.
-    return {one: max(found.get(one, math.inf), 1.0 + last) for one, last in late.items()}
+    return {stage: max(left.get(stage, math.inf), last + 1.0) for stage, last in sorted(late)}
+
+
+def _by_round(recorded: Sequence[Recorded]) -> Iterator[tuple[int, Event]]:
+    """Yield each event with the round at work."""
+    round_ = 0
+    for one in recorded:
+        round_ = one.event.round if isinstance(one.event, RoundBegan) else round_
+        yield round_, one.event
 
 
 def _key(event: Event, round_: int) -> str:

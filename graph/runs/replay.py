@@ -23,7 +23,7 @@ from cuda_llm.graph.runs.recorded_replies import (
 )
 from cuda_llm.search import Author, Kind
 from cuda_llm.tasks.task import Task
-from cuda_llm.traces.event_log import Recorded, read_trace
+from cuda_llm.traces.event_log import Recorded, is_being_written, read_trace
 from cuda_llm.traces.events import (
     AttemptJudged,
     Event,
@@ -44,6 +44,8 @@ OF_MODELS = ("model", "reflection_model", "base_url", "agent_models")
 """Options of what a replay never asks."""
 OF_DEVICES = ("device", "l2")
 """Options of what recorded measurements were made on."""
+LATENESS = ("candidates", "rounds", "round_quorum", "max_minutes")
+"""Options that decide for whom a round does not wait."""
 PREFLIGHT = "preflight"
 R0 = "r0-c1"
 """The kernel that the user brought."""
@@ -128,6 +130,10 @@ class ReplayedRun:
         """Return the clock of the run's minutes: where nothing is executed, that of the record."""
         return time.monotonic if self.bench is None else self.course.clock
 
+    def seconds_left(self, budget: Budget) -> Callable[[], float]:
+        """Return what says how long a round waits: by the record where nothing is executed."""
+        return budget.seconds_left if self.bench is None else self.course.seconds_left
+
     def trials(self, budget: Budget) -> tuple[ModelCalled, ...]:
         """Return the recorded trial calls of the models, and count what they cost, once."""
         told = self.replies.calls.get(PREFLIGHT)
@@ -166,23 +172,24 @@ class ReplayedRun:
 def open_replay(request: RunRequest, overrides: Overrides, task: Task) -> ReplayedRun:
     """Open the record that a request names, and read all of it that will answer.
 
-    Raises UsageError: it is damaged, of another task or another version of it, lacks something, or
-    is to be measured by its record on another device.
+    Raises UsageError: it is at work or damaged, of another task or another version of it, lacks
+    something, or is to be measured by its record on another device.
     """
     folder = RunFolder(Path(request.replay))
     run = folder.read_run()
     before = recorded_request(folder, run)
+    if is_being_written(folder.events):
+        raise UsageError(f"{folder.path}: at work in another process; replay it when it has ended")
     _check_task(folder, run, task)
     _check_brought(folder, run, request, overrides)
     recorded = read_whole(folder)
     _check_replies(folder, recorded)
     events = [one.event for one in recorded]
-    same_rounds = ("round_quorum", "candidates", "rounds")
     course = RecordedCourse(
         recorded,
         waits=request.replay_measurements
-        and request.round_quorum > 0
-        and all(getattr(request, name) == getattr(before, name) for name in same_rounds),
+        and all(getattr(request, name) == getattr(before, name) for name in LATENESS),
+        late_by_clock=not request.round_quorum,
     )
     device = None
     if request.replay_measurements:

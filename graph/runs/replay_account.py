@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cuda_llm.graph.runs.recorded_bench import COMPONENT
 from cuda_llm.graph.runs.recorded_replies import NOT_RECORDED, OTHER
+from cuda_llm.graph.runs.recorded_verdicts import COMPONENT
 from cuda_llm.graph.runs.replay import ASKED, OURS, PREFLIGHT
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import AttemptJudged, ModelCalled

@@ -150,7 +150,10 @@ def replay_rows(run: Result, account: ReplayAccount | None) -> Iterator[Row]:
     if account is None:
         return
     fed = "replies and measurements" if account.measurements else "replies"
-    yield "replay", f"{fed} of {account.of.name}: nothing was asked, tokens and money are its own"
+    yield (
+        "replay",
+        f"{fed} of {account.of.name}: nothing was asked; tokens and money are those recorded",
+    )
     if account.answered or account.unanswered:
         calls = plural(account.answered, "call")
         left = f"{len(account.unanswered)} not{names_text(account.unanswered)}"

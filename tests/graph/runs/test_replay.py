@@ -339,6 +339,30 @@ def test_candidates_are_late_where_they_were(tmp_path: Path) -> None:
     assert decisions(replayed(run, tmp_path, **own)) == decisions(run)
 
 
+def test_a_run_that_ended_with_its_minutes_ends_there_again(tmp_path: Path) -> None:
+    bench = TableBench(delay=lambda name: 0.3 if "r2-" in name else 0.0)
+    run = record(tmp_path, parts(bench=bench), rounds=9, max_minutes=0.01)
+    assert events(run, CandidateLate)
+    own = {"tuner": NoTuner(), "reflector": parts().reflector}
+    assert decisions(replayed(run, tmp_path, **own)) == decisions(run)
+
+
+def test_a_run_that_ended_with_its_tokens_ends_there_again(tmp_path: Path) -> None:
+    script, usage = Script(), {"prompt_tokens": 5000, "completion_tokens": 5000}
+
+    def answer(request: Request) -> Answer:
+        said = script(request)
+        return replace(said, usage=usage) if isinstance(said, Say) else said
+
+    with ModelServer(answer) as server:
+        own = replace(parts(), generator=None, reflector=None)
+        request = {"model": "scripted", "base_url": server.base_url, "max_tokens": 90_000}
+        run = record(tmp_path, own, rounds=6, **request)
+    outcomes = {one.outcome for one in events(run, ModelCalled) if isinstance(one, ModelCalled)}
+    assert "over_budget" in outcomes
+    assert decisions(replayed(run, tmp_path, tuner=NoTuner())) == decisions(run)
+
+
 def test_the_minutes_of_a_replay_are_those_of_its_record() -> None:
     told: tuple[tuple[str, Event], ...] = (
         ("10:00:00", RunStarted(**START)),

@@ -10,18 +10,30 @@ from datetime import datetime
 
 from cuda_llm.traces.event_line import identity_of, to_line
 from cuda_llm.traces.event_log import Recorded
-from cuda_llm.traces.events import CandidateLate, Event, RoundBegan, RunResumed, StageLeft
+from cuda_llm.traces.events import (
+    CandidateLate,
+    Event,
+    RoundBegan,
+    RunResumed,
+    StageEntered,
+    StageLeft,
+)
 
+Stage = tuple[str, str]
+"""Candidate and stage."""
 LATE_S = 3.0
-"""How long a round waits where candidates were late; the others' answers take milliseconds."""
+"""How long a round waits where candidates were late for the minutes were over; the answers of the
+others take milliseconds."""
+STRAYED_S = 60.0
+"""The same where a quorum ends the round: only a replay that decides otherwise comes to wait."""
 
 
 class RecordedCourse:
     """Where a replay stands beside its record: which stage has to wait, and how late it is there.
 
     An observer of the replay's events. A stage for which a round did not wait is held until the
-    round in which it was left. With `waits` false none is: rounds wait for all, or for others than
-    they did.
+    round in which it was left, and what ends candidates of a round until all that are late have
+    come to theirs. With `waits` false none is: rounds wait for all, or for others than they did.
     """
 
     def __init__(
@@ -32,7 +44,11 @@ class RecordedCourse:
         self._seconds = dict(_seconds_by_event(recorded))
         late = _find_late(recorded) if waits else set()
         self._late_rounds = {round_ for _, round_ in late}
+        self._late = late
         self._leaves = _rounds_left(recorded, late)
+        self._last_stages = _find_last_stages(recorded) if late else set()
+        self._come: set[Stage | str] = set()
+        """Stages that were entered, and candidates that have ended."""
         rounds = (one.event.round for one in recorded if isinstance(one.event, RoundBegan))
         self.last_round = max(rounds, default=0)
         self._round = 0
@@ -54,9 +70,16 @@ class RecordedCourse:
         self._now_s = max(self._now_s, self._seconds.get(_key(event, round_), 0.0))
         if self._late_by_clock and isinstance(event, CandidateLate):
             self._now_s = math.inf
-        if round_ == self._round:
-            return
         self._round = round_
+        match event:
+            case StageEntered(candidate=name, stage=stage):
+                self._come.add((name, stage))
+            case StageLeft(candidate=name, stage=stage, outcome=outcome):
+                self._come |= {name} if _is_last(stage, outcome) else set()
+        if isinstance(event, (RoundBegan, StageEntered, StageLeft)):
+            self._wake()
+
+    def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             if not one.done():
@@ -64,18 +87,25 @@ class RecordedCourse:
 
     def seconds_left(self) -> float:
         """Return how long the round at work waits: for ever where no candidate was late."""
-        return LATE_S if self._round in self._late_rounds else math.inf
+        if self._round not in self._late_rounds:
+            return math.inf
+        return LATE_S if self._late_by_clock else STRAYED_S
 
     async def hold(self, candidate: str, stage: str) -> None:
         """Return when the candidate may leave the stage."""
-        while not self.is_beyond and self._round < self._leaves.get((candidate, stage), 0):
+        while not self.is_beyond and self._has_to_wait((candidate, stage)):
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             await turn
 
-
-Stage = tuple[str, str]
-"""Candidate and stage."""
+    def _has_to_wait(self, stage: Stage) -> bool:
+        """Return whether it is late still, or would end a round before others are late in it."""
+        if self._round < self._leaves.get(stage, 0):
+            return True
+        return stage in self._last_stages and any(
+            round_ == self._round and one not in self._come and one[0] not in self._come
+            for one, round_ in self._late
+        )
 
 
 def _find_late(recorded: Sequence[Recorded]) -> set[tuple[Stage, int]]:
@@ -85,6 +115,16 @@ def _find_late(recorded: Sequence[Recorded]) -> set[tuple[Stage, int]]:
         for round_, event in _by_round(recorded)
         if isinstance(event, CandidateLate)
     }
+
+
+def _find_last_stages(recorded: Sequence[Recorded]) -> set[Stage]:
+    """Return the stages that ended their candidate."""
+    left = [one.event for one in recorded if isinstance(one.event, StageLeft)]
+    return {(one.candidate, one.stage) for one in left if _is_last(one.stage, one.outcome)}
+
+
+def _is_last(stage: str, outcome: str) -> bool:
+    return stage == "profile" or outcome != "ok"
 
 
 def _rounds_left(

@@ -138,7 +138,9 @@ def no_client(agent: str) -> Ask:
     """Return a client that answers every call with `no_model`."""
 
     async def ask(call: Call) -> Reply | CallFailed:
-        return CallFailed(kind="no_model", detail=f"no model is named for {agent}", tries=0)
+        mend = f"name one with --agent-model {agent}=MODEL, or with --model"
+        detail = f"no model is named for {agent}; {mend}"
+        return CallFailed(kind="no_model", detail=detail, tries=0)
 
     return ask
 

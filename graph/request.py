@@ -191,6 +191,15 @@ class RunRequest:
         False
     )
     """A LangGraph interrupt."""
+    replay: Annotated[
+        str,
+        OptionText(help="Answer from the record of a run: no model, no key.", metavar="RUN"),
+    ] = ""
+    """What is not said is as that run was asked for."""
+    replay_measurements: Annotated[
+        bool, OptionText(help="With --replay: nothing compiled or executed either.")
+    ] = False
+    """Verdicts, profiles, times and the device are the recorded ones."""
     run_id: Annotated[
         str,
         OptionText(help="Name of the run and its folder.", on_command_line=False, in_graph=False),
@@ -221,6 +230,8 @@ class RunOptions(TypedDict, total=False):
     patience: int
     tune: int
     review: bool
+    replay: str
+    replay_measurements: bool
 
 
 @dataclass(frozen=True, kw_only=True)

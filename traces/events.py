@@ -1,9 +1,7 @@
 """Everything that a run records, one frozen value an event; `events.jsonl` holds one a line.
 
-`{"v": 2, "seq": 12, "at": "2026-01-31T10:00:00.123Z", "kind": "round_began", ...}` and the fields,
-attempts, briefs and hints by their ids. Fields are only ever added, with a default. A new meaning
-raises `VERSION`; version 1 held attempts, briefs and hints whole.
-"""
+A line holds attempts, briefs and hints by id. Fields are only added, with a default; a new meaning
+raises `VERSION`: 1 held attempts whole."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -113,6 +111,8 @@ class ModelCalled:
     lost_usd: float | None = None
     """What the lost tries may have cost at most; None where the price is unknown."""
     seconds: float = 0.0
+    replayed: str = ""
+    """From a record, of a prompt in the `same` words or in `other` ones; empty: it was asked."""
 
 
 @dataclass(frozen=True, kw_only=True)

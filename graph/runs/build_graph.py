@@ -200,13 +200,17 @@ async def open_context(state: Mapping[str, Any], overrides: Overrides) -> RunCon
     name = state.get("candidate_run") or state.get("run_id", "")
     if name in _open:
         return _open[name]
-    parts = (
-        parts_of_begun_run(name, overrides)
-        if name
-        else find_parts(make_request(input_of(state)), overrides)
-    )
+    parts = parts_of_begun_run(name, overrides) if name else parts_of_input(state, overrides)
     context = await make_context(parts, known=bool(name))
     return _open.setdefault(context.run_id, context)
+
+
+def parts_of_input(state: Mapping[str, Any], overrides: Overrides) -> RunParts:
+    """Find the parts of a new run. Raises UsageError."""
+    from cuda_llm.graph.runs.replay import as_asked
+
+    given = input_of(state)
+    return find_parts(as_asked(make_request(given), given), overrides)
 
 
 def release_context(run_id: str) -> None:
@@ -221,12 +225,12 @@ async def make_context(parts: RunParts, *, known: bool) -> RunContext:
     from cuda_llm.graph.runs.drive import open_recorder
     from cuda_llm.graph.runs.run_context import build_context, open_budget, preflight
     from cuda_llm.graph.runs.start import make_folder
-    from cuda_llm.traces.run_folder import RunFolder
 
     budget = open_budget(parts)
     probes = await preflight(parts, budget)
-    folder = RunFolder(parts.run) if known else make_folder(parts)
-    recorder = open_recorder(folder, probes)
+    if not known:
+        make_folder(parts)
+    recorder = open_recorder(parts, probes)
     context = build_context(parts, recorder, budget)
     return replace(context, release=partial(release_context, context.run_id))
 

@@ -5,7 +5,7 @@ and the trace that its events go to.
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.node_report import pass_on
 from cuda_llm.graph.run_nodes import run_finished, run_started
 from cuda_llm.graph.runs.mend import forget_damaged, mend_judged
+from cuda_llm.graph.runs.parts import RunParts
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 from cuda_llm.graph.view import situation_of
 from cuda_llm.log import Log, bound
@@ -115,6 +116,14 @@ class GraphRun:
         with bound(run_id=self.context.run_id):
             await self._run(hints)
 
+    async def answer_reviews(self, answers: Mapping[int, Sequence[str]]) -> None:
+        """Go on from each review to which there is an answer, by the round that follows it."""
+        while (state := await self.state()).interrupts:
+            following = max(0, state.values.get("round", 0)) + 1
+            if following not in answers:
+                return
+            await self.run(answers[following])
+
     async def _run(self, hints: Sequence[str]) -> None:
         state = await self.state()
         if state.created_at is not None:
@@ -193,7 +202,7 @@ async def open_graph_run(
 
 
 def open_recorder(
-    folder: RunFolder, probes: Iterable[Event], observers: Iterable[Observer] = ()
+    parts: RunParts, probes: Iterable[Event], observers: Iterable[Observer] = ()
 ) -> Recorder:
     """Open the run's trace; `probes`, trial calls of the models, follow its first event.
 
@@ -208,7 +217,11 @@ def open_recorder(
         for trial in trials:
             recorder(trial)
 
-    recorder = Recorder(folder.events, (record_probes, BestKeeper(folder), pass_on, *observers))
+    folder = RunFolder(parts.run)
+    own = () if parts.replay is None else (parts.replay.course,)
+    recorder = Recorder(
+        folder.events, (record_probes, BestKeeper(folder), pass_on, *own, *observers)
+    )
     if sends_spans():
         from cuda_llm.traces.otlp.send import LiveSender, wants_content
 

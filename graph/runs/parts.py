@@ -3,18 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy
 from cuda_llm.dotted import is_dotted, load_dotted, make_part
-from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.errors import CudaLLMError, MissingError, UsageError
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.resolve import check_request, resolve_request
 from cuda_llm.search import Author
 from cuda_llm.tasks.objective import with_objective
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
+
+if TYPE_CHECKING:
+    from cuda_llm.graph.runs.replay import ReplayedRun
 
 GENERATORS = ("auto", "llm", "playbook", "tuner")
 NAME_A_MODEL = "name one with --model (or CUDA_LLM_MODEL)"
@@ -49,6 +52,8 @@ class RunParts:
     own_part_names: tuple[str, ...]
     """Names of the agents, and of a generator and a reflector of the user's: who may be given a
     model of its own."""
+    replay: "ReplayedRun | None" = None
+    """What answers from the record of another run; None where models and device are asked."""
 
     @property
     def run(self) -> Path:
@@ -102,12 +107,12 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
     """
     from cuda_llm.agents.strategies.builtin import find_strategy
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tools.open_device import open_device
 
     task = overrides.task or load_task(request.task)
     task = with_objective(task, request.objective, request.weights)
+    replay = find_replay(request, overrides, task)
     has_model = bool(request.model) or overrides.model is not None
-    own = overrides.generator
+    own = overrides.generator or (None if replay is None else replay.generator)
     chosen = (
         GeneratorChoice(own.name)
         if own is not None
@@ -123,14 +128,39 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
         request=request,
         overrides=overrides,
         task=task,
-        device=overrides.device or open_device(request.device),
+        device=find_device(request, overrides, replay),
         generator_choice=chosen,
         generator=generator,
         strategy=strategy,
         agents=agents,
         templates=templates,
         own_part_names=own_part_names,
+        replay=replay,
     )
+
+
+def find_device(request: RunRequest, overrides: Overrides, replay: "ReplayedRun | None") -> Device:
+    """Return the recorded device, the caller's own, or the one named; it is opened here."""
+    from cuda_llm.tools.open_device import open_device
+
+    if replay is not None and replay.device is not None:
+        return replay.device
+    try:
+        return overrides.device or open_device(request.device)
+    except CudaLLMError as error:
+        if replay is None:
+            raise
+        mend = "replay what was measured there too, with --replay-measurements, or name a --device"
+        raise UsageError(f"{error}; {mend}") from error
+
+
+def find_replay(request: RunRequest, overrides: Overrides, task: Task) -> "ReplayedRun | None":
+    """Open the record that the request names; None where it names none."""
+    if not request.replay:
+        return None
+    from cuda_llm.graph.runs.replay import open_replay
+
+    return open_replay(request, overrides, task)
 
 
 def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorChoice:

@@ -8,6 +8,7 @@ from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.parts import RunParts
+from cuda_llm.graph.runs.recorded_device import device_details
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.traces.run_folder import RunFolder
@@ -32,11 +33,15 @@ def task_digests(task: Task) -> dict[str, str]:
     }
 
 
+def changed_files(task: Task, before: Mapping[str, str]) -> list[str]:
+    """Return the names of deciding files that are not as these digests say."""
+    now = task_digests(task)
+    return sorted(name for name in {*now, *before} if now.get(name) != before.get(name))
+
+
 def check_task_unchanged(task: Task, before: Mapping[str, str]) -> None:
     """Compare digests. Raises UsageError naming the files that changed since the run began."""
-    now = task_digests(task)
-    changed = sorted(name for name in {*now, *before} if now.get(name) != before.get(name))
-    if changed:
+    if changed := changed_files(task, before):
         files = ", ".join(changed)
         msg = f"task {task.name} has changed since the run began ({files}); start a new run"
         raise UsageError(msg)
@@ -52,6 +57,7 @@ def describe_run(parts: RunParts) -> dict[str, Any]:
         "task_files": task_digests(parts.task),
         "device": parts.device.name,
         "device_spec": spec_of(parts.device, parts.request.device),
+        "device_details": device_details(parts.device),
         "hardware": parts.device.hardware.name,
         "time_source": parts.device.capabilities.time_source,
         "generator": parts.generator_choice.name,

@@ -152,7 +152,8 @@ def resolve_request(request: RunRequest) -> RunRequest:
     The command line, `optimize` and the bare graph come through here, a resumed run does not: what
     was decided stays. Raises UsageError for a name of a run that is none.
     """
-    request = apply_settings(request)
+    # What is not said of a replay is as in the recorded run, not as these settings are.
+    request = request if request.replay else apply_settings(request)
     if request.run_id and not RUN_NAME.fullmatch(request.run_id):
         msg = f"run name {request.run_id!r}: expected letters, digits, '.', '_' and '-'"
         raise UsageError(msg)

@@ -5,6 +5,7 @@ that agents ask them with, budget, tuner and bench.
 import asyncio
 import platform
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -16,12 +17,13 @@ from cuda_llm.agents.protocols import Generator, Reflector, Tuner
 from cuda_llm.agents.situation import Plan
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.errors import MissingError, UsageError
-from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.context import RunContext, no_client
 from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.runs.kept_measurements import open_run_bench
 from cuda_llm.graph.runs.parts import RunParts, name_of
 from cuda_llm.graph.runs.record import setup_note
+from cuda_llm.graph.runs.recorded_replies import RecordedClients
 from cuda_llm.graph.runs.result import time_by_stage
-from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.tools.native.build import ended_by
 from cuda_llm.tools.open_device import ReportLine, prepare_device, print_line
 from cuda_llm.traces.event_log import read_events
@@ -123,6 +125,8 @@ async def preflight(
 
     Raises UsageError and MissingError with the mend.
     """
+    if parts.replay is not None:
+        return parts.replay.trials(budget or Budget())
     from cuda_llm.graph.runs.drive import sends_spans
 
     sends_spans()
@@ -193,6 +197,17 @@ class ModelClients:
             )
         return self._opened[chat]
 
+    def writer(self) -> Ask:
+        """Return what asks the model that writes kernels."""
+        writer = self.chats.writer
+        assert writer is not None, "the generator was chosen because there is a model"
+        return self.open(writer)
+
+    def critic(self) -> Ask | None:
+        """Return what asks the model of reflection; None where it asks none."""
+        critic = self.chats.critic
+        return None if critic is None else self.open(critic)
+
     def of_agent(self, agent: str) -> Ask:
         """Return what asks the model of a user's agent, generator or reflector.
 
@@ -205,33 +220,38 @@ class ModelClients:
             except (MissingError, UsageError) as error:
                 return CallFailed(kind="no_access", detail=str(error), tries=0)
             if chat is None:
-                mend = f"name one with --agent-model {agent}=MODEL, or with --model"
-                detail = f"no model is named for {agent}; {mend}"
-                return CallFailed(kind="no_model", detail=detail, tries=0)
+                return await no_client(agent)(call)
             return await self.open(chat, ends_run=False)(call)
 
         return ask
 
 
-def open_generator(parts: RunParts, clients: ModelClients) -> Generator:
+Clients = ModelClients | RecordedClients
+
+
+def open_clients(parts: RunParts, folder: RunFolder, record: Record, budget: Budget) -> Clients:
+    """Return the clients of the run's models, or those that answer from a record."""
+    if parts.replay is None:
+        return ModelClients(parts, folder, record, budget)
+    return parts.replay.clients(folder, record, budget, (parts.model, parts.critic), parts.named)
+
+
+def open_generator(parts: RunParts, clients: Clients) -> Generator:
     """Return the generator found already, else open ours that asks a model."""
     if parts.generator is not None:
         return parts.generator
     from cuda_llm.agents.llm.generator import LlmGenerator
 
-    writer = clients.chats.writer
-    assert writer is not None, "the generator was chosen because there is a model"
-    return LlmGenerator(clients.open(writer), parts.templates)
+    return LlmGenerator(clients.writer(), parts.templates)
 
 
-def open_reflector(parts: RunParts, clients: ModelClients) -> Reflector:
+def open_reflector(parts: RunParts, clients: Clients) -> Reflector:
     """Return the caller's reflector, else ours, with a critique where there is a model to ask."""
     from cuda_llm.agents.reflection.reflector import Reflection
 
     if parts.overrides.reflector is not None:
         return parts.overrides.reflector
-    critic = clients.chats.critic
-    return Reflection(None if critic is None else clients.open(critic), parts.templates)
+    return Reflection(clients.critic(), parts.templates)
 
 
 PACKAGES = ("cuda-llm", "langgraph", "langchain-openai", "optuna")
@@ -253,7 +273,7 @@ def build_context(parts: RunParts, record: Record, budget: Budget | None = None)
     request, brought = parts.request, parts.overrides
     folder = RunFolder(parts.run)
     budget = budget or open_budget(parts)
-    clients = ModelClients(parts, folder, record, budget)
+    clients = open_clients(parts, folder, record, budget)
     return RunContext(
         run_id=request.run_id,
         request=replace(request, model=parts.model),
@@ -267,9 +287,9 @@ def build_context(parts: RunParts, record: Record, budget: Budget | None = None)
         reflector=open_reflector(parts, clients),
         tuner=brought.tuner or open_tuner(),
         agents=parts.agents,
-        bench=brought.bench or open_bench(parts),
+        bench=open_run_bench(parts),
         stop_reason=budget.over,
-        seconds_left=budget.seconds_left,
+        seconds_left=parts.replay.seconds_left(budget) if parts.replay else budget.seconds_left,
         client_of=clients.of_agent,
         note=setup_note(parts),
         versions=versions(),
@@ -285,8 +305,11 @@ def plan_of(request: RunRequest) -> Plan:
 
 def open_budget(parts: RunParts) -> Budget:
     """Open the budget of the run, less what its earlier processes spent."""
-    request, events = parts.request, RunFolder(parts.run).events
-    budget = Budget(usd=request.budget_usd, tokens=request.max_tokens, minutes=request.max_minutes)
+    asked, events = parts.request, RunFolder(parts.run).events
+    clock = time.monotonic if parts.replay is None else parts.replay.clock
+    budget = Budget(
+        usd=asked.budget_usd, tokens=asked.max_tokens, minutes=asked.max_minutes, clock=clock
+    )
     if events.exists():
         recorded = read_events(events)
         budget.restore((one.event for one in recorded), time_by_stage(recorded)["total"])
@@ -298,12 +321,3 @@ def open_tuner() -> Tuner:
     from cuda_llm.agents.playbook.tuner import TunableTuner
 
     return TunableTuner()
-
-
-def open_bench(parts: RunParts) -> Bench:
-    """Open the bench that ships. Candidates' inputs follow from the seed, so that a run repeats."""
-    from cuda_llm.tools.judge import device_bench
-    from cuda_llm.tools.measure.options import L2, MeasureOptions
-
-    request, options = parts.request, MeasureOptions(l2=L2(parts.request.l2))
-    return device_bench.open_bench(parts.task, parts.device, seed=request.seed, options=options)

@@ -5,7 +5,7 @@ for a review.
 import asyncio
 import shlex
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Unpack
@@ -78,11 +78,13 @@ async def run_graph(
     from cuda_llm.graph.runs.build_graph import build_graph
     from cuda_llm.graph.runs.drive import open_graph_run, open_recorder
 
-    recorder = open_recorder(RunFolder(parts.run), probes, observers)
+    recorder = open_recorder(parts, probes, observers)
     try:
         context = build_context(parts, recorder, budget)
         async with open_graph_run(context, build_graph(agents=parts.agents)) as driver:
             await driver.run(hints)
+            if parts.replay is not None:
+                await driver.answer_reviews(parts.replay.reviews)
     finally:
         recorder.close()
 
@@ -149,19 +151,24 @@ def parts_of(folder: RunFolder, overrides: Overrides) -> RunParts:
     return parts
 
 
-async def aoptimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> Result:
+async def aoptimize(task: Task | str = "", **keywords: Unpack[OptimizeKeywords]) -> Result:
     """Search the fastest kernel for a task that passes every check.
 
     What is not given is as on the command line, settings included. Being cancelled leaves a run
-    that `cuda-llm resume` goes on with. Raises UsageError and MissingError before any work starts,
-    and TypeError for a keyword that is none.
+    that `cuda-llm resume` goes on with. With `replay`, the name or folder of a run, its record
+    answers instead of models, and what is not given, the task too, is as that run was asked for.
+    Raises UsageError and MissingError before any work starts, and TypeError for a keyword that is
+    none.
     """
+    from cuda_llm.graph.runs.replay import as_asked
+
     request, overrides, observers = split_keywords(task, keywords)
+    request = as_asked(request, said_by(request, overrides, {"task", *keywords}))
     return await start(request, overrides=overrides, observers=observers)
 
 
 async def astream(
-    task: Task | str, **keywords: Unpack[OptimizeKeywords]
+    task: Task | str = "", **keywords: Unpack[OptimizeKeywords]
 ) -> AsyncGenerator[Event, None]:
     """Yield the events of a search as they happen; keywords are those of `aoptimize`.
 
@@ -186,7 +193,7 @@ async def astream(
         await asyncio.gather(work, return_exceptions=True)
 
 
-def optimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> Result:
+def optimize(task: Task | str = "", **keywords: Unpack[OptimizeKeywords]) -> Result:
     """`aoptimize` for callers that do not await. Also where a loop runs already, as in a notebook:
     then the search has a thread of its own, and observers are called from there.
     """
@@ -196,6 +203,12 @@ def optimize(task: Task | str, **keywords: Unpack[OptimizeKeywords]) -> Result:
     except RuntimeError:
         return asyncio.run(work)
     return run_in_thread(work)
+
+
+def said_by(request: RunRequest, overrides: Overrides, given: Collection[str]) -> set[str]:
+    """Return the fields of the request that keywords gave, not as objects."""
+    said = {name for name in given if hasattr(request, name) and name not in overrides.given}
+    return said if request.task else said - {"task"}
 
 
 def run_in_thread(work: Coroutine[Any, Any, Result]) -> Result:

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from cuda_llm.failures import CompileFailed, NoCode
+    from cuda_llm.graph.runs.replay_account import ReplayAccount, replay_account
     from cuda_llm.graph.state import SearchState
     from cuda_llm.graph.toolbox import bench_tools, judge_tools
     from cuda_llm.hardware_profiles.hardware import Hardware
@@ -179,6 +180,7 @@ __all__ = [
     "Reflected",
     "Reflection",
     "Reflector",
+    "ReplayAccount",
     "Reply",
     "Role",
     "RoundBegan",
@@ -230,6 +232,7 @@ __all__ = [
     "passed_by_speed",
     "placed",
     "read_events",
+    "replay_account",
     "write_point",
 ]
 

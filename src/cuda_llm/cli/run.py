@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import fields
+from dataclasses import Field, fields
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -66,28 +66,46 @@ def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> i
 
 def print_result(result: "Result", *, as_json: bool) -> None:
     """Print the result for a program or for a person."""
+    from cuda_llm.cli.run_output import run_document, show_run
+    from cuda_llm.graph.runs.replay_account import replay_account
+    from cuda_llm.traces.run_folder import RunFolder
+
+    account = replay_account(RunFolder(result.run_dir))
     if as_json:
-        from cuda_llm.cli.run_output import run_document
-
-        typer.echo(run_document(result))
+        typer.echo(run_document(result, account))
     else:
-        from cuda_llm.cli.run_output import show_run
-
-        show_run(result)
+        show_run(result, account)
 
 
-def run(as_json: bool, **given: Any) -> int:
+def run(context: typer.Context, as_json: bool, **given: Any) -> int:
     """Write kernels for a task, keep those that are right, and make the best one faster."""
+    from cuda_llm.graph.runs.replay import as_asked
     from cuda_llm.graph.runs.resolve import resolve_request
     from cuda_llm.graph.runs.start import start as start_run
     from cuda_llm.traces.run_folder import RunFolder
 
-    request = resolve_request(request_from(given))
+    request = resolve_request(as_asked(request_from(given), said(context)))
     return run_in_foreground(
         RunFolder(Path(request.out) / request.run_id),
         lambda watch: start_run(request, observers=[watch], report=watch.report),
         as_json=as_json,
     )
+
+
+def said(context: typer.Context) -> set[str]:
+    """Return the fields of the request that stand on the command line."""
+    typed = {
+        name
+        for name in context.params
+        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
+    }
+    switches = {_switch(one, part.name): one.name for one in run_options() for part in _parts(one)}
+    return {switches.get(name, name) for name in typed} - {"as_json"}
+
+
+def _parts(option: RunOption) -> tuple["Field[Any]", ...]:
+    """Return the fields that have a switch each."""
+    return fields(option.kind) if option.kind is Components else ()
 
 
 def request_from(given: Mapping[str, Any]) -> RunRequest:
@@ -96,12 +114,12 @@ def request_from(given: Mapping[str, Any]) -> RunRequest:
         one.name: _read_value(one, given) for one in run_options() if one.text.on_command_line
     }
     chosen = {name: value for name, value in values.items() if value is not None}
-    return RunRequest(task=given["task"], **chosen)
+    return RunRequest(task=given["task"] or "", **chosen)
 
 
 def _read_value(option: RunOption, given: Mapping[str, Any]) -> Any:
     if option.kind is Components:
-        switches = [one.name for one in fields(Components)]
+        switches = [one.name for one in _parts(option)]
         return Components(**{name: given[_switch(option, name)] for name in switches})
     value = given[option.name]
     if option.is_list:
@@ -125,7 +143,8 @@ def _pairs(option: RunOption, entries: Sequence[str]) -> Iterator[tuple[str, str
 def _parameters() -> Iterator[Parameter]:
     """Yield the parameters that Typer builds the command line from."""
     task = typer.Argument(help=task_help(), autocompletion=task_names)
-    yield _parameter("task", Annotated[str, task])
+    yield _parameter("context", typer.Context)
+    yield _parameter("task", Annotated[str | None, task], None)
     for option in run_options():
         if option.kind is Components:
             yield from _switches(option)

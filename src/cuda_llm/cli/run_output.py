@@ -16,6 +16,7 @@ from cuda_llm.agents.llm.budget import Spent
 from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.run_progress import outcome_text, time_text
 from cuda_llm.failures import Duplicate
+from cuda_llm.graph.runs.replay_account import ReplayAccount
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.score_wording import describe_attempt_speed, describe_over
 from cuda_llm.search import Attempt
@@ -26,7 +27,7 @@ from cuda_llm.wording import printable
 RUN_SCHEMA = 1
 
 
-def run_document(result: Result) -> str:
+def run_document(result: Result, account: ReplayAccount | None = None) -> str:
     """Spell a run as one JSON text. Numbers that are not finite become null."""
     whole = {
         "schema": RUN_SCHEMA,
@@ -48,8 +49,21 @@ def run_document(result: Result) -> str:
         "best": best_fields(result),
         "usage": usage_fields(result.usage),
         "seconds": dict(result.seconds),
+        "replay": None if account is None else replay_fields(account),
     }
     return json_text(whole)
+
+
+def replay_fields(account: ReplayAccount) -> dict[str, Any]:
+    """Return how far the record of another run answered."""
+    return {
+        "of": str(account.of),
+        "measurements": account.measurements,
+        "answered": account.answered,
+        "unanswered": list(account.unanswered),
+        "prompts_differ": list(account.prompts_differ),
+        "unjudged": list(account.unjudged),
+    }
 
 
 def round_fields(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
@@ -99,16 +113,17 @@ def usage_fields(spent: Spent) -> dict[str, Any]:
 
 
 LABEL = 12
+MOST_NAMED = 4
 
 Row = tuple[str, str]
 """Label on the left, text on the right."""
 
 
-def show_run(run: Result) -> None:
+def show_run(run: Result, account: ReplayAccount | None = None) -> None:
     """Print what won, by how much, on what, and where everything lies."""
     device = f"{run.device} ({describe_time_source(run.time_source, run.l2)})"
     typer.echo(printable(f"{run.task} · {device} · {run.strategy}, seed {run.seed}"))
-    for label, text in report_rows(run):
+    for label, text in (*report_rows(run), *replay_rows(run, account)):
         typer.echo(f"  {label:<{LABEL}} {printable(text)}")
 
 
@@ -130,6 +145,34 @@ def report_rows(run: Result) -> Iterator[Row]:
         yield "trace", f"cuda-llm trace show {folder}"
     else:
         yield "go on", f"cuda-llm resume {folder}"
+
+
+def replay_rows(run: Result, account: ReplayAccount | None) -> Iterator[Row]:
+    """Yield how far the record of another run answered this one; nothing where none did."""
+    if account is None:
+        return
+    fed = "replies and measurements" if account.measurements else "replies"
+    yield (
+        "replay",
+        f"{fed} of {account.of.name}: nothing was asked; tokens and money are those recorded",
+    )
+    if account.answered or account.unanswered:
+        calls = plural(account.answered, "call")
+        left = f"{len(account.unanswered)} not{names_text(account.unanswered)}"
+        yield "", f"{calls} answered by the record, {left}"
+        yield "", f"{plural(len(account.prompts_differ), 'prompt')} not as recorded"
+    if account.differs_at:
+        old, new = (short_path(one / account.differs_at) for one in (account.of, run.run_dir))
+        yield "", f"diff -r {shlex.quote(old)} {shlex.quote(new)}"
+    if account.unjudged:
+        kernels = plural(len(account.unjudged), "kernel")
+        yield "", f"{kernels} never judged there{names_text(account.unjudged)}"
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Return the first of some names behind a colon, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f": {', '.join(names[:MOST_NAMED])}{more}" if names else ""
 
 
 def best_rows(run: Result) -> Iterator[Row]:

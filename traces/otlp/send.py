@@ -181,8 +181,9 @@ def send_run(folder: RunFolder, *, content: bool) -> tuple[int, int, str]:
 
     def must_arrive(reason: str) -> None:
         if reason:
-            mend = "start a collector there, or name another by OTEL_EXPORTER_OTLP_ENDPOINT"
-            raise MissingError(f"{find_endpoint()} takes no spans ({reason})", mend)
+            here = "start a collector there, or name another by OTEL_EXPORTER_OTLP_ENDPOINT"
+            slow = "where it is slow, give it more seconds by OTEL_EXPORTER_OTLP_TIMEOUT"
+            raise MissingError(f"{find_endpoint()} takes no spans ({reason})", f"{here}; {slow}")
 
     def flush(least: int) -> None:
         while waiting and len(waiting) >= least:

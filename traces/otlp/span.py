@@ -5,7 +5,7 @@ another process, gives the same spans.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cuda_llm.traces.otlp.attributes import Attributes
@@ -43,6 +43,16 @@ class Span:
     links: tuple[str, ...] = ()
     """Keys of spans that it builds upon."""
     moments: tuple[Moment, ...] = ()
+
+
+@dataclass(kw_only=True)
+class AgentWork:
+    """What one agent did in one round."""
+
+    start_ns: int
+    end_ns: int
+    decisions: list[str] = field(default_factory=list)
+    error: str | None = None
 
 
 def trace_id(folder: RunFolder, began_at: str) -> int:

@@ -6,7 +6,7 @@ lists what each of them says.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from cuda_llm.search import Attempt, Brief
 from cuda_llm.traces.event_log import Recorded
@@ -35,20 +35,10 @@ from cuda_llm.traces.events import (
 )
 from cuda_llm.traces.otlp import attributes as said
 from cuda_llm.traces.otlp.attributes import Attributes
-from cuda_llm.traces.otlp.span import RUN, Moment, Span, nanoseconds
+from cuda_llm.traces.otlp.span import RUN, AgentWork, Moment, Span, nanoseconds
 from cuda_llm.traces.run_folder import RunFolder
 
 GENERATE = "generate"
-
-
-@dataclass(kw_only=True)
-class _Agent:
-    """What one agent did in one round."""
-
-    start_ns: int
-    end_ns: int
-    decisions: list[str] = field(default_factory=list)
-    error: str | None = None
 
 
 class SpanTree:
@@ -74,7 +64,9 @@ class SpanTree:
         """When each candidate that is not judged yet entered its first stage."""
         self._ready: dict[str, int] = {}
         """When each candidate had left its last stage."""
-        self._agents: dict[str, _Agent] = {}
+        self._judged: dict[str, tuple[int, int]] = {}
+        """Begin and end of those that were judged: a later verdict changes neither."""
+        self._agents: dict[str, AgentWork] = {}
 
     def add(self, one: Recorded) -> Iterator[Span]:
         """Yield the spans that have ended with this event."""
@@ -157,6 +149,8 @@ class SpanTree:
         for (name, stage), start_ns in self._entered.items():
             yield self._open_stage(name, stage, start_ns, self._last_ns, said.UNFINISHED)
         for name, start_ns in self._began.items():
+            if name in self._judged:
+                continue
             yield Span(
                 key=f"candidate/{name}",
                 name=f"candidate {name}",
@@ -219,10 +213,10 @@ class SpanTree:
     def _agent_key(self, name: str) -> str:
         return f"agent/{self._round or 0}/{name}"
 
-    def _agent(self, name: str, at_ns: int, start_ns: int | None = None) -> _Agent:
+    def _agent(self, name: str, at_ns: int, start_ns: int | None = None) -> AgentWork:
         """Return the agent of this round, at work from `start_ns` to now."""
         start_ns = at_ns if start_ns is None else start_ns
-        found = self._agents.setdefault(name, _Agent(start_ns=start_ns, end_ns=at_ns))
+        found = self._agents.setdefault(name, AgentWork(start_ns=start_ns, end_ns=at_ns))
         found.start_ns, found.end_ns = min(found.start_ns, start_ns), max(found.end_ns, at_ns)
         return found
 
@@ -285,18 +279,17 @@ class SpanTree:
     def _candidate(self, attempt: Attempt, at_ns: int) -> Span:
         name = attempt.id
         end_ns = self._ready.pop(name, at_ns)
-        round_ns = self._round_ns if attempt.round == self._round else end_ns
-        known = self._briefs.get(name)
-        start_ns = min(self._began.pop(name, round_ns), end_ns)
+        began_ns = self._began.pop(name, self._round_ns if attempt.round == self._round else end_ns)
+        times = self._judged.setdefault(name, (min(began_ns, end_ns), end_ns))
         return Span(
             key=f"candidate/{name}",
             name=f"candidate {name}",
             parent=f"round/{attempt.round}" if attempt.round else RUN,
-            start_ns=start_ns,
-            end_ns=end_ns,
+            start_ns=times[0],
+            end_ns=times[1],
             attributes=said.candidate_attributes(name, attempt),
             error=None if attempt.passed else f"{attempt.code} {attempt.summary}".strip(),
-            links=self._parents(attempt if attempt.parent else known),
+            links=self._parents(attempt if attempt.parent else self._briefs.get(name)),
         )
 
     def _parents(self, known: Attempt | Brief | None) -> tuple[str, ...]:

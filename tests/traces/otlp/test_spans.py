@@ -19,7 +19,7 @@ from graph_runs import NoTuner, TableBench
 from model_server import Answer, Busy, ModelServer, Request, Say
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from otlp_receiver import Arrived, Collector
-from recorded_run import OTHERS, beginning, ending, write_run
+from recorded_run import ATTEMPTS, OTHERS, beginning, ending, write_run
 from run_starts import ReadyDevice
 
 from cuda_llm import Result, optimize, read_run
@@ -28,8 +28,17 @@ from cuda_llm.cli.app import run as main
 from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import Recorder
-from cuda_llm.traces.events import Event, RunFinished, RunForked, RunResumed, StageLeft
+from cuda_llm.traces.event_table import Events
+from cuda_llm.traces.events import (
+    AttemptJudged,
+    Event,
+    RunFinished,
+    RunForked,
+    RunResumed,
+    StageLeft,
+)
 from cuda_llm.traces.otlp.send import LINGER_S, LiveSender, send_run
+from cuda_llm.traces.otlp.spans import SpanTree
 from cuda_llm.traces.run_folder import RunFolder
 
 EXAMPLE = Path(__file__).parents[3] / "traces/examples/reduction-playbook"
@@ -346,6 +355,15 @@ def test_a_resumed_run_sends_what_is_new(tmp_path: Path, monkeypatch: pytest.Mon
         one.id: one.trace for one in whole.spans
     }.items()
     assert root.name in {one.name for one in whole.spans}
+
+
+def test_a_later_verdict_changes_a_candidate_but_not_its_times(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a-run", *beginning(), AttemptJudged(attempt=ATTEMPTS[0]))
+    tree = SpanTree(run)
+    spans = [span for one in Events(run.events) for span in tree.add(one)]
+    first, second = [one for one in spans if one.key == "candidate/r1-c1"]
+    assert (second.start_ns, second.end_ns) == (first.start_ns, first.end_ns)
+    assert "candidate/r1-c1" not in {one.key for one in tree.close()}
 
 
 def test_a_fork_is_a_run_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,6 @@ def write_task(name: str, out: Path, files: Mapping[str, str]) -> Path:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no task name; expected lower case, digits and _")
     if name in list_tasks():
-        # Wherever a task is named, that name is the shipped one's.
         raise UsageError(f"{name} is a task that ships; take another name, as in my_{name}")
     folder = out / name
     if folder.exists():

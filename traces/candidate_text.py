@@ -8,6 +8,7 @@ from cuda_llm.failures import NoCode
 from cuda_llm.outcomes import InfraFailed, Passed
 from cuda_llm.profile import Profile
 from cuda_llm.score_wording import describe_over
+from cuda_llm.source_file import short_kernel_name
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import INSIDE, describe_brief
 from cuda_llm.traces.text import (
@@ -130,4 +131,4 @@ def _profile(profile: Profile) -> Iterator[str]:
         needs = (
             f"{kernel.registers} registers, {kernel.shared_bytes:,} B shared, {spilled:,} B spilled"
         )
-        yield from labelled("kernel", f"{kernel.kernel}: {needs}")
+        yield from labelled("kernel", f"{short_kernel_name(kernel.kernel)}: {needs}")

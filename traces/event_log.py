@@ -99,7 +99,7 @@ class Recorder:
             _append(self._file, line)
         except OSError as error:
             os.ftruncate(self._file, self._end)
-            raise cannot_write(self._path, error) from None
+            raise cannot_write(self._path, error, len(line)) from None
         self._log(event)
         self._seq += 1
         self._end += len(line)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cuda_llm.atomic_file import write_atomically
+from cuda_llm.atomic_file import FULL, describe_full_disk, write_atomically
 from cuda_llm.errors import UsageError
 
 MEND = "restore it"
@@ -47,14 +47,15 @@ def _replace(path: Path, content: bytes) -> None:
     try:
         write_atomically(path, content)
     except OSError as error:
-        raise cannot_write(path, error) from None
+        raise cannot_write(path, error, len(content)) from None
 
 
-def cannot_write(path: Path, error: OSError) -> UsageError:
+def cannot_write(path: Path, error: OSError, needed_bytes: int | None = None) -> UsageError:
     """Return the error of a part of a run that cannot be stored."""
+    full = error.errno in FULL
+    why = describe_full_disk(path, needed_bytes) if full else error.strerror or error
     return UsageError(
-        f"{path}: cannot be written ({error.strerror or error}); "
-        "free space there, or choose another folder with --out"
+        f"{path}: cannot be written ({why}); free space there, or choose another folder with --out"
     )
 
 

@@ -26,6 +26,7 @@ from cuda_llm.predictions import rank
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
 from cuda_llm.score_wording import describe_over
 from cuda_llm.search import Attempt, Components
+from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.wording import describe, describe_ratio, describe_share, describe_us, name_sizes
 
@@ -278,7 +279,7 @@ def _bottleneck(one: Bottleneck, *, first: bool, full: bool, shown: bool, advise
 
 def _launch(one: LaunchProfile, *, full: bool) -> str:
     grid, block = (", ".join(map(str, extent)) for extent in (one.grid, one.block))
-    name = one_line(one.kernel)
+    name = one_line(short_kernel_name(one.kernel))
     if not all(one.grid):
         return f"{name}: {describe_us(one.time_us)}" if one.time_us else name
     line = f"launch {name}<<<({grid}), ({block})>>>"
@@ -291,7 +292,8 @@ def _launch(one: LaunchProfile, *, full: bool) -> str:
 def _resources(one: KernelResources) -> str:
     spills = one.spill_store_bytes + one.spill_load_bytes
     spilled = f"{spills:,} B of spills" if spills else "no spills"
-    return f"kernel {one_line(one.kernel)}: {one.registers} registers a thread, {spilled}"
+    name = one_line(short_kernel_name(one.kernel))
+    return f"kernel {name}: {one.registers} registers a thread, {spilled}"
 
 
 def _bandwidth(situation: Situation, profile: Profile, size: int, time_us: float) -> str:

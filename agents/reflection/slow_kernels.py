@@ -25,6 +25,7 @@ from cuda_llm.outcomes import Passed
 from cuda_llm.predictions import rank
 from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.search import Attempt, Hint, Kind
+from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.sizes import least_time
 from cuda_llm.wording import describe_share, name_sizes
 
@@ -212,7 +213,7 @@ def _spills(profile: Profile) -> Diagnosis | None:
             "__launch_bounds__. Arrays indexed by a runtime value cannot stay in registers."
         ),
         evidence=(
-            f"{one_line(worst.kernel, 60)}: {worst.spill_store_bytes} bytes stored, "
+            f"{one_line(short_kernel_name(worst.kernel))}: {worst.spill_store_bytes} bytes stored, "
             f"{worst.spill_load_bytes} loaded"
         ),
         hardware_text=f"It uses {worst.registers} registers a thread.",

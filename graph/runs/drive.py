@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cuda_llm.atomic_file import describe_full_disk
 from cuda_llm.errors import CudaLLMError, UsageError, describe_error
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.node_report import pass_on
@@ -67,7 +68,9 @@ def checkpoints_of(folder: RunFolder) -> Iterator[None]:
         if getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise unusable_checkpoint(folder, error) from None
         mend = "free space there, make it writable, and resume the run"
-        raise UsageError(f"{folder.checkpoint}: {error}; {mend}") from None
+        is_full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+        why = describe_full_disk(folder.path) if is_full else error
+        raise UsageError(f"{folder.checkpoint}: {why}; {mend}") from None
 
 
 def missing_events(state: SearchState, context: RunContext, *, over: bool) -> Iterator[Event]:

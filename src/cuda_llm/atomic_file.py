@@ -1,8 +1,12 @@
 """Files that are whole or not there, whenever a process dies and however many write at once."""
 
+import errno
 import fcntl
 import os
+import shutil
 from pathlib import Path
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_atomically(path: Path, data: bytes | str) -> None:
@@ -47,3 +51,11 @@ def _open_locked(scratch: Path) -> int:
             os.close(file)
             raise
         os.close(file)
+
+
+def describe_full_disk(path: Path, needed_bytes: int | None = None) -> str:
+    """Return how much `path` needed and how much is free there, in a few words."""
+    there = next((one for one in (path, *path.parents) if one.exists()), path)
+    needed = "" if needed_bytes is None else f"{needed_bytes / 1e3:,.1f} kB were needed, "
+    usage = shutil.disk_usage(there)
+    return f"disk full: {needed}{usage.free / 1e3:,.1f} kB of {usage.total / 1e6:,.1f} MB are free"

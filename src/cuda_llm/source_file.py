@@ -1,4 +1,4 @@
-"""CUDA source files that a user names, and the numbers that a source spells."""
+"""CUDA source files that a user names, the numbers that a source spells, and kernels' names."""
 
 import math
 import re
@@ -43,6 +43,32 @@ def _read(file: TextIO, name: str) -> str:
         msg = f"{name}: empty; expected CUDA source with a solve()"
         raise UsageError(msg)
     return text
+
+
+MOST_NAME = 60
+"""Characters of a kernel's name; a longer one is cut to what tells."""
+
+
+def short_kernel_name(name: str) -> str:
+    """Return a kernel's C++ name without the namespaces and inner template arguments of a long one.
+
+    `cub::detail::Reduce<Policy<float, 4>, int>` becomes `Reduce<Policy<…>, int>`; what is still too
+    long keeps no template argument.
+    """
+    if len(name) <= MOST_NAME:
+        return name
+    head = name.partition("<")[0]
+    name = name[head.rfind("::") + 2 :] if "::" in head else name
+    for deepest in (1, 0):
+        shown, depth = "", 0
+        for character in name:
+            depth -= character == ">"
+            shown += character if depth <= deepest else ""
+            depth += character == "<"
+            shown += "…" if character == "<" and depth == deepest + 1 else ""
+        if len(shown) <= MOST_NAME:
+            return shown
+    return f"{shown[: MOST_NAME - 1]}…"
 
 
 LEAST_CONSTANT = 257

@@ -110,3 +110,44 @@ def test_a_folder_in_the_way_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         write_atomically(tmp_path / "folder", "text")
     assert [file.name for file in tmp_path.iterdir()] == ["folder"]
+
+
+ON_A_SMALL_DISK = """
+mount -t tmpfs -o size=64k tmpfs "$0" && exec "$@"
+"""
+
+
+def on_a_small_disk(folder: Path, code: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python with `folder` on a disk of 64 kB, in a mount namespace of its own."""
+    own = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-r", "-m"]
+    command = [*own, "sh", "-c", ON_A_SMALL_DISK, str(folder), sys.executable, "-P", "-c", code]
+    return subprocess.run(
+        command, env={**os.environ, **env}, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_full_disk_is_told_with_what_was_needed_and_what_is_free(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from cuda_llm.traces.files import write_file; "
+        f"write_file(Path({str(tmp_path)!r}) / 'events', b'x' * 100_000)"
+    )
+    ran = on_a_small_disk(tmp_path, code)
+    assert (
+        f"{tmp_path}/events: cannot be written (disk full: 100.0 kB were needed, "
+        "65.5 kB of 0.1 MB are free); free space there, or choose another folder with --out"
+    ) in ran.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_on_a_full_disk_is_no_fault_of_ours(tmp_path: Path) -> None:
+    """The compiler of the native parts finds no room: it says so in its own words."""
+    code = (
+        "import sys; from cuda_llm.cli.app import run; "
+        "sys.exit(run(['tasks', 'check', 'vector_add', '--device', 'emulated']))"
+    )
+    ran = on_a_small_disk(tmp_path, code, CUDA_LLM_CACHE=str(tmp_path))
+    error = ran.stderr.splitlines()[-1]
+    assert ran.returncode == 3, ran.stderr
+    assert error.startswith(f"error: the cache folder {tmp_path} cannot be written (disk full: ")
+    assert "set CUDA_LLM_CACHE to a folder that can be written" in error
+    assert "fault of our parts" not in ran.stderr

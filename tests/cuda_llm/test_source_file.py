@@ -2,7 +2,7 @@
 
 import pytest
 
-from cuda_llm.source_file import numbers_in
+from cuda_llm.source_file import numbers_in, short_kernel_name
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,19 @@ from cuda_llm.source_file import numbers_in
 )
 def test_whole_numbers_shifts_and_products_are_found(source: str, numbers: tuple[int, ...]) -> None:
     assert numbers_in(source) == numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("tile<4>", "tile<4>"),
+        (
+            "cub::detail::reduce::DeviceReduceKernel<cub::Policy<float, int>, 256, float*>",
+            "DeviceReduceKernel<cub::Policy<…>, 256, float*>",
+        ),
+        ("a::" + "k<" + ", ".join(["thrust::tuple<int>"] * 9) + ">", "k<…>"),
+        ("x" * 80, "x" * 59 + "…"),
+    ],
+)
+def test_a_long_kernel_name_is_cut_to_what_tells(name: str, shown: str) -> None:
+    assert short_kernel_name(name) == shown

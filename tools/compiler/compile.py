@@ -53,6 +53,7 @@ from cuda_llm.tools.compiler.policy import (
 from cuda_llm.tools.compiler.workspace import compile_slot, front_end_limits, private_folder
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.native import find_gxx, gxx_version
+from cuda_llm.tools.native.cache import require_room
 from cuda_llm.tools.native.store import entry_folder, load, store
 from cuda_llm.tools.sandbox.jail import Jail, JailResult, run_jailed
 
@@ -210,6 +211,8 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         )
         if "Unsupported gpu architecture" in result.stderr.text:
             raise UsageError(f"nvcc {toolkit.version} cannot compile for {request.target}")
+        if not (result.ok or result.timed_out):
+            require_room(folder)
         exceeded = find_exceeded_limit(result, request.limits, folder)
         if exceeded is not None:
             if isinstance(exceeded, CompileFailed) and not _depends_on_load(exceeded):

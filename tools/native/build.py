@@ -19,6 +19,7 @@ from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError, Interrupted, MissingError
 from cuda_llm.log import Log
+from cuda_llm.tools.native.cache import require_room
 from cuda_llm.tools.native.store import build_once
 
 SOURCES = {".c", ".cpp", ".h", ".map"}
@@ -163,6 +164,7 @@ def _compile(
     link = [compiler, *flags, *map(str, objects.values()), "-o", str(output)]
     for stderr in (run_in_parallel(commands, environment), run_in_parallel([link], environment)):
         if stderr is not None:
+            require_room(scratch)
             raise InfrastructureError("native", f"{name} does not build: {_first_error(stderr)}")
     return output
 

@@ -4,9 +4,11 @@ A lock is on a single byte of a file. The system frees it when the process ends,
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import struct
 import threading
 from collections import OrderedDict
@@ -14,13 +16,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cuda_llm.atomic_file import write_atomically
+from cuda_llm.atomic_file import FULL, describe_full_disk, write_atomically
 from cuda_llm.errors import MissingError
 
 NATIVE = "native"
 """Kind of our own native parts: each process uses few, and for as long as it lives."""
 MOST_PINNED = 1024
 """Entries of other kinds that a process pins at once: those it used last."""
+
+NEEDED_BYTES = 8_000_000
+"""What the native parts and the work on one kernel of a usual size take, at first use."""
+LEAST_FREE_BYTES = 1 << 20
+"""With less free, what failed may have failed for want of room."""
 
 _FLOCK = struct.Struct("hhqqi4x")
 _pinned: "OrderedDict[Path, int]" = OrderedDict()
@@ -63,10 +70,21 @@ def unwritable(error: OSError) -> MissingError:
 
     source = setting_source("cache")
     named = f" (named by {source})" if source else ""
+    full = error.errno in FULL
+    why = describe_full_disk(cache_dir(), NEEDED_BYTES) if full else error.strerror or error
     return MissingError(
-        f"the cache folder {cache_dir()}{named} cannot be written ({error.strerror or error})",
+        f"the cache folder {cache_dir()}{named} cannot be written ({why})",
         "free space there, or set CUDA_LLM_CACHE to a folder that can be written",
     )
+
+
+def require_room(folder: Path) -> None:
+    """Raise MissingError where the disk is full: what failed there may have failed for that.
+
+    Compilers say so in many ways, and remove what they could not write whole.
+    """
+    if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
+        raise unwritable(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 def pin_entry(folder: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cuda_llm.atomic_file import FULL, describe_full_disk
 from cuda_llm.cli.completion import asked_words
 from cuda_llm.errors import CudaLLMError, InfrastructureError
 from cuda_llm.log import CommandLine, Log
@@ -279,7 +280,11 @@ def answer(arguments: list[str], closing: ExitStack) -> int:
         print_error(str(error))
         return error.exit_code
     except OSError as error:
-        print_error(f"{error.filename or 'operating system'}: {error.strerror or error}")
+        why = str(error.strerror or error)
+        if error.errno in FULL:
+            place = error.filename
+            why = describe_full_disk(Path(place)) if place else "disk full: free space there"
+        print_error(f"{error.filename or 'operating system'}: {why}")
         return USAGE
     if code == INTERRUPTED:
         print_error("interrupted")

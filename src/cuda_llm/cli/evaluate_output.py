@@ -18,6 +18,7 @@ from cuda_llm.fact_wording import describe_spot
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
 from cuda_llm.score_wording import describe_over
+from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.device import Device
@@ -273,7 +274,7 @@ def resources(kernel: KernelResources) -> str:
     spilled = kernel.spill_store_bytes + kernel.spill_load_bytes
     spills = f"{spilled:,} B spilled" if spilled else "no spills"
     shared = f"{kernel.shared_bytes:,} B shared, " if kernel.shared_bytes else ""
-    return f"{kernel.kernel}: {kernel.registers} registers, {shared}{spills}"
+    return f"{short_kernel_name(kernel.kernel)}: {kernel.registers} registers, {shared}{spills}"
 
 
 def us(time_us: float) -> str:

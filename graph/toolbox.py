@@ -15,7 +15,7 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
 from cuda_llm.tools.judge.judge import check, judge
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.wording import describe
+from cuda_llm.wording import describe, describe_time_spent
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -30,7 +30,10 @@ def describe_speed(profile: Profile) -> str:
     time = describe_largest(f"{profile.sizes[-1].time_us:.4g} us", count) if count else "not timed"
     over = describe_over(profile.objective, count)
     speedup = "" if profile.speedup is None else f", {profile.speedup:.3g}x the baseline{over}"
-    limit = f", limited by {profile.bottlenecks[0].code}" if profile.bottlenecks else ""
+    limits = describe_time_spent(profile) or (
+        profile.bottlenecks[0].code if profile.bottlenecks else ""
+    )
+    limit = f", limited by {limits}" if limits else ""
     return f"{time}{speedup}{limit}"
 
 

@@ -19,7 +19,7 @@ from cuda_llm.traces.events import Event, IncumbentChosen, RunFinished, WinnerRe
 from cuda_llm.traces.files import write_file
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.text import describe_circumstances
-from cuda_llm.wording import describe_share
+from cuda_llm.wording import describe_share, describe_time_spent
 
 SOLUTION = "solve.cu"
 """Name of the kernel in `best/` and in an export."""
@@ -134,10 +134,14 @@ def _profile_lines(profile: Profile) -> Iterator[str]:
         yield f"- The GPU meanwhile: {circumstances}"
     if profile.isolation:
         yield f"- Isolated by {profile.isolation}"
+    limit = describe_time_spent(profile)
+    if limit:
+        yield f"- Limited by {limit}"
     for bottleneck in profile.bottlenecks[:1]:
         spot = bottleneck.spot and replace(bottleneck.spot, file=SOLUTION)
         where = f", at {describe_spot(spot)}" if spot else ""
-        yield f"- Limited by {bottleneck.explanation}{where} ({describe_share(bottleneck)})"
+        label = "Mend first:" if limit else "Limited by"
+        yield f"- {label} {bottleneck.explanation}{where} ({describe_share(bottleneck)})"
 
 
 def _again(remeasured: WinnerRemeasured, over: str) -> str:

@@ -20,7 +20,7 @@ from cuda_llm.traces.text import (
     verbatim,
     wrapped,
 )
-from cuda_llm.wording import describe, describe_dims, describe_share
+from cuda_llm.wording import describe, describe_dims, describe_share, describe_time_spent
 
 SHOWN = 8
 """Candidates that an error message names."""
@@ -121,9 +121,13 @@ def _profile(profile: Profile) -> Iterator[str]:
         over = describe_over(profile.objective, len(profile.sizes))
         faster = f"{profile.speedup:.2f}x the baseline's{over}, on {profile.device}"
         yield from labelled("speed", faster)
-    for found in profile.bottlenecks:
+    limit = describe_time_spent(profile)
+    if limit:
+        yield from labelled("limited by", limit)
+    for place, found in enumerate(profile.bottlenecks):
         spot = f" at {describe_spot(found.spot)}" if found.spot else ""
-        yield from labelled("limited by", f"{found.explanation}{spot}; {describe_share(found)}")
+        label = "also" if place else "mend first" if limit else "limited by"
+        yield from labelled(label, f"{found.explanation}{spot}; {describe_share(found)}")
         if found.advice:
             yield from wrapped(found.advice, indent=INSIDE)
     for kernel in profile.resources:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from cuda_llm.agents.protocols import PlacedAgent, Stage
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import InputRefused, UsageError
 from cuda_llm.graph.agents import RESEARCHER, agent_node, research
 from cuda_llm.graph.candidate import candidate_node
 from cuda_llm.graph.context import (
@@ -200,7 +200,10 @@ async def open_context(state: Mapping[str, Any], overrides: Overrides) -> RunCon
     name = state.get("candidate_run") or state.get("run_id", "")
     if name in _open:
         return _open[name]
-    parts = parts_of_begun_run(name, overrides) if name else parts_of_input(state, overrides)
+    try:
+        parts = parts_of_begun_run(name, overrides) if name else parts_of_input(state, overrides)
+    except UsageError as error:
+        raise InputRefused(str(error)) from error
     context = await make_context(parts, known=bool(name))
     return _open.setdefault(context.run_id, context)
 

@@ -6,7 +6,7 @@ LangGraph itself drops them, so that a misspelt budget would be no budget.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.errors import UsageError, nearest
+from cuda_llm.errors import InputRefused, nearest
 from cuda_llm.graph.request import run_options
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_input(given: object) -> None:
-    """Raise UsageError for the first key of a run's input that is none, or where it has no task."""
+    """Raise InputRefused for the first key that no run has, or where there is no task."""
     if not isinstance(given, dict):
         return
     known = SearchInput.__annotations__
@@ -23,17 +23,17 @@ def check_input(given: object) -> None:
     for key in given:
         if key in elsewhere:
             mend = "give agents to build_graph()" if key == "agents" else "leave it out"
-            raise UsageError(f"the graph's input cannot have {key!r}; {mend}")
+            raise InputRefused(f"the graph's input cannot have {key!r}; {mend}")
         if key not in known:
-            raise UsageError(f"the graph's input has no key {key!r}; {nearest(str(key), known)}")
+            raise InputRefused(f"the graph's input has no key {key!r}; {nearest(str(key), known)}")
     if "task" not in given:
-        raise UsageError("the graph's input lacks 'task', the name of a task or its folder")
+        raise InputRefused("the graph's input lacks 'task', the name of a task or its folder")
 
 
 def make_search_graph() -> "StateGraph[SearchState, Any, SearchInput, SearchOutput]":
     """Return a graph without nodes over the state of a search, whose input is checked.
 
-    Its input raises UsageError before any node runs.
+    Its input raises InputRefused before any node runs.
     """
     from langgraph.channels import EphemeralValue
     from langgraph.graph import START, StateGraph

@@ -3,7 +3,8 @@
 CudaLLMError
 ├── UsageError            bad input from the user (exit 2)
 │   ├── TaskError         a task folder that cannot be used: file, key, what was expected
-│   └── HardwareError     a GPU name nobody has described
+│   ├── HardwareError     a GPU name nobody has described
+│   └── InputRefused      the input of the graph itself; a ValueError, too
 ├── MissingError          the machine lacks something; the message names the mend (exit 3)
 ├── Interrupted           a run stopped before its end; it can be resumed (exit 130)
 ├── InternalError         a bug of ours in another process; never tried again
@@ -34,6 +35,11 @@ class TaskError(UsageError):
 
 class HardwareError(UsageError):
     """A hardware profile is unknown or broken."""
+
+
+class InputRefused(UsageError, ValueError):
+    """The graph's input does not fit. LangGraph's server hides the text of errors that it does not
+    know, but shows that of a ValueError."""
 
 
 class MissingError(CudaLLMError):

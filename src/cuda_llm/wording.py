@@ -42,7 +42,7 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
-from cuda_llm.profile import Bottleneck
+from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.refusal_wording import (
     describe_compile_failure,
     describe_diagnostics,
@@ -51,6 +51,7 @@ from cuda_llm.refusal_wording import (
     describe_suspicion,
     describe_violation,
 )
+from cuda_llm.time_terms import dominating_term
 
 
 def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, ...]:
@@ -252,6 +253,18 @@ def describe_doubt(doubt: BaselineDoubt) -> str:
             return f"{taken}{more}: other work is on this GPU, or this kernel slows others down"
         case _:
             assert_never(doubt.outcome)
+
+
+def describe_time_spent(profile: Profile) -> str:
+    """Return what a call spends its time on, where its first bottleneck is what to mend first.
+
+    `DRAM bandwidth, 98% of the time`; empty where the first bottleneck says that itself.
+    """
+    dominating = dominating_term(profile.launches)
+    if dominating is None or not any(one.saved_us for one in profile.bottlenecks[:1]):
+        return ""
+    name, part = dominating
+    return f"{name}, {part:.0%} of the time"
 
 
 def describe_share(found: Bottleneck) -> str:

@@ -13,7 +13,7 @@ GROUND = {
     *("dotted", "errors", "fact_wording", "facts", "failures"),
     *("log", "log_setup", "outcomes", "case_patterns", "element_patterns", "refusal_wording"),
     *("predictions", "profile", "redaction", "search", "settings", "source_file"),
-    *("time_terms", "wording", "critique"),
+    *("time_terms", "wording", "critique", "score_wording"),
 }
 """Modules at the package root that everything may know; they know only each other."""
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.profile import Profile
-from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
@@ -307,7 +306,7 @@ def assemble_passed(
         bottlenecks=timing.bottlenecks,
         smaller=timing.smaller,
         resources=compiled.kernels,
-        speedup=score_of(sizes, scoring_of(task, [size.dims for size in sizes])),
+        speedup=score_of(task, sizes),
         objective=task.objective,
         checked=validated.checked,
         isolation=timing.isolation,

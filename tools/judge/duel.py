@@ -271,10 +271,7 @@ def duel_size(one: ContestSize) -> DuelSize:
 def modelled_duel(
     task: Task, first: KernelTimes, second: KernelTimes, source: TimeSource = "modelled"
 ) -> Duel:
-    """Decide by times that were obtained one kernel after the other.
-
-    By the objective `worst` the first is as fast as where it does worst beside the second.
-    """
+    """Decide by separate times; by `worst`, as where the first does worst beside the second."""
     floor = MODELLED_TIE if source == "modelled" else SEPARATE_TIE
     sizes = tuple(
         DuelSize(

@@ -8,7 +8,7 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import roof
 from cuda_llm.outcomes import ImpossibleTime, InfraFailed, Quarantined, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, SizeProfile, SizeTime, TimeSource
-from cuda_llm.tasks.objective import Scoring
+from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.sizes import core_precision, fastest_precision, least_time
 from cuda_llm.tasks.task import Task
@@ -292,7 +292,9 @@ def relative_spread(estimate: Estimate) -> float:
     return estimate.half_width / estimate.value
 
 
-def score_of(sizes: Sequence[SizeTime], scoring: Scoring) -> float | None:
+def score_of(task: Task, sizes: Sequence[SizeTime]) -> float | None:
     """Return the score that the sizes' speed-ups make; None where one of them has none."""
     speedups = [size.speedup for size in sizes if size.speedup is not None]
-    return scoring.score(speedups) if speedups and len(speedups) == len(sizes) else None
+    if not speedups or len(speedups) != len(sizes):
+        return None
+    return scoring_of(task, [size.dims for size in sizes]).score(speedups)

@@ -1,6 +1,4 @@
-"""What `evaluate` prints: verdicts for a person, and the JSON document
-(docs/schemas/evaluate.schema.json).
-"""
+"""What `evaluate` prints: verdicts for a person, or JSON (docs/schemas/evaluate.schema.json)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +14,7 @@ from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.printing import open_console
 from cuda_llm.fact_wording import describe_spot
 from cuda_llm.outcomes import Passed, Verdict
-from cuda_llm.profile import Bottleneck, KernelResources, Profile, SizeTime
+from cuda_llm.profile import KernelResources, Profile, SizeTime
 from cuda_llm.score_wording import describe_over
 from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.task import Task
@@ -24,7 +22,7 @@ from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judge import Judged
 from cuda_llm.traces.text import describe_circumstances, describe_time_source
-from cuda_llm.wording import describe, describe_share, printable
+from cuda_llm.wording import describe, describe_share, describe_time_spent, printable
 
 EVALUATE_SCHEMA = 1
 CERTAINTY = (
@@ -218,7 +216,7 @@ def profile_rows(profile: Profile) -> Iterator[Row]:
     if circumstances := describe_circumstances(profile.sizes):
         yield "gpu", f"{profile.device}: {circumstances}"
     if profile.bottlenecks:
-        yield from bottleneck_rows(profile.bottlenecks)
+        yield from bottleneck_rows(profile)
 
 
 def time_text(size: SizeTime) -> str:
@@ -255,17 +253,20 @@ def spread_text(spread: float) -> str:
     return f" ±{spread:.1%}" if spread else ""
 
 
-def bottleneck_rows(bottlenecks: Sequence[Bottleneck]) -> Iterator[Row]:
-    """Yield the dominating bottleneck with its place and its remedy, then what else weighs."""
-    first, *others = bottlenecks
+def bottleneck_rows(profile: Profile) -> Iterator[Row]:
+    """Yield what the time goes to, what to mend first with its place and remedy, and the others."""
+    first, *others = profile.bottlenecks
     where = f" at {describe_spot(first.spot)}" if first.spot else ""
-    yield "limited by", f"{first.explanation}{where}; {describe_share(first)}"
+    if spent := describe_time_spent(profile):
+        yield "limited by", spent
+    label = "mend first" if spent else "limited by"
+    yield label, f"{first.explanation}{where}; {describe_share(first)}"
     if first.advice:
         yield "", first.advice
     for other in others:
         where = f" at {other.spot}" if other.spot else ""
         yield "also", f"{other.explanation}{where}; {describe_share(other)}"
-    if sum(1 for one in bottlenecks if one.saved_us) > 1:
+    if sum(1 for one in profile.bottlenecks if one.saved_us) > 1:
         yield "", "each mended alone: where two overlap, both together save less than the sum"
 
 
@@ -291,7 +292,7 @@ def print_table(task: Task, judged: Sequence[Judged]) -> None:
     names = without_common_folder([one.name for one in judged])
     table = Table(box=box.SIMPLE_HEAD)
     speedup = f"speedup{describe_over(task.objective)}"
-    for title in ("file", "verdict", "largest size", speedup, "limited by"):
+    for title in ("file", "verdict", "largest size", speedup, "mend first"):
         numbers = title in {"largest size", speedup}
         table.add_column(title, justify="right" if numbers else "left", overflow="fold")
     for one, name in sorted(zip(judged, names, strict=True), key=lambda row: rank(row[0])):

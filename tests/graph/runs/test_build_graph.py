@@ -114,6 +114,13 @@ def test_keys_of_the_input_that_are_none_are_refused_before_anything_begins(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_server_may_show_what_is_wrong_with_the_input() -> None:
+    """LangGraph's own says `An internal error occurred` of errors that are no ValueError."""
+    for given in ({"task": "vector_sum"}, {"task": "vector_add", "candidates": "3"}, {"tsk": ""}):
+        with pytest.raises(ValueError):
+            asyncio.run(answer(given))
+
+
 def test_the_nearest_key_is_named_alone() -> None:
     assert "\n" not in nearest("max_token", ["max_tokens", "max_minutes"])
     assert nearest("max_token", ["max_tokens", "max_minutes"]) == "did you mean max_tokens?"

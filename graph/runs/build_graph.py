@@ -134,10 +134,14 @@ def assemble_graph(
     `agents` stand behind their stages; one named `hardware_research` takes the researcher's place.
     Raises UsageError for a name used twice.
     """
+    from langgraph.channels import UntrackedValue
     from langgraph.graph import END, START, StateGraph
 
     # No context schema: servers would build a context from the empty one that they send.
     graph = StateGraph(SearchState, input_schema=SearchInput, output_schema=SearchOutput)
+    # What it tells lies in the run's folder: no checkpoint holds it once more.
+    graph.channels["decided"] = UntrackedValue(list, guard=False)
+    graph.channels["decided"].key = "decided"
     add_nodes(graph, find, agents)
     add_chain(graph, find, agents)
     graph.add_edge(START, "start")

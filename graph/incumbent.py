@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import find_regression, gain_over
+from cuda_llm.agents.strategies.acceptance import find_regression, gain_over, score_doubt
 from cuda_llm.graph.candidate import compiled
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.guards import choose_by_strategy
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.search import Attempt, DuelResult
-from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import DuelBench
 from cuda_llm.tools.judge.duel import Contest, Duel
@@ -193,7 +192,7 @@ def next_contenders(situation: Situation, choice: Choice) -> list[str]:
 
 def may_gain(situation: Situation, contender: Attempt, incumbent: Attempt) -> bool:
     """Return whether separate times leave open that the contender is faster by more than a tie."""
-    doubt = score_doubt(situation, contender, incumbent)
+    doubt = doubt_of_equals(situation, contender, incumbent)
     return gain_over(contender, incumbent) + doubt > situation.plan.tie
 
 
@@ -202,17 +201,12 @@ def may_win(situation: Situation, contender: Attempt, fastest: Attempt) -> bool:
 
     Only one becomes the incumbent; if that is found at fault, others are named again.
     """
-    return gain_over(contender, fastest) + score_doubt(situation, contender, fastest) >= 0
+    return gain_over(contender, fastest) + doubt_of_equals(situation, contender, fastest) >= 0
 
 
-def score_doubt(situation: Situation, one: Attempt, other: Attempt) -> float:
-    """Return the relative half-width of the interval of the ratio of two speed-ups.
-
-    The doubts of the sizes are independent, and no size has more than the attempt's `spread`: a
-    mean over sizes has so much less, but not less than equal kernels may differ by.
-    """
-    part = scoring_of(situation.task, situation.sizes).doubt if situation.sizes else 1.0
-    return math.hypot(one.spread * part, other.spread * part, SMALLEST_FLOOR)
+def doubt_of_equals(situation: Situation, one: Attempt, other: Attempt) -> float:
+    """Return `score_doubt`, but not less than what equal kernels may differ by."""
+    return math.hypot(score_doubt(situation, one, other), SMALLEST_FLOOR)
 
 
 def needs_inspection(contenders: Contenders, choice: Choice) -> bool:

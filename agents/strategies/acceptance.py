@@ -1,18 +1,20 @@
 """Decides which attempt becomes the incumbent: faster beyond noise, and at no size much slower."""
 
+import math
 from collections.abc import Sequence
 
 from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
 from cuda_llm.score_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, DuelResult
+from cuda_llm.tasks.objective import scoring_of
 
 
 def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
     """Return the best of all rounds: the incumbent, unless one of `judged` beats it.
 
     The attempts that passed are compared from the fastest on. A difference within `plan.tie` or
-    within the spread of the two times is a tie, and keeps the incumbent; so does a size that
+    within the doubt of the two scores is a tie, and keeps the incumbent; so does a size that
     becomes slower than the task's `regression_limit` allows.
     """
     incumbent = situation.incumbent
@@ -78,7 +80,17 @@ def gain_over(contender: Attempt, incumbent: Attempt) -> float:
 
 def noise_margin(situation: Situation, one: Attempt, other: Attempt) -> float:
     """Return the relative difference below which two speed-ups count as equal."""
-    return max(situation.plan.tie, one.spread + other.spread)
+    return max(situation.plan.tie, score_doubt(situation, one, other))
+
+
+def score_doubt(situation: Situation, one: Attempt, other: Attempt) -> float:
+    """Return the relative half-width of the interval of the ratio of two speed-ups.
+
+    The doubts of the sizes are independent, and no size has more than the attempt's `spread`: a
+    mean over sizes has so much less.
+    """
+    part = scoring_of(situation.task, situation.sizes).doubt if situation.sizes else 1.0
+    return math.hypot(one.spread, other.spread) * part
 
 
 def find_regression(situation: Situation, contender: Attempt, incumbent: Attempt) -> str:

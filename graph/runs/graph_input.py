@@ -35,7 +35,7 @@ def make_search_graph() -> "StateGraph[SearchState, Any, SearchInput, SearchOutp
 
     Its input raises InputRefused before any node runs.
     """
-    from langgraph.channels import EphemeralValue
+    from langgraph.channels import EphemeralValue, UntrackedValue
     from langgraph.graph import START, StateGraph
 
     class InputChannel(EphemeralValue[Any]):
@@ -57,4 +57,8 @@ def make_search_graph() -> "StateGraph[SearchState, Any, SearchInput, SearchOutp
             return compiled
 
     # No context schema: servers would build a context from the empty one that they send.
-    return SearchGraph(SearchState, input_schema=SearchInput, output_schema=SearchOutput)
+    graph = SearchGraph(SearchState, input_schema=SearchInput, output_schema=SearchOutput)
+    # What it tells lies in the run's folder: no checkpoint holds it once more.
+    graph.channels["decided"] = UntrackedValue(list, guard=False)
+    graph.channels["decided"].key = "decided"
+    return graph

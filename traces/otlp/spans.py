@@ -14,6 +14,7 @@ from cuda_llm.traces.events import (
     AgentDecided,
     AgentFailed,
     AttemptJudged,
+    AttemptRepeated,
     BaselineJudged,
     CandidateLate,
     ContestHeld,
@@ -97,7 +98,7 @@ class SpanTree:
                 yield self._call(event, at_ns)
             case ModelRetried() as event:
                 self._tell(f"call/{event.call}", "retry", at_ns, said.of(event, "call"))
-            case AttemptJudged(attempt=attempt):
+            case AttemptJudged(attempt=attempt) | AttemptRepeated(attempt=attempt):
                 yield self._candidate(attempt, at_ns)
             case AgentDecided(agent=agent, decisions=decisions):
                 found = self._agent(agent, at_ns)

@@ -90,20 +90,22 @@ def test_each_verdict_and_the_best_so_far_are_shown_as_they_land(
     with on_terminal(
         tmp_path, *order, "--candidates", "2", "--rounds", "1", "--tune", "0"
     ) as shown:
-        shown.read_until(lambda text: "round 1/1  no kernel has passed yet  spent " in text)
-        verdict = re.compile(r"^(r1-c\d)  [\d.]+ m?us, [\d.]+x  \(", re.M)
-        shown.read_until(lambda text: verdict.search(text) is not None)
-        first = verdict.search(shown.text)
-        assert first is not None
-        # The board is drawn again below the line of the verdict.
-        shown.read_until(lambda text: f"({first[1]})  spent " in text)
-        before = shown.text
         shown.read_to_end()
-    assert "round 1/1: " not in before, "the first verdict came when the round was over"
     assert shown.code == 0
-    after = shown.text[len(before) :]
-    assert "round 1/1: best " in after
-    assert "judging the winner once more" in after
+    verdict = re.compile(r"^(r1-c\d)  ([\d.]+ m?us), ([\d.]+x)  \(", re.M)
+    first = verdict.search(shown.text)
+    assert first is not None
+    best = f"round 1/1  best {first[2]} = {first[3]} baseline ({first[1]})  spent "
+    places = [
+        shown.text.find("round 1/1  no kernel has passed yet  spent "),
+        first.start(),
+        # The board is drawn again below the line of each verdict.
+        shown.text.find(best, first.start()),
+        shown.text.find("\nround 1/1: best "),
+        shown.text.find("round 1/1, judging the winner once more  best "),
+    ]
+    assert -1 not in places
+    assert places == sorted(places), "what stands there is true while it does"
     assert {found[1] for found in verdict.finditer(shown.text)} == {"r1-c1", "r1-c2"}
     assert orphans() == []
 

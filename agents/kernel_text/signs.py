@@ -73,6 +73,29 @@ def signs_of(source: SourceFacts) -> frozenset[str]:
     return frozenset((*named, *_vectors(source)))
 
 
+def part_of_kernel(source: SourceFacts, kernel: str) -> SourceFacts:
+    """Return the text with the functions blanked that a kernel does not come to, line for line.
+
+    `kernel` is as a profile names it: `tiles::multiply<16, 8>`. All of it where that is not found.
+    """
+    heads = [one for one in map(_read_head, *_heads(source)) if one is not None]
+    blocks = {one.first: one for one in source.blocks if one.kind == "function"}
+    lines = source.code.split("\n")
+    texts = {one: "\n".join(lines[one.line : blocks[one.line].last]) for one in heads}
+    name = re.sub(r"<.*", "", kernel, flags=re.DOTALL).rsplit("::", 1)[-1].strip()
+    reached: set[_Function] = set()
+    due = [one for one in heads if one.name == name]
+    if not due:
+        return source
+    while due:
+        reached.add(found := due.pop())
+        called = {*_WORD.findall(texts[found])}
+        due += [one for one in heads if one.name in called and one not in reached]
+    for one in {*heads} - reached:
+        lines[one.line - 1 : blocks[one.line].last] = [""] * (blocks[one.line].last - one.line + 1)
+    return SourceFacts("\n".join(lines))
+
+
 def _vectors(source: SourceFacts) -> Iterator[str]:
     """Yield whether vector types look at shared memory, and whether at other memory."""
     shared = _shared_names(source)

@@ -102,7 +102,8 @@ def find_directions(
     """Return `number` directions for briefs of one kind that show `hints`.
 
     Best first: what a critique of `parent` (else of the incumbent) asks for, then what fits the
-    task, was tried least and relieves what limits it. The same situation gives the same answer,
+    task, was tried least and relieves what limits it; one of its own choice before the same with a
+    twist. The same situation gives the same answer,
     and a longer one only adds to a shorter.
     """
     parent = parent or situation.incumbent
@@ -131,7 +132,8 @@ def find_directions(
     ranked = sorted(_ordered(fitting, kind, situation), key=rank)
     made = (_direction(situation, kind, parent, one, limits) for one in ranked)
     twisted = _twisted(situation, ranked, hints, here, limits)
-    ordered = chain(asked, made, twisted, _open())
+    free = (Direction(text=OPEN),) if kind == Kind.IMPROVE else ()
+    ordered = chain(asked, made, free, twisted, _open())
     found = tuple(islice(_distinct(ordered), number))
     if kind in (Kind.FIRST, Kind.FIX):
         share = open_above_baseline(situation)

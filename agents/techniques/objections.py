@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.kernel_text.signs import SIGNS, signs_of
+from cuda_llm.agents.kernel_text.signs import SIGNS, part_of_kernel, signs_of
 from cuda_llm.agents.limits import deciding_profile
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
@@ -37,7 +37,7 @@ def sensible_techniques(
         return kept
     facts = SourceFacts(situation.archive.source(parent.id))
     profile = profile_of(situation, parent)
-    shown = signs_of(facts) if parent.written_by != "playbook" else frozenset[str]()
+    shown = _signs_at_work(situation, parent, profile)
     refused = refused_aims(hints) | (aims_ruled_out(situation, profile) if profile else set())
     launches = sum(bool(all(one.grid)) for one in profile.launches) if profile else 0
     return [
@@ -78,11 +78,9 @@ def object_to(
         return Objection.AGAINST_HARDWARE
     if not parent.passed:
         return None
-    uses = frozenset[str]()
-    if parent.written_by != "playbook":
-        uses = signs_of(SourceFacts(situation.archive.source(parent.id)))
-    lifted = {"larger_tiles"} if BLOCKED in signs | uses else set[str]()
     profile = profile_of(situation, parent)
+    uses = _signs_at_work(situation, parent, profile)
+    lifted = {"larger_tiles"} if BLOCKED in signs | uses else set[str]()
     refused = aims_ruled_out(situation, profile) if profile else set[str]()
     for hint in hints:
         refused |= set(hint.rules_out) - (lifted if hint.code in ONE_OUTPUT else set())
@@ -93,6 +91,21 @@ def object_to(
         return Objection.HAS_ALREADY if signs else None
     useful = {one for one in new if not aims_of(one) & refused}
     return None if useful or brings - signs else Objection.AGAINST_HINT
+
+
+def _signs_at_work(
+    situation: Situation, attempt: Attempt, profile: Profile | None
+) -> frozenset[str]:
+    """Return the signs in the text of the kernel that takes longest where most is to be gained.
+
+    Others of the same source may have other ones. None of a playbook, whose text stays hidden.
+    """
+    if attempt.written_by == "playbook":
+        return frozenset()
+    facts = SourceFacts(situation.archive.source(attempt.id))
+    launches = profile.launches if profile else ()
+    longest = max(launches, key=lambda one: one.time_us, default=None)
+    return signs_of(part_of_kernel(facts, longest.kernel) if longest else facts)
 
 
 def nameable(situation: Situation, parent: Attempt, hints: Sequence[Hint]) -> tuple[str, ...]:

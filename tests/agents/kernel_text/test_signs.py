@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.kernel_text.signs import SIGNS, signs_of
+from cuda_llm.agents.kernel_text.signs import SIGNS, part_of_kernel, signs_of
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[3]
@@ -93,6 +93,37 @@ def test_a_name_means_another_pointer_in_another_function() -> None:
         "As = tiles", "As = C"
     )
     assert signs(source) >= {"shared_vectors", "global_vectors"}
+
+
+TWO = """\
+__constant__ float weights[9];
+
+__device__ float once(const float* p)
+{
+    return __ldg(p);
+}
+
+namespace small {
+__global__ void tiles(const float* A)
+{
+    __shared__ float4 tile[32];
+}
+}
+
+__global__ void __launch_bounds__(256) rows(const float* A)
+{
+    once(A);
+}
+"""
+
+
+def test_a_kernel_shows_what_it_and_those_it_calls_show() -> None:
+    source = SourceFacts(TWO)
+    rows, tiles = (part_of_kernel(source, name) for name in ("rows", "small::tiles<8, 4>"))
+    assert signs_of(rows) == {"cache_hints", "launch_bounds", "constant_memory"}
+    assert signs_of(tiles) == {"shared_vectors", "constant_memory"}
+    assert rows.line(17) == source.line(17) == "once(A);"
+    assert part_of_kernel(source, "another") is source
 
 
 @pytest.mark.parametrize(

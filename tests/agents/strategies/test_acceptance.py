@@ -29,10 +29,15 @@ def test_a_tie_keeps_the_incumbent() -> None:
     assert choice.verdicts == {"r2-c1": "tie"}
 
 
-def test_a_measured_gain_within_both_spreads_is_a_tie() -> None:
-    before, contender = attempt("r1-c1", 2.0, spread=0.03), attempt("r2-c1", 2.1, spread=0.03)
-    choice = choose_fastest(situation(before, contender, incumbent="r1-c1"), [contender])
-    assert choice.verdicts == {"r2-c1": "tie"}
+@pytest.mark.parametrize(("spread", "outcome"), [(0.06, "tie"), (0.03, "won")])
+def test_a_gain_within_the_doubt_of_both_scores_is_a_tie(spread: float, outcome: str) -> None:
+    """Two sizes that are known within 3 % make a score that is known within 2.1 %."""
+    before, contender = (
+        attempt(name, speedup, spread=spread) for name, speedup in (("r1-c1", 2.0), ("r2-c1", 2.1))
+    )
+    at = situation(before, contender, incumbent="r1-c1")
+    assert len(at.sizes) == 2
+    assert choose_fastest(at, [contender]).verdicts == {"r2-c1": outcome}
 
 
 def test_a_size_that_becomes_much_slower_keeps_the_incumbent_and_is_named() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cuda_llm.agents.situation import Plan, Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE, CHANGES
-from cuda_llm.agents.techniques.directions import directions
+from cuda_llm.agents.techniques.directions import OPEN, directions
 from cuda_llm.agents.techniques.structures import STRUCTURES
 from cuda_llm.agents.techniques.technique import Work, work_of
 from cuda_llm.capabilities import Capabilities
@@ -125,6 +125,14 @@ def test_what_relieves_the_dominating_bottleneck_comes_first() -> None:
     first, second, third = directions(at, Kind.IMPROVE, 3)
     assert {first, second} <= set(relieving)
     assert third in waiting
+
+
+def test_a_choice_of_its_own_comes_before_the_same_with_a_twist() -> None:
+    given = directions(limited(("divergence",)), Kind.IMPROVE, 5)
+    plain = [one for one in given if one in {technique.text for technique in CHANGES}]
+    assert len(plain) < 4
+    assert given[len(plain)] == OPEN
+    assert all(one.startswith(tuple(plain)) for one in given[len(plain) + 1 :])
 
 
 def test_nobody_else_gets_what_a_critique_asks_for() -> None:

@@ -3,8 +3,9 @@
 import ctypes
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TypeVar
 
@@ -12,6 +13,11 @@ T = TypeVar("T")
 
 REPEAT_S = 0.2
 """Between two exceptions: code that catches the first gets another one."""
+
+
+SOON_S = 1e-3
+STEPS = 1000
+"""Of Python, in which a pending exception is raised."""
 
 
 class Overdue(BaseException):
@@ -37,27 +43,30 @@ def _by_signal(limit_s: float) -> Iterator[None]:
         if armed:
             raise Overdue
 
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, limit_s, REPEAT_S)
+    before, begun_s = signal.signal(signal.SIGALRM, end), time.monotonic()
+    left_s, every_s = signal.setitimer(signal.ITIMER_REAL, limit_s, REPEAT_S)
     try:
         yield
     finally:
         armed = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if left_s:
+            # The caller's own timer goes on.
+            left_s = max(left_s - (time.monotonic() - begun_s), SOON_S)
+            signal.setitimer(signal.ITIMER_REAL, left_s, every_s)
 
 
 @contextmanager
 def _by_thread(limit_s: float) -> Iterator[None]:
-    worker, done, lock = ctypes.c_ulong(threading.get_ident()), threading.Event(), threading.Lock()
-    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    worker, done, raised = ctypes.c_ulong(threading.get_ident()), threading.Event(), False
 
     def watch() -> None:
+        nonlocal raised
         wait_s = limit_s
         while not done.wait(wait_s):
-            with lock:
-                if not done.is_set():
-                    raise_in(worker, ctypes.py_object(Overdue))
+            raised = True
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(worker, ctypes.py_object(Overdue))
             wait_s = REPEAT_S
 
     watcher = threading.Thread(target=watch, name="time limit", daemon=True)
@@ -65,8 +74,20 @@ def _by_thread(limit_s: float) -> Iterator[None]:
     try:
         yield
     finally:
-        done.set()
-        with lock:
-            # One that has not been raised yet is taken back.
-            raise_in(worker, None)
+        while not done.is_set():
+            with suppress(Overdue):
+                done.set()
         watcher.join()
+        if raised:
+            _take_pending()
+
+
+def _take_pending() -> None:
+    """Let an exception that was not raised yet be raised here.
+
+    To take one back by PyThreadState_SetAsyncExc(thread, NULL) leaves CPython 3.11 looking for it
+    at each step, and a profiler that is enabled later never goes on.
+    """
+    with suppress(Overdue):
+        for _ in range(STEPS):
+            pass

@@ -1,5 +1,8 @@
 """Code of a user's ends in time, whatever it does meanwhile."""
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -41,6 +44,57 @@ def wait() -> None:
 def test_what_never_returns_is_ended(work: Callable[[], None]) -> None:
     with pytest.raises(Overdue):
         call_within(LIMIT_S, work)
+
+
+def test_a_timer_of_the_callers_own_goes_on() -> None:
+    rung: list[float] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic()))
+    own = signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        begun_s = time.monotonic()
+        with pytest.raises(Overdue):
+            call_within(LIMIT_S, wait)
+        assert not rung
+        while not rung and time.monotonic() < begun_s + 20:
+            time.sleep(0.01)
+        assert rung
+        assert rung[0] - begun_s >= 0.3
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *own)
+        signal.signal(signal.SIGALRM, before)
+
+
+PROFILED = """
+import cProfile, threading
+from cuda_llm.tasks.time_limit import Overdue, call_within
+
+def spin():
+    while True:
+        pass
+
+def run():
+    for work, limit_s in ((spin, 0.05), (int, 60.0)):
+        try:
+            call_within(limit_s, work)
+        except Overdue:
+            pass
+
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+profile = cProfile.Profile()
+profile.runcall(sum, [1, 2])
+profile.runcall(run.__class__, run.__code__, {})
+profile.runcall(lambda: sum(map(abs, range(3))))
+print("done")
+"""
+
+
+def test_a_profiler_that_is_enabled_later_goes_on() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROFILED], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "done\n"
 
 
 def test_in_another_thread_too_and_nobody_watches_on() -> None:

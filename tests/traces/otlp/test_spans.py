@@ -30,7 +30,7 @@ from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import Recorder
 from cuda_llm.traces.event_table import Events
 from cuda_llm.traces.events import (
-    AttemptJudged,
+    AttemptRepeated,
     Event,
     RunFinished,
     RunForked,
@@ -358,7 +358,7 @@ def test_a_resumed_run_sends_what_is_new(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_later_verdict_changes_a_candidate_but_not_its_times(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "a-run", *beginning(), AttemptJudged(attempt=ATTEMPTS[0]))
+    run = write_run(tmp_path / "a-run", *beginning(), AttemptRepeated(attempt=ATTEMPTS[0]))
     tree = SpanTree(run)
     spans = [span for one in Events(run.events) for span in tree.add(one)]
     first, second = [one for one in spans if one.key == "candidate/r1-c1"]

@@ -36,6 +36,8 @@ HELP = (
     "  show          show it again                stop   stop here; resume goes on",
 )
 ITEM = "Enter accept, e edit, r reject"
+LEAST_GAIN = 0.005
+"""Less is not worth a word."""
 NONE = "-"
 """Stands for no parent."""
 
@@ -88,7 +90,7 @@ def describe_review(review: Review) -> Iterator[str]:
 
 def describe_item(item: HintShown | OrderShown) -> str:
     """Return a hint or an order in one line."""
-    gain = f"{item.gain:.0%}" if item.gain else ""
+    gain = f"{item.gain:.0%}" if item.gain >= LEAST_GAIN else ""
     if isinstance(item, HintShown):
         about = f" about {item.about}" if item.about else ""
         saves = f", saves {gain}" if gain else ""

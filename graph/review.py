@@ -48,19 +48,26 @@ async def review(state: SearchState, context: RunContext) -> SearchUpdate:
     """
     if not context.request.review or state["round"] < 1:
         return {}
-    situation = situation_of(state, context)
-    orders = orders_of(state, context)
-    path = review_file(context.folder.path, state["round"])
+    situation, orders = situation_of(state, context), orders_of(state, context)
+    done = decide(situation, orders, state, context)
+    update = carry_out(done.decisions, situation, orders, context)
+    context.record(done.event)
+    late = [name for name in state["briefs"] if name in state["late"]]
+    return {**update, "briefs": [*late, *update["briefs"]]}
+
+
+def decide(
+    situation: Situation, orders: Sequence[Brief], state: SearchState, context: RunContext
+) -> Reviewed:
+    """Return what was decided before, or interrupt the graph to have it decided."""
+    path = review_file(context.folder.path, situation.round)
     done = read_review(path)
     if done is None:
         shown = review_of(situation, orders, known_before(state, context))
         decided = ask_until_clear(shown)
         done = Reviewed(decided, event_of(decided, shown))
         write_json(path, encode(done))
-    update = carry_out(done.decisions, situation, orders, context)
-    context.record(done.event)
-    late = [name for name in state["briefs"] if name in state["late"]]
-    return {**update, "briefs": [*late, *update["briefs"]]}
+    return done
 
 
 def review_file(run: Path, round_: int) -> Path:

@@ -170,7 +170,7 @@ def test_the_served_graph_asks_with_the_playbook_too(tmp_path: Path) -> None:
 
     from cuda_llm.graph.runs.build_graph import build_graph
 
-    given = {
+    given: Any = {
         **{"task": "vector_add", "device": "emulated", "generator": "playbook", "review": True},
         **{"candidates": 2, "rounds": 1, "tune": 0, "out": str(tmp_path)},
     }
@@ -222,5 +222,6 @@ def test_what_was_decided_is_decided_again_in_a_replay(tmp_path: Path) -> None:
 
 
 def test_a_reviewer_that_is_none_is_refused_before_any_work(tmp_path: Path) -> None:
+    nobody: Any = "me"
     with pytest.raises(UsageError, match=r"reviewer='me': expected a function of a review"):
-        asyncio.run(aoptimize("vector_add", out=str(tmp_path), reviewer="me"))  # type: ignore[typeddict-item]
+        asyncio.run(aoptimize("vector_add", out=str(tmp_path), reviewer=nobody))

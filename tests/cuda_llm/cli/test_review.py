@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from operator import ne
 from pathlib import Path
 
 from commands import Command
@@ -46,10 +48,10 @@ def say(shown: Terminal, *lines: str, after: str = PROMPT) -> None:
     """Type each line when it is asked for."""
     for line in lines:
         shown.read_until(lambda text: text.endswith(after))
-        before = len(shown.text)
+        before = shown.text
         os.write(shown.file, line.encode() + b"\n")
         # Its echo, so that the same question is not seen twice.
-        shown.read_until(lambda text, before=before: len(text) > before)
+        shown.read_until(partial(ne, before))
 
 
 def test_a_person_accepts_edits_and_rejects_and_the_trace_says_who(

@@ -11,6 +11,7 @@ from run_starts import asked, parts, the_run
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.runs.fork import fork, hints_at
 from cuda_llm.graph.runs.start import aoptimize, optimize, resume, start
 from cuda_llm.search import Brief, Draft, Kind
 from cuda_llm.traces.event_log import read_events
@@ -225,3 +226,21 @@ def test_a_reviewer_that_is_none_is_refused_before_any_work(tmp_path: Path) -> N
     nobody: Any = "me"
     with pytest.raises(UsageError, match=r"reviewer='me': expected a function of a review"):
         asyncio.run(aoptimize("vector_add", out=str(tmp_path), reviewer=nobody))
+
+
+def test_a_fork_leaves_out_what_was_rejected_before_it(tmp_path: Path) -> None:
+    rejected: list[str] = []
+
+    def reviewer(shown: Any) -> Any:
+        rejected.extend(one["id"] for one in shown["hints"][:1])
+        return {"hints": dict.fromkeys([one["id"] for one in shown["hints"][:1]], "reject")}
+
+    request = asked(tmp_path, review=True, rounds=3)
+    asyncio.run(start(request, overrides=parts(), reviewer=reviewer))
+    run = the_run(tmp_path)
+    hints = asyncio.run(hints_at(run, 2))
+    known = {one.id for one in (*hints.error_hints, *hints.performance_hints)}
+    assert rejected[0] not in known
+    assert known
+    new = asyncio.run(fork(run, 2, hints))
+    assert asyncio.run(hints_at(new, 2)) == hints

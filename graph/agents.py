@@ -1,4 +1,4 @@
-"""Nodes of agents between the stages, what they and a person who reviews add to the state."""
+"""Nodes of agents between the stages, and what they add to the state."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from cuda_llm.graph.node_report import (
     record_written,
 )
 from cuda_llm.graph.state import SearchState, SearchUpdate, without_defaults
-from cuda_llm.graph.view import situation_of
+from cuda_llm.graph.view import situation_of, withdrawn_words, words_of
 from cuda_llm.log import bound
 from cuda_llm.outcomes import InfraFailed
 from cuda_llm.search import Hint
@@ -41,7 +41,7 @@ def agent_node(placed: PlacedAgent, find: FindContext) -> Any:
     async def node(state: SearchState, context: RunContext) -> SearchUpdate:
         situation = situation_of(state, context)
         made = await run_agent(context, situation, placed.name, placed.agent)
-        return add_contribution(context, placed.name, situation.round, made)
+        return add_contribution(context, placed.name, state, made)
 
     return bind_reporting(node, find, placed.name)
 
@@ -60,7 +60,7 @@ def subgraph_node(placed: PlacedAgent, subgraph: Any, find: FindContext) -> Any:
 
         with bound(**log_fields(context, state, placed.name)), listening(runtime) as here:
             made = await run_agent(context, situation, placed.name, invoke)
-            update = add_contribution(context, placed.name, situation.round, made)
+            update = add_contribution(context, placed.name, state, made)
             record_written(context, state, placed.name, update)
         return {**update, "decided": decisions_of(here.events)}
 
@@ -96,17 +96,21 @@ async def research(state: SearchState, context: RunContext) -> SearchUpdate:
         return {}
     situation = situation_of(state, context)
     made = await run_agent(context, situation, RESEARCHER, placed.agent)
-    return add_contribution(context, RESEARCHER, situation.round, made)
+    return add_contribution(context, RESEARCHER, state, made)
 
 
 def add_contribution(
     context: RunContext,
     agent: str,
-    round_: int,
+    state: SearchState,
     made: Contribution | InfraFailed,
     critique: CheckedCritique | None = None,
 ) -> SearchUpdate:
-    """Return the update that an agent's answer makes; record a failure, which adds nothing."""
+    """Return the update that an agent's answer makes; record a failure, which adds nothing.
+
+    Hints in the words of one that a person withdrew are left out.
+    """
+    round_ = max(0, state.get("round", 0))
     if isinstance(made, InfraFailed):
         failed = AgentFailed(agent=agent, round=round_, error=made.detail, traceback=made.traceback)
         context.record(failed)
@@ -119,9 +123,15 @@ def add_contribution(
                 agent=agent, round=round_, decisions=made.decisions, note=text, critique=critique
             )
         )
+    withdrawn = withdrawn_words(state, context)
+
+    def record(channel: str, hints: Sequence[Hint]) -> list[str]:
+        fresh = [one for one in hints if words_of(one.text) not in withdrawn]
+        return record_hints(context, channel, fresh)
+
     update: SearchUpdate = {
-        "error_hints": record_hints(context, "error_hints", made.error_hints),
-        "performance_hints": record_hints(context, "performance_hints", made.performance_hints),
+        "error_hints": record("error_hints", made.error_hints),
+        "performance_hints": record("performance_hints", made.performance_hints),
     }
     if note is not None:
         update["notes"] = {agent: without_defaults(note)}
@@ -134,22 +144,3 @@ def record_hints(context: RunContext, channel: str, hints: Sequence[Hint]) -> li
     for hint in kept:
         context.record(HintGiven(channel=channel, hint=hint))
     return [hint.id for hint in kept]
-
-
-def review(state: SearchState, context: RunContext) -> list[str]:
-    """Stop until the run is resumed, where the user asked for it; ids of the hints given with that.
-
-    Needs a checkpointer. What resumes the run is a list of hints, in words.
-    """
-    if not context.request.review or state["round"] < 0:
-        return []
-    from langgraph.types import interrupt
-
-    shown = {"round": state["round"] + 1, "incumbent": state["incumbent"]}
-    answer = interrupt(shown)
-    texts = [answer] if isinstance(answer, str) else list(answer or ())
-    hints = [
-        Hint(round=state["round"], about="", code="USER", text=str(text), by="user")
-        for text in texts
-    ]
-    return record_hints(context, "performance_hints", hints)

@@ -18,7 +18,7 @@ from cuda_llm.traces.events import Event, StateWritten
 
 MOST_LINES = 24
 """Of decisions in one update, which stand in the checkpoint until the next node's."""
-MAPPINGS = ("notes", "unfit")
+MAPPINGS = ("notes", "unfit", "withdrawn")
 """Channels whose values are entries by name."""
 CHANNELS = frozenset(SearchUpdate.__annotations__) - {"decided"}
 SERVER = "LANGSMITH_LANGGRAPH_API_VARIANT"

@@ -187,10 +187,10 @@ class RunRequest:
             help="Tunings tried a round without asking a model.", within=(0, MOST_CANDIDATES)
         ),
     ] = 8
-    review: Annotated[bool, OptionText(help="Stop before each round, to go on with resume.")] = (
-        False
-    )
-    """A LangGraph interrupt."""
+    review: Annotated[
+        bool, OptionText(help="Ask before each round: verdicts, hints, orders; else stop there.")
+    ] = False
+    """A LangGraph interrupt. Without a terminal the run stops, and resume goes on."""
     replay: Annotated[
         str,
         OptionText(help="Answer from the record of a run: no model, no key.", metavar="RUN"),

@@ -11,7 +11,7 @@ from cuda_llm.agents.playbook.tuner import TunerAlone, why_tuning_ends
 from cuda_llm.agents.protocols import Contribution, Reflected, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.agents import add_contribution, review
+from cuda_llm.graph.agents import add_contribution
 from cuda_llm.graph.attempts import mark_duplicates, record_judged
 from cuda_llm.graph.context import RunContext, open_ask
 from cuda_llm.graph.guards import (
@@ -183,16 +183,14 @@ def all_infra_failed(judged: Sequence[Attempt]) -> str:
 
 async def strategy(state: SearchState, context: RunContext) -> SearchUpdate:
     """Write the briefs of the next round; that of round 0 is the user's own kernel."""
-    added = review(state, context)
-    hints = [*state["performance_hints"], *added]
-    opened: SearchState = {**state, "round": state["round"] + 1, "performance_hints": hints}
+    opened: SearchState = {**state, "round": state["round"] + 1}
     situation = situation_of(opened, context)
     briefs = briefs_of_round(situation, context)
     for brief in briefs:
         context.folder.write_brief(brief)
     ids = [*state["late"], *(brief.id for brief in briefs)]
     fresh: SearchUpdate = {"round": opened["round"], "trials": [], "judged": []}
-    return {**fresh, "briefs": ids, "performance_hints": added}
+    return {**fresh, "briefs": ids}
 
 
 async def hand_out(state: SearchState, context: RunContext) -> SearchUpdate:
@@ -226,7 +224,8 @@ async def tuner(state: SearchState, context: RunContext) -> SearchUpdate:
     count = 0 if stopping or waits else context.request.tune
     trials = context.tuner.propose(situation, judged, count) if count else ()
     composed = () if stopping else compose_by_strategy(context, situation, state.get("unfit", {}))
-    names = write_trials(context, situation.round, len(state["briefs"]), (*trials, *composed))
+    last = max([len(state["briefs"]), *(one.index for one in judged)])
+    names = write_trials(context, situation.round, last, (*trials, *composed))
     return {"trials": names}
 
 
@@ -263,13 +262,13 @@ async def reflection(state: SearchState, context: RunContext) -> SearchUpdate:
         reflect = partial(context.reflector.reflect, replace(situation, ask=ask), judged)
         made = await run_untrusted(name, reflect, Reflected)
     if isinstance(made, InfraFailed):
-        return add_contribution(context, name, situation.round, made)
+        return add_contribution(context, name, state, made)
     learned = Contribution(
         error_hints=made.error_hints,
         performance_hints=made.performance_hints,
         decisions=made.decisions,
     )
-    return add_contribution(context, name, situation.round, learned, made.critique)
+    return add_contribution(context, name, state, learned, made.critique)
 
 
 async def route(state: SearchState, context: RunContext) -> SearchUpdate:

@@ -63,6 +63,7 @@ def empty_channels(state: SearchState) -> SearchUpdate:
         "error_hints": first_value(state, []),
         "notes": first_value(state, {}),
         "unfit": first_value(state, {}),
+        "withdrawn": first_value(state, {}),
     }
 
 

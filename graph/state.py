@@ -67,6 +67,9 @@ class SearchUpdate(TypedDict, total=False):
     error_hints: Annotated[list[str], operator.add]
     performance_hints: Annotated[list[str], operator.add]
     """Ids of hints, in the order given."""
+    withdrawn: Annotated[dict[str, str], merge]
+    """By id of a hint that a person rejected or rewrote: the id of what they wrote instead, empty
+    where that is nothing."""
     notes: Annotated[dict[str, Json], merge]
     """By name of the agent that wrote it."""
     stop: str

@@ -13,10 +13,11 @@ from cuda_llm.graph.state import SearchState
 from cuda_llm.search import Attempt, Hint
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.traces.files import broken, read_json, write_file
+from cuda_llm.traces.run_folder import RunFolder
 
 SITUATION_CHANNELS = (
     *("round", "attempts", "incumbent", "baseline"),
-    *("error_hints", "performance_hints", "notes"),
+    *("error_hints", "performance_hints", "withdrawn", "notes"),
 )
 """Channels that a Situation is made from."""
 
@@ -26,7 +27,6 @@ def situation_of(state: SearchState, context: RunContext) -> Situation:
     attempts = attempts_of(state, context)
     incumbent = state.get("incumbent")
     baseline = state.get("baseline", {})
-    look_up = context.folder.look_up
     return Situation(
         task=context.task,
         hardware=context.device.hardware,
@@ -38,11 +38,29 @@ def situation_of(state: SearchState, context: RunContext) -> Situation:
         incumbent=next((one for one in attempts if one.id == incumbent), None),
         sizes=tuple(MappingProxyType(dims) for dims in baseline.get("sizes", ())),
         baseline_us=tuple(baseline.get("times_us", ())),
-        error_hints=tuple(look_up(Hint, one) for one in state.get("error_hints", ())),
-        performance_hints=tuple(look_up(Hint, one) for one in state.get("performance_hints", ())),
+        error_hints=standing_hints(context.folder, state, "error_hints"),
+        performance_hints=standing_hints(context.folder, state, "performance_hints"),
         notes={name: decode(Note, one) for name, one in state.get("notes", {}).items()},
         archive=context.folder,
     )
+
+
+def standing_hints(folder: RunFolder, state: Mapping[str, Any], channel: str) -> tuple[Hint, ...]:
+    """Return the hints of a channel but for those that a person withdrew."""
+    withdrawn = state.get("withdrawn", {})
+    hints = (folder.look_up(Hint, one) for one in state.get(channel, ()))
+    return tuple(one for one in hints if one.id not in withdrawn)
+
+
+def withdrawn_words(state: Mapping[str, Any], context: RunContext) -> frozenset[str]:
+    """Return the texts of hints that a person withdrew, as `words_of` compares them."""
+    withdrawn = state.get("withdrawn", {})
+    return frozenset(words_of(context.folder.look_up(Hint, one).text) for one in withdrawn)
+
+
+def words_of(text: str) -> str:
+    """Return a text without what makes no other text of it: its layout and its capitals."""
+    return " ".join(text.split()).casefold()
 
 
 def attempts_of(state: Mapping[str, Any], context: RunContext) -> tuple[Attempt, ...]:
@@ -74,6 +92,13 @@ def read_situation(context: RunContext, round_: int) -> Situation:
             raise broken(path, mend)
         known[round_] = situation_of(seen, context)
     return known[round_]
+
+
+def known_before(state: SearchState, context: RunContext) -> frozenset[str]:
+    """Return the ids of the attempts that were judged before the last round began."""
+    seen = read_json(_file(context, state["round"] - 1), context.folder.mend)
+    named = seen.get("attempts", ()) if isinstance(seen, dict) else ()
+    return frozenset(context.folder.look_up(Attempt, one).id for one in named)
 
 
 def baseline_of(situation: Situation) -> KernelTimes:

@@ -70,6 +70,32 @@ class HintsTried:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReviewChange:
+    """Something that a reviewer wanted otherwise."""
+
+    id: str
+    """Of the hint or the order; empty for a hint of the reviewer's own."""
+    part: str
+    """`text`, `parent` or `direction` where that was changed; `hint` or `order` where the whole was
+    rejected or, of a hint, added."""
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundReviewed:
+    """A person decided on the orders of a round and on what was learned before it."""
+
+    kind: ClassVar[str] = "round_reviewed"
+    round: int
+    """That begins with it."""
+    by: str
+    accepted: tuple[str, ...]
+    """Hints and orders that stay as they were."""
+    changes: tuple[ReviewChange, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class StateWritten:
     """A node wrote a channel of the state (docs/state.md)."""
 

@@ -32,6 +32,7 @@ RECORDED_ONCE: Mapping[str, tuple[str, ...]] = {
     "tuner_searched": ("round", "parent"),
     "hint_given": ("channel", "hint"),
     "hints_tried": ("candidate",),
+    "round_reviewed": ("round",),
     "contest_held": ("round", "contender", "incumbent"),
     "kernel_inspected": ("round", "attempt"),
     "incumbent_chosen": ("round",),

@@ -19,6 +19,7 @@ from cuda_llm.traces.events import (
     IncumbentChosen,
     KernelInspected,
     RoundBegan,
+    RoundReviewed,
     Routed,
     RunFinished,
     TunerSearched,
@@ -29,6 +30,7 @@ from cuda_llm.traces.text import (
     describe_end,
     describe_hints_tried,
     describe_idea,
+    describe_review,
     describe_route,
     describe_times,
     list_names,
@@ -63,6 +65,8 @@ def describe_decision(event: Event) -> Iterator[str]:
             yield f"{hint.id} learned{about} ({hint.code}, by {hint.by}): {hint.text}"
         case HintsTried():
             yield describe_hints_tried(event)
+        case RoundReviewed(round=number, by=by):
+            yield from (f"round {number}, {by}: {line}" for line in describe_review(event))
         case ContestHeld(contender=name, incumbent=before):
             yield f"{name} against {before}, timed in turn: {describe_duel(event)}"
         case KernelInspected(attempt=name, code=code, notes=notes):

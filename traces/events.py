@@ -13,6 +13,8 @@ from cuda_llm.traces.decisions import AgentFailed as AgentFailed
 from cuda_llm.traces.decisions import GeneratorFailed as GeneratorFailed
 from cuda_llm.traces.decisions import HintGiven as HintGiven
 from cuda_llm.traces.decisions import HintsTried as HintsTried
+from cuda_llm.traces.decisions import ReviewChange as ReviewChange
+from cuda_llm.traces.decisions import RoundReviewed as RoundReviewed
 from cuda_llm.traces.decisions import Routed as Routed
 from cuda_llm.traces.decisions import StateWritten as StateWritten
 
@@ -297,6 +299,7 @@ Event: TypeAlias = (
     | TunerSearched
     | HintGiven
     | HintsTried
+    | RoundReviewed
     | ContestHeld
     | KernelInspected
     | IncumbentChosen

@@ -28,6 +28,7 @@ from cuda_llm.traces.events import (
     ModelCalled,
     ModelRetried,
     RoundBegan,
+    RoundReviewed,
     Routed,
     RunFinished,
     RunForked,
@@ -76,6 +77,8 @@ class RoundHistory:
     """By candidate: what its hints promised, and what came of them."""
     written: dict[tuple[int, str, str], StateWritten] = field(default_factory=dict)
     """By round, node and channel."""
+    reviews: dict[int, RoundReviewed] = field(default_factory=dict)
+    """By the round that follows."""
     route: Routed | None = None
     """Where the run went behind this round."""
 
@@ -201,6 +204,8 @@ def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
             round_.tried[name] = event
         case StateWritten(round=number, agent=agent, channel=channel):
             round_.written[number, agent, channel] = event
+        case RoundReviewed(round=number):
+            round_.reviews[number] = event
         case Routed():
             round_.route = event
         case TunerSearched(parent=parent):

@@ -23,6 +23,7 @@ from cuda_llm.traces.text import (
     describe_idea,
     describe_prediction,
     describe_records,
+    describe_review,
     describe_route,
     describe_seconds,
     describe_time_source,
@@ -82,6 +83,10 @@ def describe_round(round_: RoundHistory, history: RunHistory, *, alive: bool) ->
         yield from _hint(channel, hint)
     yield from _duels(round_)
     yield from _choice(round_)
+    for reviewed in round_.reviews.values():
+        yield from labelled("reviewed", f"round {reviewed.round}, by {reviewed.by}")
+        for line in describe_review(reviewed):
+            yield from wrapped(line, indent=INSIDE)
     if round_.route is not None:
         yield from labelled("then", describe_route(round_.route))
     yield from _written(round_)

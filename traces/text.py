@@ -9,7 +9,7 @@ from cuda_llm.wording import describe_dims, printable
 if TYPE_CHECKING:
     from cuda_llm.predictions import Prediction, Record
     from cuda_llm.profile import SizeTime
-    from cuda_llm.traces.decisions import HintsTried, Routed
+    from cuda_llm.traces.decisions import HintsTried, RoundReviewed, Routed
     from cuda_llm.traces.history import CallTotals
 
 WIDTH = 100
@@ -114,6 +114,18 @@ def describe_prediction(one: "Prediction") -> str:
     what = one.code.replace("_", " ")
     who = "predicted" if one.by == "diagnosis" else f"predicted by a {one.by}"
     return f"{who}: {us(one.saved_us)} of {us(one.time_us)} saved without {what}; {had}"
+
+
+def describe_review(event: "RoundReviewed") -> Iterator[str]:
+    """Yield what a reviewer changed, a line each, and how much stays as it was."""
+    for one in event.changes:
+        if one.part in {"hint", "order"}:
+            done = f"{one.id} rejected: {one.before}" if one.id else f"a hint added: {one.after}"
+        else:
+            done = f"{one.id}: {one.part} {one.before or 'none'} -> {one.after or 'none'}"
+        yield done.removesuffix(": ")
+    if event.accepted:
+        yield f"{', '.join(event.accepted)} accepted"
 
 
 def describe_hints_tried(event: "HintsTried") -> str:

@@ -121,6 +121,10 @@ class Budget:
                     self._counted.add(event.call)
         self._began_s -= seconds
 
+    def leave_out(self, seconds: float) -> None:
+        """Take back time in which the run waited for a person."""
+        self._began_s += seconds
+
     def counts(self, call: str) -> bool:
         """Return whether the answer to `call` is counted already."""
         return call in self._counted

@@ -24,6 +24,7 @@ from cuda_llm.graph.context import (
 )
 from cuda_llm.graph.node_report import bind_reporting
 from cuda_llm.graph.request import Overrides
+from cuda_llm.graph.review import review
 from cuda_llm.graph.round_nodes import (
     choose,
     collect,
@@ -55,6 +56,7 @@ NODES = {
     RESEARCHER: research,
     "baseline": baseline,
     "strategy": strategy,
+    "review": review,
     "hand_out": hand_out,
     "collect": collect,
     "tuner": tuner,
@@ -81,7 +83,8 @@ EDGES = (
     ("start", RESEARCHER),
     (RESEARCHER, "baseline"),
     ("baseline", "strategy"),
-    ("strategy", "hand_out"),
+    ("strategy", "review"),
+    ("review", "hand_out"),
     ("candidate", "collect"),
     ("collect", "tuner"),
     ("trial", "collect_trials"),

@@ -5,7 +5,7 @@ and the trace that its events go to.
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,8 @@ from cuda_llm.atomic_file import describe_full_disk
 from cuda_llm.errors import CudaLLMError, UsageError, describe_error
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.node_report import pass_on
+from cuda_llm.graph.review import NODE
+from cuda_llm.graph.review_decisions import Reviewer
 from cuda_llm.graph.run_nodes import run_finished, run_started
 from cuda_llm.graph.runs.mend import forget_damaged, mend_judged
 from cuda_llm.graph.runs.parts import RunParts
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
     from langgraph.graph import StateGraph
     from langgraph.types import Durability, StateSnapshot
 
+BEFORE_ORDERS = "strategy"
+"""The node that stopped for a review before orders were a part of it."""
+STOPPED_FOR_REVIEW = "stopped for review"
+"""The reason of a run that waits for a person."""
 RESTORED = "recorded again: the trace had lost it"
 _log = Log(__name__)
 DURABILITY: "Durability" = "sync"
@@ -111,23 +117,28 @@ class GraphRun:
             "recursion_limit": (rounds + 2) * (STEPS_A_ROUND + agents),
         }
 
-    async def run(self, hints: Sequence[str] = ()) -> None:
-        """Run the graph on from its checkpoint. `hints` answer a review.
+    async def run(self, answer: object = ()) -> None:
+        """Run the graph on from its checkpoint. `answer` is one to a review.
 
         Being cancelled is recorded before it is passed on; everything at work has ended by then.
         """
         with bound(run_id=self.context.run_id):
-            await self._run(hints)
+            await self._run(answer)
 
-    async def answer_reviews(self, answers: Mapping[int, Sequence[str]]) -> None:
-        """Go on from each review to which there is an answer, by the round that follows it."""
-        while (state := await self.state()).interrupts:
-            following = max(0, state.values.get("round", 0)) + 1
-            if following not in answers:
+    async def waits_for_review(self) -> bool:
+        """Return whether nothing goes on without an answer."""
+        return bool(reviews_of(await self.state()))
+
+    async def run_reviewed(self, reviewer: Reviewer) -> None:
+        """Run on from each review with what the reviewer answers, until that is None."""
+        while reviews := reviews_of(await self.state()):
+            given = reviewer(reviews[0])
+            answer = await given if isinstance(given, Awaitable) else given
+            if answer is None:
                 return
-            await self.run(answers[following])
+            await self.run(answer)
 
-    async def _run(self, hints: Sequence[str]) -> None:
+    async def _run(self, answer: object) -> None:
         state = await self.state()
         if state.created_at is not None:
             _log.info("the run goes on from its checkpoint", checkpoint_at=state.created_at)
@@ -145,9 +156,9 @@ class GraphRun:
         else:
             forget_damaged(self.context)
         try:
-            await self.graph.ainvoke(
-                self.input(state, hints), self.config, context=self.context, durability=DURABILITY
-            )
+            await self._invoke(self.input(state, answer))
+            if stopped_before_orders(state):
+                await self._invoke(self.input(await self.state(), answer))
         except asyncio.CancelledError:
             _log.info("the run is cancelled")
             await self.context.tasks.close()
@@ -162,15 +173,21 @@ class GraphRun:
                 await self.record_stopped(describe_error(error))
             raise
         if (await self.state()).interrupts:
-            await self.record_stopped("stopped for review")
+            await self.record_stopped(STOPPED_FOR_REVIEW)
 
-    def input(self, state: "StateSnapshot", hints: Sequence[str]) -> Any:
+    async def _invoke(self, given: Any) -> None:
+        await self.graph.ainvoke(given, self.config, context=self.context, durability=DURABILITY)
+
+    def input(self, state: "StateSnapshot", answer: object) -> Any:
         """Return the input of the graph: the task, an answer to a review, or None to just go on."""
         from langgraph.types import Command
 
         if state.created_at is None:
             return {"task": self.context.request.task}
-        return Command(resume=list(hints)) if state.interrupts else None
+        if not state.interrupts or stopped_before_orders(state):
+            return None
+        # LangGraph takes an empty mapping for no answer at all.
+        return Command(resume=list(answer) if isinstance(answer, tuple) else answer or [])
 
     async def state(self) -> "StateSnapshot":
         """Return the state on disk; it has no `created_at` where nothing was written yet."""
@@ -187,6 +204,16 @@ class GraphRun:
         values = (await self.state()).values
         round_, best = max(0, values.get("round", 0)), values.get("incumbent")
         self.context.record(RunInterrupted(reason=reason, round=round_, best=best))
+
+
+def stopped_before_orders(state: "StateSnapshot") -> bool:
+    """Return whether the run waits where older ones stopped for a review: before its orders."""
+    return any(one.name == BEFORE_ORDERS and one.interrupts for one in state.tasks)
+
+
+def reviews_of(state: "StateSnapshot") -> list[Mapping[str, Any]]:
+    """Return what the run waits for a person to review, as plain JSON."""
+    return [one.value for task in state.tasks if task.name == NODE for one in task.interrupts]
 
 
 @asynccontextmanager

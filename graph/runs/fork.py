@@ -21,6 +21,7 @@ from cuda_llm.data_file import UnfitError, read_as
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.runs.record import recorded_request
 from cuda_llm.graph.runs.resolve import name_run
+from cuda_llm.graph.view import standing_hints
 from cuda_llm.search import Attempt, Brief, Hint
 from cuda_llm.traces.event_line import now, to_line
 from cuda_llm.traces.event_log import read_events
@@ -118,9 +119,7 @@ async def hints_at(folder: RunFolder, round_: int) -> Hints:
 
 def hints_of(folder: RunFolder, values: Mapping[str, Any], round_: int) -> Hints:
     """Return the hints that a state names."""
-    read = {
-        name: tuple(folder.look_up(Hint, one) for one in values.get(name, ())) for name in CHANNELS
-    }
+    read = {name: standing_hints(folder, values, name) for name in CHANNELS}
     return Hints(round=round_, **read)
 
 
@@ -140,7 +139,10 @@ async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
     edited = {
         channel: [one.id for one in new.keep_hints(getattr(hints, channel))] for channel in CHANNELS
     }
-    await put_state(new, {**values, **edited, "attempts": attempts, "run_id": name})
+    again = {one for names in edited.values() for one in names}
+    withdrawn = {key: to for key, to in values.get("withdrawn", {}).items() if key not in again}
+    stated = {**values, **edited, "withdrawn": withdrawn}
+    await put_state(new, {**stated, "attempts": attempts, "run_id": name})
     changed = hints != hints_of(folder, values, round_)
     copy_events(folder, new, RunForked(of=folder.name, round=round_, edited_hints=changed))
     request = replace(recorded_request(folder, run), run_id=name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cuda_llm.agents.protocols import PlacedAgent
 from cuda_llm.errors import UsageError, nearest
 from cuda_llm.graph.request import Overrides, RunOptions, RunRequest
+from cuda_llm.graph.review_decisions import Reviewer
 from cuda_llm.graph.runs.resolve import make_request
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
@@ -52,6 +53,8 @@ class OptimizeKeywords(RunOptions, total=False):
     bench: "Bench"
     observers: Sequence[Observer]
     """Called with every event."""
+    reviewer: Reviewer
+    """Reviews each round before it begins, as `review` has it stop for: see docs/traces.md."""
 
 
 KEYWORDS = frozenset(OptimizeKeywords.__annotations__)
@@ -73,6 +76,10 @@ def split_keywords(
             raise TypeError(f"optimize() got an unexpected keyword argument {name!r}; {hint}")
         if name == "observers":
             check_each(name, value, callable, "functions that take an event")
+        elif name == "reviewer":
+            if not callable(value):
+                raise UsageError(f"reviewer={shown(value)}: expected a function of a review")
+            request["review"] = True
         elif name == "agents":
             check_each(name, value, is_placed, "names, or PlacedAgent objects")
             request[name] = tuple(one for one in value if isinstance(one, str))

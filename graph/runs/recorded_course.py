@@ -1,5 +1,5 @@
-"""How far a replay has come in its record: which candidates are late there, and how much time it
-had taken.
+"""How far a replay has come in its record: which candidates are late there, how much time it had
+taken, and what a person decided before each round.
 """
 
 import asyncio
@@ -8,16 +8,21 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
+from cuda_llm.graph.review import read_review, review_file
+from cuda_llm.graph.review_decisions import Decisions
 from cuda_llm.traces.event_line import identity_of, to_line
 from cuda_llm.traces.event_log import Recorded
 from cuda_llm.traces.events import (
     CandidateLate,
     Event,
+    HintGiven,
     RoundBegan,
+    RoundReviewed,
     RunResumed,
     StageEntered,
     StageLeft,
 )
+from cuda_llm.traces.run_folder import RunFolder
 
 Stage = tuple[str, str]
 """Candidate and stage."""
@@ -163,3 +168,25 @@ def _seconds_by_event(recorded: Sequence[Recorded]) -> Iterator[tuple[str, float
         round_ = one.event.round if isinstance(one.event, RoundBegan) else round_
         if key := _key(one.event, round_):
             yield key, worked_s
+
+
+def recorded_reviews(folder: RunFolder, events: Sequence[Event]) -> dict[int, Decisions]:
+    """Return what was decided before each round.
+
+    Older runs kept only the hints given, between a stop and the round that followed.
+    """
+    found: dict[int, Decisions] = {}
+    answer: tuple[str, ...] | None = None
+    for event in events:
+        match event:
+            case RunResumed():
+                answer = ()
+            case HintGiven(hint=hint) if answer is not None and hint.by == "user":
+                answer = (*answer, hint.text)
+            case RoundBegan(round=round_) if answer is not None:
+                found[round_], answer = Decisions(add_hints=answer), None
+            case _:
+                continue
+    reviewed = [one.round for one in events if isinstance(one, RoundReviewed)]
+    kept = {one: read_review(review_file(folder.path, one)) for one in reviewed}
+    return found | {number: one.decisions for number, one in kept.items() if one is not None}

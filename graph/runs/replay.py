@@ -10,11 +10,13 @@ from typing import Any
 
 from cuda_llm.agents.llm.budget import Budget
 from cuda_llm.agents.protocols import Generator
+from cuda_llm.codec import decode
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import Overrides, RunRequest
+from cuda_llm.graph.review_decisions import Decisions, Review, as_answer
 from cuda_llm.graph.runs.record import changed_files, recorded_request
 from cuda_llm.graph.runs.recorded_bench import RecordedBench, recorded_bench
-from cuda_llm.graph.runs.recorded_course import RecordedCourse
+from cuda_llm.graph.runs.recorded_course import RecordedCourse, recorded_reviews
 from cuda_llm.graph.runs.recorded_device import RecordedDevice, recorded_device
 from cuda_llm.graph.runs.recorded_replies import (
     RecordedClients,
@@ -26,13 +28,9 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.traces.event_log import Recorded, is_being_written, read_trace
 from cuda_llm.traces.events import (
     AttemptJudged,
-    Event,
-    HintGiven,
     ModelCalled,
     Record,
-    RoundBegan,
     RunFinished,
-    RunResumed,
     RunStarted,
 )
 from cuda_llm.traces.find import find_run
@@ -117,8 +115,8 @@ class ReplayedRun:
     """An observer of the replay."""
     ended: str
     """Why the recorded run ended; empty where it did not."""
-    reviews: Mapping[int, tuple[str, ...]]
-    """Hints that a person gave when the run stopped for review, by the round that followed."""
+    reviews: Mapping[int, Decisions]
+    """What a person decided when the run stopped for review, by the round that followed."""
     generator: Generator | None
     """The user's own, by its drafts; None where ours is run, or where it was brought again."""
     device: RecordedDevice | None
@@ -133,6 +131,12 @@ class ReplayedRun:
     def seconds_left(self, budget: Budget) -> Callable[[], float]:
         """Return what says how long a round waits: by the record where nothing is executed."""
         return budget.seconds_left if self.bench is None else self.course.seconds_left
+
+    def review(self, shown: Mapping[str, Any]) -> object:
+        """Return the recorded answer to a review; None where there is none that can be given."""
+        review = decode(Review, shown)
+        decided = self.reviews.get(review.round)
+        return None if decided is None or review.problem else as_answer(decided, review)
 
     def trials(self, budget: Budget) -> tuple[ModelCalled, ...]:
         """Return the recorded trial calls of the models, and count what they cost, once."""
@@ -200,7 +204,7 @@ def open_replay(request: RunRequest, overrides: Overrides, task: Task) -> Replay
         replies=RecordedReplies(folder, recorded),
         course=course,
         ended=next((one.reason for one in reversed(events) if isinstance(one, RunFinished)), ""),
-        reviews=_reviews(events) if before.review else {},
+        reviews=recorded_reviews(folder, events) if before.review else {},
         generator=_own_generator(folder, run, request, recorded, course),
         device=device,
         bench=None if device is None else recorded_bench(folder, recorded, device.target, course),
@@ -265,23 +269,6 @@ def _check_replies(folder: RunFolder, recorded: Sequence[Recorded]) -> None:
             raise UsageError(f"{path}: gone or damaged; a replay needs it: restore it")
     for name in folder.candidates():
         folder.draft(name)
-
-
-def _reviews(events: Sequence[Event]) -> dict[int, tuple[str, ...]]:
-    """Return the hints given between a stop and the round that followed, by that round."""
-    found: dict[int, tuple[str, ...]] = {}
-    answer: tuple[str, ...] | None = None
-    for event in events:
-        match event:
-            case RunResumed():
-                answer = ()
-            case HintGiven(hint=hint) if answer is not None and hint.by == "user":
-                answer = (*answer, hint.text)
-            case RoundBegan(round=round_) if answer is not None:
-                found[round_], answer = answer, None
-            case _:
-                continue
-    return found
 
 
 def _own_generator(

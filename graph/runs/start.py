@@ -5,7 +5,16 @@ for a review.
 import asyncio
 import shlex
 import threading
-from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Sequence
+import time
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Unpack
@@ -13,6 +22,7 @@ from typing import Any, Unpack
 from cuda_llm.agents.llm.budget import Budget
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import NO_OVERRIDES, Overrides, RunRequest
+from cuda_llm.graph.review_decisions import Reviewer
 from cuda_llm.graph.runs.keywords import OptimizeKeywords, split_keywords
 from cuda_llm.graph.runs.parts import RunParts, find_parts, find_parts_by_name
 from cuda_llm.graph.runs.record import (
@@ -37,17 +47,18 @@ async def start(
     overrides: Overrides = NO_OVERRIDES,
     observers: Iterable[Observer] = (),
     report: ReportLine = print_line,
+    reviewer: Reviewer | None = None,
 ) -> Result:
     """Run to the end, to a review, or until cancelled; then `resume` goes on.
 
-    `report` gets a line where the device has something to build first. Raises UsageError and
-    MissingError before any work starts and any folder is made.
+    `report` gets a line where the device has something to build first; `reviewer` answers reviews.
+    Raises UsageError and MissingError before any work starts and any folder is made.
     """
     parts = find_parts(request, overrides)
     budget = open_budget(parts)
     probes = await preflight(parts, budget, report)
     folder = make_folder(parts)
-    await run_graph(parts, budget, probes, observers)
+    await run_graph(parts, budget, probes, observers, reviewer=reviewer)
     return read_result(folder)
 
 
@@ -72,9 +83,13 @@ async def run_graph(
     budget: Budget,
     probes: Sequence[Event],
     observers: Iterable[Observer],
-    hints: tuple[str, ...] = (),
+    answer: object = (),
+    reviewer: Reviewer | None = None,
 ) -> None:
-    """Run the graph of a run whose folder exists. Raises UsageError where another process does."""
+    """Run the graph of a run whose folder exists. Raises UsageError where another process does.
+
+    `answer` is one to the review that the run waits for; `reviewer` gives those that are left.
+    """
     from cuda_llm.graph.runs.build_graph import build_graph
     from cuda_llm.graph.runs.drive import open_graph_run, open_recorder
 
@@ -82,22 +97,43 @@ async def run_graph(
     try:
         context = build_context(parts, recorder, budget)
         async with open_graph_run(context, build_graph(agents=parts.agents)) as driver:
-            await driver.run(hints)
+            if answer or reviewer is None or not await driver.waits_for_review():
+                await driver.run(answer)
             if parts.replay is not None:
-                await driver.answer_reviews(parts.replay.reviews)
+                await driver.run_reviewed(parts.replay.review)
+            if reviewer is not None:
+                await driver.run_reviewed(outside_the_budget(reviewer, budget))
     finally:
         recorder.close()
+
+
+def outside_the_budget(reviewer: Reviewer, budget: Budget) -> Reviewer:
+    """Return the reviewer, whose time is none of the run's minutes."""
+
+    async def review(shown: Mapping[str, Any]) -> object:
+        began = time.monotonic()
+        given = reviewer(shown)
+        answer = await given if isinstance(given, Awaitable) else given
+        budget.leave_out(time.monotonic() - began)
+        return answer
+
+    return review
 
 
 async def resume(
     folder: RunFolder,
     *,
     hints: tuple[str, ...] = (),
+    answer: object = (),
     overrides: Overrides = NO_OVERRIDES,
     observers: Iterable[Observer] = (),
     report: ReportLine = print_line,
+    reviewer: Reviewer | None = None,
 ) -> Result:
-    """Run to the end, to the next review, or until cancelled. `hints` answer a review.
+    """Run to the end, to the next review, or until cancelled.
+
+    `answer` is one to the review that the run waits for, `hints` accept it and add some. With
+    neither, `reviewer` is asked, and without one all is accepted.
 
     `report` is as for `start`. Raises UsageError: no run, finished, at work in another process, its
     task has changed, or it was started with parts that are not brought again.
@@ -108,7 +144,7 @@ async def resume(
     probes = await preflight(parts, budget, report)
     # In this program's format: an older one that knows no hints by id does not go on with it.
     folder.write_run(folder.read_run())
-    await run_graph(parts, budget, probes, observers, hints)
+    await run_graph(parts, budget, probes, observers, hints or answer, reviewer)
     return read_result(folder)
 
 
@@ -164,7 +200,8 @@ async def aoptimize(task: Task | str = "", **keywords: Unpack[OptimizeKeywords])
 
     request, overrides, observers = split_keywords(task, keywords)
     request = as_asked(request, said_by(request, overrides, {"task", *keywords}))
-    return await start(request, overrides=overrides, observers=observers)
+    reviewer = keywords.get("reviewer")
+    return await start(request, overrides=overrides, observers=observers, reviewer=reviewer)
 
 
 async def astream(
@@ -208,6 +245,8 @@ def optimize(task: Task | str = "", **keywords: Unpack[OptimizeKeywords]) -> Res
 def said_by(request: RunRequest, overrides: Overrides, given: Collection[str]) -> set[str]:
     """Return the fields of the request that keywords gave, not as objects."""
     said = {name for name in given if hasattr(request, name) and name not in overrides.given}
+    if request.review:
+        said.add("review")
     return said if request.task else said - {"task"}
 
 

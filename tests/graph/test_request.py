@@ -31,7 +31,7 @@ PAGE = Path(__file__).parents[2] / "docs/settings.md"
 NAMES = {one.name for one in run_options()}
 COMMAND: Any = typer.main.get_command(build_app({"run"}))
 RUN = COMMAND.commands["run"]
-OBJECTS_ALONE = {"reflector", "tuner", "bench", "observers"}
+OBJECTS_ALONE = {"reflector", "tuner", "bench", "observers", "reviewer"}
 """Keywords of `optimize` that no plain value stands for."""
 
 every_option = pytest.mark.parametrize("option", run_options(), ids=lambda one: one.name)

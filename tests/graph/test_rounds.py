@@ -255,9 +255,9 @@ def test_a_person_may_review_each_round_and_add_hints(tmp_path: Path) -> None:
         return build_graph().compile(checkpointer=InMemorySaver())
 
     shown, state = asyncio.run(run())
-    assert shown == [
-        [{"round": 1, "incumbent": None}],
-        [{"round": 2, "incumbent": "r1-c1"}],
+    assert [[(one["round"], one["incumbent"]) for one in some] for some in shown] == [
+        [(1, None)],
+        [(2, "r1-c1")],
         [],
     ]
     hint = context.folder.hint(state["performance_hints"][0])

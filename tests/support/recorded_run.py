@@ -25,7 +25,9 @@ from cuda_llm.traces.events import (
     KernelInspected,
     ModelCalled,
     ModelRetried,
+    ReviewChange,
     RoundBegan,
+    RoundReviewed,
     Routed,
     RunFinished,
     RunForked,
@@ -223,6 +225,12 @@ OTHERS: tuple[Event, ...] = (
         traceback="Traceback (most recent call last):\n  ...\nKeyError: 'tile'\n",
     ),
     HintsTried(candidate="r2-c1", parent="r1-c1", predicted={"r1-h1": 0.25}, gained=0.64),
+    RoundReviewed(
+        round=2,
+        by="ada",
+        accepted=("r2-c1",),
+        changes=(ReviewChange(id="r1-h1", part="text", before="Pad it.", after="Swizzle it."),),
+    ),
     StateWritten(agent="strategy", channel="briefs", round=1, count=3),
     Routed(round=1, to="strategy", reason="1 round left"),
 )

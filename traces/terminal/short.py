@@ -17,6 +17,7 @@ from cuda_llm.traces.text import (
     Line,
     Tone,
     describe_call_totals,
+    describe_review,
     duration,
     labelled,
     us,
@@ -53,6 +54,7 @@ def describe_in_short(folder: RunFolder) -> Iterator[Line]:
         failed = {one.attempt: one.code for one in history.rechecked.values() if not one.stands}
         yield from describe_rows(run.rows, run.best, failed)
     yield from describe_rounds(run)
+    yield from describe_reviews(history)
     yield from describe_failures(run.rows)
     yield from describe_costs(run, history)
     yield from plain([""])
@@ -160,6 +162,20 @@ def describe_rounds(run: RunView) -> Iterator[Line]:
             (f"  {printable(step.reason)}", "" if new else "faint"),
         )
         before = step.candidate
+
+
+def describe_reviews(history: RunHistory) -> Iterator[Line]:
+    """Yield what a person changed before each round."""
+    reviews = {
+        number: one for round_ in history.rounds.values() for number, one in round_.reviews.items()
+    }
+    if not reviews:
+        return
+    yield from head("reviewed")
+    for number, one in reviews.items():
+        for line in describe_review(one):
+            text = " ".join(line.split())
+            yield ((f"  round {number:<3} {printable(one.by)}: {printable(text)}", ""),)
 
 
 def describe_failures(rows: Sequence[Row]) -> Iterator[Line]:

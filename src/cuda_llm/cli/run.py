@@ -3,11 +3,8 @@
 Options are those of `RunRequest`.
 """
 
-import os
 import shlex
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import Field, fields
@@ -17,20 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from cuda_llm.atomic_file import write_atomically
 from cuda_llm.cli.completion import RunName, task_names
-from cuda_llm.errors import Interrupted, MissingError, UsageError
+from cuda_llm.errors import Interrupted, UsageError
 from cuda_llm.graph.request import RunOption, RunRequest, run_options, task_help
 from cuda_llm.search import Components
 
 if TYPE_CHECKING:
     from cuda_llm.cli.run_progress import RunProgress
-    from cuda_llm.graph.runs.fork import Hints
     from cuda_llm.graph.runs.result import Result
     from cuda_llm.traces.run_folder import RunFolder
 
 NONE_PASSED = 1
-UNREADABLE_COPY = "hints-edited.toml"
 
 RunWork = Callable[["RunProgress"], Coroutine[Any, Any, object]]
 
@@ -38,17 +32,19 @@ RunWork = Callable[["RunProgress"], Coroutine[Any, Any, object]]
 def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> int:
     """Run the work, show progress and result. Returns 0: a kernel passed; 1: none did.
 
-    Raises Interrupted where the run can go on: after the first Ctrl-C, which lets everything end
-    (a second one does not wait), and before a review.
+    0 also where the reviewer ends it, or there is no terminal to ask at. Raises Interrupted where
+    the run can go on after the first Ctrl-C, which lets everything end; a second one does not wait.
     """
     import asyncio
 
     from cuda_llm.cli.run_progress import open_run_progress
+    from cuda_llm.graph.runs.drive import STOPPED_FOR_REVIEW
     from cuda_llm.graph.runs.result import read_result, time_by_stage
     from cuda_llm.traces.event_log import read_events
 
     recorded = read_events(folder.events) if folder.events.exists() else ()
     earlier, spent_s = [one.event for one in recorded], time_by_stage(recorded)["total"]
+    interrupted = False
     try:
         # Stdout is for the result, whatever a user's own parts print.
         with redirect_stdout(sys.stderr), open_run_progress(earlier, spent_s) as progress:
@@ -56,11 +52,16 @@ def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> i
     except KeyboardInterrupt:
         if not folder.events.exists():
             raise Interrupted("interrupted before the run began") from None
+        interrupted = True
     result = read_result(folder)
     print_result(result, as_json=as_json)
     if not result.finished:
         go_on = f"go on with: cuda-llm resume {shlex.quote(str(folder.path))}"
-        raise Interrupted(f"{result.reason or 'interrupted'} in round {result.rounds}; {go_on}")
+        reason = result.reason or "interrupted"
+        if reason == STOPPED_FOR_REVIEW and not interrupted:
+            print(f"{reason} before round {result.rounds + 1}; {go_on}", file=sys.stderr)
+            return 0
+        raise Interrupted(f"{reason} in round {result.rounds}; {go_on}")
     return 0 if result.best is not None else NONE_PASSED
 
 
@@ -79,6 +80,7 @@ def print_result(result: "Result", *, as_json: bool) -> None:
 
 def run(context: typer.Context, as_json: bool, **given: Any) -> int:
     """Write kernels for a task, keep those that are right, and make the best one faster."""
+    from cuda_llm.cli.review import open_reviewer
     from cuda_llm.graph.runs.replay import as_asked
     from cuda_llm.graph.runs.resolve import resolve_request
     from cuda_llm.graph.runs.start import start as start_run
@@ -87,7 +89,9 @@ def run(context: typer.Context, as_json: bool, **given: Any) -> int:
     request = resolve_request(as_asked(request_from(given), said(context)))
     return run_in_foreground(
         RunFolder(Path(request.out) / request.run_id),
-        lambda watch: start_run(request, observers=[watch], report=watch.report),
+        lambda watch: start_run(
+            request, observers=[watch], report=watch.report, reviewer=open_reviewer(watch)
+        ),
         as_json=as_json,
     )
 
@@ -206,7 +210,12 @@ def resume(
         Option(help="Fork with the hints of this file instead of editing.", metavar="FILE"),
     ] = None,
     hint: Annotated[
-        list[str] | None, Option(help="Answer to --review: a hint to add. Repeatable.")
+        list[str] | None,
+        Option(help="Accept what a --review shows, and add this hint. Repeatable."),
+    ] = None,
+    decisions: Annotated[
+        Path | None,
+        Option(help="Answer to a --review as JSON, by ids.", metavar="FILE"),
     ] = None,
     out: Annotated[
         str, Option(help="Folder that holds runs.", show_default="traces/runs", metavar="DIR")
@@ -216,6 +225,8 @@ def resume(
     ] = False,
 ) -> int:
     """Go on with a run that was interrupted or killed, or fork one with other hints."""
+    from cuda_llm.cli.review import has_terminal, open_reviewer, read_decisions
+    from cuda_llm.graph.review_decisions import ACCEPT
     from cuda_llm.graph.runs.start import resume as resume_run
     from cuda_llm.traces.find import find_run
 
@@ -224,10 +235,20 @@ def resume(
         folder = fork_run(folder, from_round, edit=edit_hints, file=hints)
     elif edit_hints or hints:
         raise UsageError("--edit-hints and --hints fork a run; say from where with --from-round K")
-    answers = tuple(hint or ())
+    if hint and decisions:
+        raise UsageError("--hint and --decisions exclude each other; put hints under add_hints")
+    answer = read_decisions(decisions) if decisions else tuple(hint or ())
+    if not answer and not has_terminal():
+        answer = ACCEPT
     return run_in_foreground(
         folder,
-        lambda watch: resume_run(folder, hints=answers, observers=[watch], report=watch.report),
+        lambda watch: resume_run(
+            folder,
+            answer=answer,
+            observers=[watch],
+            report=watch.report,
+            reviewer=open_reviewer(watch),
+        ),
         as_json=as_json,
     )
 
@@ -236,6 +257,7 @@ def fork_run(folder: "RunFolder", round_: int, *, edit: bool, file: Path | None)
     """Fork a run behind a round, with its hints as the user wants them."""
     import asyncio
 
+    from cuda_llm.cli.editing import ask_editor, read_hints
     from cuda_llm.graph.runs.fork import fork, hints_at
 
     if edit and file is not None:
@@ -246,45 +268,3 @@ def fork_run(folder: "RunFolder", round_: int, *, edit: bool, file: Path | None)
     elif edit:
         hints = ask_editor(hints, folder.path)
     return asyncio.run(fork(folder, round_, hints))
-
-
-def read_hints(path: Path, round_: int) -> "Hints":
-    """Read the hints of a file. Raises UsageError."""
-    from cuda_llm.graph.runs.fork import from_toml
-
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; expected hints as TOML") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: not UTF-8 text; expected hints as TOML") from None
-    return from_toml(text, round_, str(path))
-
-
-def ask_editor(hints: "Hints", run: Path) -> "Hints":
-    """Return the hints as the user leaves them in the editor.
-
-    What cannot be read is kept in the folder of the run, not lost. Raises MissingError without an
-    editor, UsageError where it fails or its text cannot be read.
-    """
-    from cuda_llm.graph.runs.fork import from_toml, to_toml
-
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not command:
-        raise MissingError("no editor is named", "set EDITOR, or give the hints with --hints FILE")
-    with tempfile.TemporaryDirectory(prefix="cuda-llm-") as scratch:
-        file = Path(scratch) / "hints.toml"
-        file.write_text(to_toml(hints), encoding="utf-8")
-        try:
-            done = subprocess.run([*shlex.split(command), str(file)], check=False)
-        except OSError as error:
-            raise MissingError(f"editor {command}: {error.strerror}", "set EDITOR") from None
-        if done.returncode != 0:
-            raise UsageError(f"editor {command} failed ({done.returncode}); nothing was forked")
-        text = file.read_text(encoding="utf-8", errors="replace")
-    try:
-        return from_toml(text, hints.round, "your hints")
-    except UsageError as error:
-        kept = run / UNREADABLE_COPY
-        write_atomically(kept, text)
-        raise UsageError(f"{error}; they are kept: mend them and use --hints {kept}") from None

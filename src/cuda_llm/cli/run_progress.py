@@ -234,6 +234,17 @@ class LiveRunProgress:
             for line in event_lines(event, self.status):
                 self.screen.console.print(printable(line), markup=False, highlight=False)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the terminal to another; the time is not counted."""
+        began = time.monotonic()
+        self.screen.stop()
+        try:
+            yield
+        finally:
+            self.screen.start(refresh=True)
+            self.status.started_s += time.monotonic() - began
+
     def report(self, line: str) -> None:
         """Show what is being prepared, until the run begins."""
         self.status.doing = line

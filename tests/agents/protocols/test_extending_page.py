@@ -209,7 +209,7 @@ def test_its_device_in_another_process_starts_a_worker_again_that_died(
 def test_a_run_on_its_device_is_resumed_on_it(tmp_path: Path) -> None:
     saved(tmp_path, "remote.py")
     stopped = typed(tmp_path, "cuda-llm run vector_add --device remote.py:", " --review")
-    assert stopped.returncode == 130, stopped.stderr
+    assert stopped.returncode == 0, stopped.stderr
     resumed = typed(tmp_path, "cuda-llm resume latest")
     assert resumed.returncode == 0, resumed.stderr
     assert "remote emulated RTX 3090 Ti" in resumed.stdout

@@ -1,0 +1,204 @@
+"""What a person is shown before a round, and what they decide of it: plain JSON, checked."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cuda_llm.errors import UsageError
+
+ACCEPT, REJECT = "accept", "reject"
+KEYS = ("hints", "orders", "add_hints", "by")
+"""Of an answer."""
+ORDER_KEYS = ("parent", "direction")
+SOMEBODY = "user"
+EXPECTED = f"expected an object with {', '.join(KEYS)}, or a list of hints to add"
+
+Reviewer = Callable[[Mapping[str, Any]], Awaitable[object] | object]
+"""Takes a `Review` as plain JSON and returns an answer, an empty one to accept all; None leaves the
+run stopped there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictShown:
+    """What became of a candidate of the round before."""
+
+    id: str
+    code: str
+    summary: str
+    parent: str | None = None
+    idea: str = ""
+    speedup: float | None = None
+    time_us: float | None = None
+    """At the largest size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HintShown:
+    """A hint that nobody has reviewed yet."""
+
+    id: str
+    channel: str
+    code: str
+    about: str = ""
+    text: str
+    by: str
+    gain: float = 0.0
+    """Part of the time, 0 to 1, that following it should save; 0 where it does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderShown:
+    """An order of the round that is about to begin."""
+
+    id: str
+    kind: str
+    parent: str | None = None
+    """None: the task alone."""
+    direction: str = ""
+    against: str = ""
+    """Code of the bottleneck that the direction relieves."""
+    gain: float = 0.0
+    """Part of the parent's time, 0 to 1, that can be saved at most; 0 where that is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Review:
+    """What is to be reviewed before a round: the value of the graph's interrupt, as JSON."""
+
+    round: int
+    """That is about to begin."""
+    rounds: int
+    incumbent: str | None = None
+    verdicts: tuple[VerdictShown, ...] = ()
+    hints: tuple[HintShown, ...] = ()
+    orders: tuple[OrderShown, ...] = ()
+    parents: tuple[str, ...] = ()
+    """Attempts that an order may start from."""
+    problem: str = ""
+    """What was wrong with the last answer, which is asked for again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderEdit:
+    """What an order shall say instead."""
+
+    parent: str | None = None
+    direction: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decisions:
+    """What a person decided; whatever is not named is accepted."""
+
+    rejected: tuple[str, ...] = ()
+    """Hints and orders."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """By hint: its text from now on."""
+    orders: Mapping[str, OrderEdit] = field(default_factory=dict)
+    """By order, whole."""
+    add_hints: tuple[str, ...] = ()
+    by: str = SOMEBODY
+
+
+def read_answer(answer: object, shown: Review) -> Decisions:
+    """Read what resumed the run. Raises UsageError naming what is wrong, and where."""
+    if answer is None or answer == ACCEPT:
+        return Decisions()
+    if isinstance(answer, str):
+        return Decisions(add_hints=(_text(answer, "the hint"),))
+    if isinstance(answer, list | tuple):
+        return Decisions(add_hints=_texts(answer, "the list"))
+    if not isinstance(answer, Mapping):
+        raise UsageError(f"the answer is {_short(answer)}; {EXPECTED}")
+    for key in answer:
+        if key not in KEYS:
+            raise UsageError(f"the answer has an unknown key {_short(key)}; {EXPECTED}")
+    hints, orders = _by_id(answer, "hints"), _by_id(answer, "orders")
+    _check_ids(hints, "hint", [one.id for one in shown.hints])
+    _check_ids(orders, "order", [one.id for one in shown.orders])
+    return Decisions(
+        rejected=tuple(name for name, one in [*hints.items(), *orders.items()] if one == REJECT),
+        texts={
+            name: _text_of(name, one) for name, one in hints.items() if one not in (ACCEPT, REJECT)
+        },
+        orders={
+            one.id: _edit_of(one, orders[one.id], shown)
+            for one in shown.orders
+            if orders.get(one.id, ACCEPT) not in (ACCEPT, REJECT)
+        },
+        add_hints=_texts(answer.get("add_hints", ()), "add_hints"),
+        by=_text(answer.get("by", SOMEBODY), "by"),
+    )
+
+
+def as_answer(decided: Decisions, shown: Review) -> dict[str, Any]:
+    """Return the answer that says this of what is shown; ids of anything else are left out."""
+    hints = {one.id for one in shown.hints}
+    orders = {one.id for one in shown.orders}
+    rejected = {name: REJECT for name in decided.rejected}
+    texts = {name: {"text": text} for name, text in decided.texts.items()}
+    edits = {
+        name: {"parent": one.parent, "direction": one.direction}
+        for name, one in decided.orders.items()
+        if one.parent is None or one.parent in shown.parents
+    }
+    return {
+        "hints": {name: one for name, one in {**rejected, **texts}.items() if name in hints},
+        "orders": {name: one for name, one in {**rejected, **edits}.items() if name in orders},
+        "add_hints": list(decided.add_hints),
+        "by": decided.by,
+    }
+
+
+def _by_id(answer: Mapping[Any, Any], key: str) -> Mapping[str, Any]:
+    found = answer.get(key) or {}
+    if not isinstance(found, Mapping):
+        raise UsageError(f"{key} is {_short(found)}; expected an object with decisions by id")
+    return found
+
+
+def _check_ids(decided: Mapping[str, Any], what: str, known: list[str]) -> None:
+    for name in decided:
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise UsageError(f"no {what} {_short(name)} is to be reviewed; there is {there}")
+
+
+def _text_of(name: str, decided: object) -> str:
+    if not isinstance(decided, Mapping) or set(decided) != {"text"}:
+        expected = f'"{ACCEPT}", "{REJECT}" or {{"text": ...}}'
+        raise UsageError(f"hint {name}: {_short(decided)}; expected {expected}")
+    return _text(decided["text"], f"hint {name}: text")
+
+
+def _edit_of(order: OrderShown, decided: object, shown: Review) -> OrderEdit:
+    is_edit = isinstance(decided, Mapping) and decided and set(decided) <= set(ORDER_KEYS)
+    if not isinstance(decided, Mapping) or not is_edit:
+        expected = f'"{ACCEPT}", "{REJECT}" or an object with parent, direction or both'
+        raise UsageError(f"order {order.id}: {_short(decided)}; expected {expected}")
+    parent = decided.get("parent", order.parent) or None
+    if parent != order.parent and parent is not None and parent not in shown.parents:
+        there = ", ".join(shown.parents) or "no kernel yet"
+        expected = f"expected one of {there}, or null for none"
+        raise UsageError(f"order {order.id}: parent is {_short(parent)}; {expected}")
+    direction = decided.get("direction", order.direction) or ""
+    if not isinstance(direction, str):
+        raise UsageError(f"order {order.id}: direction is {_short(direction)}; expected text")
+    return OrderEdit(parent=parent, direction=direction.strip())
+
+
+def _texts(given: object, place: str) -> tuple[str, ...]:
+    if not isinstance(given, list | tuple):
+        raise UsageError(f"{place} is {_short(given)}; expected a list of texts")
+    return tuple(_text(one, f"{place}, entry {index}") for index, one in enumerate(given, start=1))
+
+
+def _text(given: object, place: str) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise UsageError(f"{place} is {_short(given)}; expected some text")
+    return given.strip()
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -2,10 +2,11 @@
 
 solve.cu     the source exactly as it was judged
 report.md    how fast it is, than what, on what, who wrote it, what was checked
-verify.sh    judges solve.cu anew
+verify.sh    judges solve.cu anew, with the cuda-llm of the PATH or the one that wrote it
 """
 
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -64,8 +65,17 @@ def write_best(folder: RunFolder, name: str, remeasured: WinnerRemeasured | None
     command = verify_command(run)
     report = "\n".join(_report(run, attempt, verdict, command, remeasured))
     write_file(folder.best / "report.md", report + "\n")
-    write_file(folder.best / "verify.sh", f'#!/bin/sh\ncd "$(dirname "$0")" && exec {command}\n')
+    write_file(folder.best / "verify.sh", _script(command))
     write_file(folder.best / SOLUTION, folder.source(name))
+
+
+def _script(command: str) -> str:
+    """Return a script that runs the command beside it, also where no environment is activated."""
+    own = f"{shlex.quote(sys.executable)} -P -m cuda_llm {command.removeprefix('cuda-llm ')}"
+    return (
+        '#!/bin/sh\ncd "$(dirname "$0")" || exit\n'
+        f"command -v cuda-llm >/dev/null || exec {own}\nexec {command}\n"
+    )
 
 
 def _report(

@@ -28,9 +28,14 @@ SOLUTION = "solve.cu"
 
 def verify_command(run: Mapping[str, Any]) -> str:
     """Return the command that judges `solve.cu` as the run did; `run` is what run.json holds."""
-    task, device = run["request"]["task"], run["device_spec"]
-    warm = ["--l2", "warm"] if run["request"].get("l2") == "warm" else []
-    return shlex.join(["cuda-llm", "evaluate", task, SOLUTION, "--device", device, *warm])
+    request, device = run["request"], run["device_spec"]
+    warm = ["--l2", "warm"] if request.get("l2") == "warm" else []
+    objective = request.get("objective") or "geomean"
+    score = ["--objective", objective] if objective != "geomean" else []
+    for weight in request.get("weights") or ():
+        score += ["--weight", f"{weight:g}"]
+    whole = ["cuda-llm", "evaluate", request["task"], SOLUTION, "--device", device, *warm, *score]
+    return shlex.join(whole)
 
 
 class BestKeeper:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from commands import Ran
+from commands import Command, Ran
 from exported_package import winner_of
 from printed_commands import BEGINS, ROOT, Place, Shell, commands_in, find_places, own_scripts
 from run_starts import asked, parts
@@ -81,7 +81,9 @@ RUN_BY: dict[Place, str] = {
     Place("traces/export/export.py", "nvcc -O3 -arch=native -include=solve.h -I."): MAKE_ON_GPU,
     Place("traces/export/export.py", "nvcc -O3 -arch=native -include=solve.h -I. {}"): MAKE_ON_GPU,
     Place("traces/export/templates/Makefile.j2", "make"): MAKE_ON_GPU,
-    Place("traces/export/templates/Makefile.j2", "make ARCH=sm_90"): RUN,
+    Place("traces/export/templates/Makefile.j2", "make ARCH=sm_90"): (
+        f"{BUILDS}::test_the_plain_export_of_every_task_compiles_with_its_own_makefile"
+    ),
     Place("traces/export/templates/Makefile.j2", "make check"): MAKE_ON_GPU,
     Place("traces/export/templates/README.md.j2", "cuda-llm evaluate {}"): RUN,
     Place("traces/export/templates/README.md.j2", "make"): MAKE_ON_GPU,
@@ -108,9 +110,11 @@ BARE_PATH = "/usr/bin:/bin"
 class Printed:
     """The commands of a test, run as printed."""
 
-    def __init__(self, places: set[Place], shell: Shell) -> None:
+    def __init__(self, places: set[Place], shell: Shell, ask: Command) -> None:
         self.left = places
         self.shell = shell
+        self.ask = ask
+        """Runs a command in this process, in the folder of the shell."""
 
     def pick(self, text: str, begins: str) -> str:
         """The one command of a text that begins so. Every command in it must be in the table."""
@@ -145,11 +149,14 @@ def shell(tmp_path: Path) -> Shell:
 
 
 @pytest.fixture
-def printed(shell: Shell, request: pytest.FixtureRequest) -> Iterator[Printed]:
+def printed(
+    shell: Shell, command: Command, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Printed]:
     """The commands of this test; it fails where one of them is not run."""
     mine = {place for place, test in RUN_BY.items() if test == request.node.originalname}
     assert mine, "no row of the table names this test"
-    one = Printed(mine, shell)
+    monkeypatch.chdir(shell.folder)
+    one = Printed(mine, shell, command)
     yield one
     assert not one.left, f"never run: {one.left}"
 
@@ -178,16 +185,12 @@ def test_a_new_command_anywhere_in_a_text_is_found() -> None:
     assert not BEGINS.search("written by cuda-llm 1.2; a shell; refresh it")
 
 
-OUT = '--out "runs o\'mine"'
-
-
 @pytest.mark.slow
 def test_a_run_goes_on_is_shown_checked_exported_and_forked_by_what_is_printed(
-    printed: Printed, shell: Shell, monkeypatch: pytest.MonkeyPatch
+    printed: Printed, shell: Shell
 ) -> None:
-    monkeypatch.chdir(shell.folder)
     options = "--candidates 1 --rounds 1 --tune 0 --objective largest --review"
-    begun = shell.run(f"cuda-llm run vector_add --device emulated {options} {OUT}")
+    begun = shell.run(f'cuda-llm run vector_add --device emulated {options} --out "runs o\'mine"')
     assert begun.code == 130, begun.stderr
     (run,) = (shell.folder / "runs o'mine").iterdir()
     ended = go_on(printed, run, begun)
@@ -201,10 +204,10 @@ def test_a_run_goes_on_is_shown_checked_exported_and_forked_by_what_is_printed(
 
 def go_on(printed: Printed, run: Path, begun: Ran) -> Ran:
     """Go on with a stopped run in every way that is printed; return how it ended."""
-    wrong = printed.shell.run(f"cuda-llm trace show nothing {OUT}")
+    wrong = printed.ask("trace", "show", "nothing", "--out", run.parent.name)
     listed = printed.run(printed.pick(wrong.stderr, "cuda-llm trace list"))
     assert (listed.code, run.name in listed.stdout) == (0, True), listed.stderr
-    shown = printed.shell.run(f"cuda-llm trace show latest {OUT}")
+    shown = printed.ask("trace", "show", "latest", "--out", run.parent.name)
     with pytest.raises(UsageError) as taken:
         asyncio.run(start(asked(run.parent, run_id=run.name), overrides=parts()))
     texts = (begun.stderr, begun.stdout, str(taken.value), shown.stdout)
@@ -221,9 +224,14 @@ def go_on(printed: Printed, run: Path, begun: Ran) -> Ran:
 def check(printed: Printed, run: Path, ended: Ran) -> None:
     """Judge the winner again, with the environment activated and without."""
     line = printed.pick(ended.stdout, "sh ")
-    for path in (printed.shell.env["PATH"], BARE_PATH):
-        judged = printed.run(line, PATH=path)
-        assert (judged.code, "solve.cu · vector_add" in judged.stdout) == (0, True), judged.stderr
+    judged = printed.run(line, PATH=BARE_PATH)
+    assert (judged.code, "solve.cu · vector_add" in judged.stdout) == (0, True), judged.stderr
+    other = printed.shell.folder / "bin/cuda-llm"
+    other.parent.mkdir()
+    other.write_text('#!/bin/sh\npwd\nprintf "%s|" "$@"\n')
+    other.chmod(0o755)
+    active = printed.run(line, PATH=f"{other.parent}:{BARE_PATH}").stdout
+    assert active.startswith(f"{run / 'best'}\nevaluate|vector_add|solve.cu|--device|emulated")
     _, _, own, again = (run / "best/verify.sh").read_text().splitlines()
     assert again == f"exec {printed.pick((run / 'best/report.md').read_text(), 'cuda-llm')}"
     assert again.endswith(" --objective largest")
@@ -252,21 +260,17 @@ def export_winner(printed: Printed, short: str) -> None:
     again = printed.pick((folder / "README.md").read_text(), "cuda-llm")
     assert judge == f"cd vector_add_cu && {again}"
     printed.saw(again)
-    (line,) = re.findall(r"^# (make \S+=\S+)", (folder / "Makefile").read_text(), re.MULTILINE)
-    printed.saw(line)
-    built = Shell(folder, with_nvcc(printed.shell.env)).run(line)
-    assert (built.code, (folder / "libsolve.so").is_file()) == (0, True), built.stderr
 
 
 def fork(printed: Printed, run: Path) -> Path:
     """Fork the finished run, and once more where the fork has lost its beginning."""
-    refused = printed.shell.run(f"cuda-llm resume {run.name} {OUT}")
+    refused = printed.ask("resume", run.name, "--out", run.parent.name)
     line = printed.pick(refused.stderr, "cuda-llm resume")
     printed.saw(line)
     first = fork_by(printed, line.replace(" K ", " 0 "), run.parent, EDITOR="true")
     for file in first.glob("checkpoint.sqlite*"):
         file.unlink()
-    refused = printed.shell.run(f"cuda-llm resume {first.name} {OUT}")
+    refused = printed.ask("resume", first.name, "--out", run.parent.name)
     return fork_by(printed, printed.pick(refused.stderr, "cuda-llm resume"), run.parent)
 
 
@@ -275,17 +279,22 @@ def fork_by(printed: Printed, line: str, runs: Path, **env: str) -> Path:
     before = {*runs.iterdir()}
 
     def forked() -> list[Path]:
-        new = [one for one in runs.iterdir() if one not in before]
-        return [one for one in new if count(one, "run_resumed")]
+        new = [one for one in runs.iterdir() if one not in before and count(one, "run_forked")]
+        return [one for one in new if "run_resumed" in after_fork(one)]
 
     stopped = printed.begin(line, lambda: bool(forked()), **env)
     assert (stopped.code, len(forked())) == (130, 1), stopped.stderr
     return forked()[0]
 
 
+def after_fork(run: Path) -> str:
+    """The events that the fork did not take over."""
+    return (run / "events.jsonl").read_text().rpartition('"kind":"run_forked"')[2]
+
+
 def compare(printed: Printed, run: Path, other: Path) -> None:
     """Put another run beside it, as its report says."""
-    report = printed.shell.run(f'cuda-llm trace report {run.name} --runs "runs o\'mine"')
+    report = printed.ask("trace", "report", run.name, "--runs", run.parent.name)
     assert report.code == 0, report.stderr
     _, _, data = (run / "report.html").read_text().partition('"spelled":')
     spelled, _ = json.JSONDecoder().raw_decode(data)
@@ -311,32 +320,26 @@ def with_nvcc(env: Mapping[str, str]) -> dict[str, str]:
     return {**env, "PATH": f"{find_toolkit().nvcc.parent}:{env['PATH']}"}
 
 
-def test_a_folder_without_runs_says_how_to_start_one_there(
-    printed: Printed, shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(shell.folder)
+def test_a_folder_without_runs_says_how_to_start_one_there(printed: Printed) -> None:
     runs = Path("no runs yet")
     runs.mkdir()
     with ReportServer(runs) as server:
         page = server.page("/")
-    assert page is not None
-    (shown,) = re.findall("<code>(.*?)</code>", page)
-    listed = shell.run("cuda-llm trace list --out 'no runs yet'")
-    for text in (html.unescape(shown), listed.stdout):
-        line = printed.pick(text, "cuda-llm run")
-        printed.saw(line)
-        begun = {*runs.iterdir()}
-        stopped = printed.begin(
-            line.replace("TASK", "vector_add"),
-            lambda begun=begun: any(count(one, "run_started") for one in {*runs.iterdir()} - begun),  # type: ignore[misc]
-        )
-        assert stopped.code == 130, stopped.stderr
-    assert len([*runs.iterdir()]) == 2
+    (shown,) = re.findall("<code>(.*?)</code>", page or "")
+    line = printed.pick(html.unescape(shown), "cuda-llm run")
+    printed.saw(line)
+    listed = printed.ask("trace", "list", "--out", runs)
+    assert line.replace("TASK", "vector_add") == printed.pick(listed.stdout, "cuda-llm run")
+    stopped = printed.begin(
+        line.replace("TASK", "vector_add"),
+        lambda: any(count(one, "run_started") for one in runs.iterdir()),
+    )
+    assert stopped.code == 130, stopped.stderr
 
 
 def test_a_task_of_ones_own_is_checked_by_what_is_printed(printed: Printed, shell: Shell) -> None:
     (shell.folder / "my tasks").mkdir()
-    made = shell.run("cuda-llm tasks new mine --out 'my tasks'")
+    made = printed.ask("tasks", "new", "mine", "--out", "my tasks")
     line = printed.pick(made.stdout, "cuda-llm tasks check")
     proved = printed.run(line)
     assert proved.code == 0, proved.stdout + proved.stderr
@@ -344,18 +347,18 @@ def test_a_task_of_ones_own_is_checked_by_what_is_printed(printed: Printed, shel
     task = shell.folder / "my tasks/mine"
     kernel = (task / "baseline.cu").read_text()
     (shell.folder / "mine.cu").write_text(kernel)
-    unfit = shell.run("cuda-llm evaluate 'my tasks/mine' mine.cu" + " --weight 1" * 99)
+    unfit = printed.ask("evaluate", "my tasks/mine", "mine.cu", *["--weight", 1] * 99)
     told = printed.run(printed.pick(unfit.stderr, "cuda-llm tasks show"))
     assert (told.code, "mine" in told.stdout) == (0, True), told.stderr
 
     (task / "baseline.cu").write_text(kernel.replace('extern "C"', "oops"))
-    refused = shell.run("cuda-llm evaluate 'my tasks/mine' mine.cu --device emulated")
+    refused = printed.ask("evaluate", "my tasks/mine", "mine.cu", "--device", "emulated")
     line = printed.pick(refused.stderr, "cuda-llm tasks check")
     assert "COMPILE_FAILED" in printed.run(line).stdout
 
 
 def test_what_is_printed_without_a_hole_runs(printed: Printed, shell: Shell) -> None:
-    unnamed = shell.run("cuda-llm run")
+    unnamed = printed.ask("run")
     tasks = printed.run(printed.pick(unnamed.stderr, "cuda-llm tasks list"))
     assert (tasks.code, "vector_add" in tasks.stdout) == (0, True), tasks.stderr
     doctor = printed.run("cuda-llm doctor")

@@ -1,6 +1,7 @@
 """Reads a task from its folder, and checks it down to every size."""
 
 import difflib
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -207,6 +208,12 @@ def load_task(name_or_path: str | Path) -> Task:
     Raises TaskError: one line naming the file, the key, what was found and what was expected.
     """
     return read_task(_find(name_or_path))
+
+
+def spell_task(task: Task) -> str:
+    """Return what commands find the task by from any folder, quoted for a shell."""
+    is_shipped = task.folder == _SHIPPED / task.name
+    return task.name if is_shipped else shlex.quote(str(task.folder))
 
 
 def _find(name_or_path: str | Path) -> Path:

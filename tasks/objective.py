@@ -12,6 +12,7 @@ from itertools import chain
 
 from cuda_llm.errors import UsageError
 from cuda_llm.profile import Objective
+from cuda_llm.tasks.loader import spell_task
 from cuda_llm.tasks.task import Task
 
 
@@ -87,7 +88,7 @@ def with_objective(task: Task, objective: str = "", weights: Iterable[float] = (
     if asked and len(asked) != len(task.sizes.bench):
         raise UsageError(
             f"--weight: {len(asked)} given, but {task.name} has {len(task.sizes.bench)} sizes; "
-            "expected one for each, in their order (cuda-llm tasks show)"
+            f"expected one for each, in their order: cuda-llm tasks show {spell_task(task)}"
         )
     for one in asked:
         if not (one > 0 and math.isfinite(one)):

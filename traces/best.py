@@ -2,10 +2,11 @@
 
 solve.cu     the source exactly as it was judged
 report.md    how fast it is, than what, on what, who wrote it, what was checked
-verify.sh    judges solve.cu anew
+verify.sh    judges solve.cu anew, with the cuda-llm of the PATH or the one that wrote it
 """
 
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,9 +28,14 @@ SOLUTION = "solve.cu"
 
 def verify_command(run: Mapping[str, Any]) -> str:
     """Return the command that judges `solve.cu` as the run did; `run` is what run.json holds."""
-    task, device = run["request"]["task"], run["device_spec"]
-    warm = ["--l2", "warm"] if run["request"].get("l2") == "warm" else []
-    return shlex.join(["cuda-llm", "evaluate", task, SOLUTION, "--device", device, *warm])
+    request, device = run["request"], run["device_spec"]
+    warm = ["--l2", "warm"] if request.get("l2") == "warm" else []
+    objective = request.get("objective") or "geomean"
+    score = ["--objective", objective] if objective != "geomean" else []
+    for weight in request.get("weights") or ():
+        score += ["--weight", f"{weight:g}"]
+    whole = ["cuda-llm", "evaluate", request["task"], SOLUTION, "--device", device, *warm, *score]
+    return shlex.join(whole)
 
 
 class BestKeeper:
@@ -64,8 +70,17 @@ def write_best(folder: RunFolder, name: str, remeasured: WinnerRemeasured | None
     command = verify_command(run)
     report = "\n".join(_report(run, attempt, verdict, command, remeasured))
     write_file(folder.best / "report.md", report + "\n")
-    write_file(folder.best / "verify.sh", f'#!/bin/sh\ncd "$(dirname "$0")" && exec {command}\n')
+    write_file(folder.best / "verify.sh", _script(command))
     write_file(folder.best / SOLUTION, folder.source(name))
+
+
+def _script(command: str) -> str:
+    """Return a script that runs the command beside it, also where no environment is activated."""
+    own = f"{shlex.quote(sys.executable)} -P -m cuda_llm {command.removeprefix('cuda-llm ')}"
+    return (
+        '#!/bin/sh\ncd "$(dirname "$0")" || exit\n'
+        f"command -v cuda-llm >/dev/null || exec {own}\nexec {command}\n"
+    )
 
 
 def _report(

@@ -129,7 +129,7 @@ def write_parquet(events: Iterable[Recorded], path: Path) -> None:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        mend = "install it: pip install 'cuda-llm[parquet]', or use --format csv"
+        mend = "use --format csv, or install it: pip install 'cuda-llm[parquet]'"
         raise MissingError("Parquet needs pyarrow", mend) from None
     text, types = pyarrow.string(), {int: pyarrow.int64(), float: pyarrow.float64()}
     columns = {

@@ -35,8 +35,9 @@ def find_run(name: str, out: Path | None = None) -> RunFolder:
     if found:
         raise UsageError(f"{name!r} is the beginning of {len(found)} runs: {_names(found)}")
     there = f"there are {_names(runs)}" if runs else "there are none"
-    where = "" if out is None else f" --out {shlex.quote(str(out))}"
-    raise UsageError(f"no run {name!r} in {folder}: {there}; see: cuda-llm trace list{where}")
+    raise UsageError(
+        f"no run {name!r} in {folder}: {there}; see: cuda-llm trace list{spell_out(out)}"
+    )
 
 
 def spell_run(run: RunFolder) -> str:
@@ -48,6 +49,11 @@ def spell_run(run: RunFolder) -> str:
     except OSError:
         near = ".."
     return shlex.quote(str(run.path) if near.startswith("..") else near)
+
+
+def spell_out(out: Path | None) -> str:
+    """Return the option that commands need to work on runs of this folder, with a space before."""
+    return "" if out in (None, RUNS) else f" --out {shlex.quote(str(out))}"
 
 
 def list_runs(out: Path | None = None) -> tuple[RunFolder, ...]:

@@ -61,7 +61,7 @@ def as_asked(request: RunRequest, said: Collection[str]) -> RunRequest:
         if request.replay_measurements:
             raise UsageError("--replay-measurements: of which run? name it with --replay RUN")
         if not request.task:
-            raise UsageError("no task is named; cuda-llm tasks list tells which there are")
+            raise UsageError("no task is named; see what there is: cuda-llm tasks list")
         return request
     if unused := [name for name in OF_MODELS if name in said]:
         flag = f"--{unused[0].replace('_', '-')}"

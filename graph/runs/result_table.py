@@ -157,7 +157,7 @@ def make_frame(rows: Sequence[CandidateRow], library: str = "") -> Any:
             return frames.DataFrame(columns).astype(dict.fromkeys(FLOATS, "float64"))
         types = dict.fromkeys(FLOATS, frames.Float64) | {"parent": frames.String}
         return frames.DataFrame(columns, schema_overrides=types)
-    mend = f"pip install {library or FRAMES[0]}; table() needs none"
+    mend = f"table() needs none; install it: pip install {library or FRAMES[0]}"
     raise MissingError(f"{library or ' or '.join(FRAMES)} is not installed", mend)
 
 

@@ -3,7 +3,6 @@ for a review.
 """
 
 import asyncio
-import shlex
 import threading
 import time
 from collections.abc import (
@@ -38,6 +37,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.open_device import ReportLine, print_line
 from cuda_llm.traces.event_log import Observer, is_being_written
 from cuda_llm.traces.events import Event
+from cuda_llm.traces.find import spell_run
 from cuda_llm.traces.run_folder import RunFolder
 
 
@@ -68,14 +68,23 @@ def make_folder(parts: RunParts) -> RunFolder:
     try:
         parts.run.mkdir(parents=True)
     except FileExistsError:
-        go_on = f"go on with: cuda-llm resume {shlex.quote(str(parts.run))}"
-        msg = f"{parts.run}: exists already; {go_on}"
-        raise UsageError(msg) from None
+        raise UsageError(f"{parts.run}: exists already; {_way_past(folder)}") from None
     except OSError as error:
         msg = f"{parts.run.parent}: {error.strerror}; choose another folder with --out"
         raise UsageError(msg) from None
     folder.write_run(describe_run(parts))
     return folder
+
+
+def _way_past(folder: RunFolder) -> str:
+    """Return what to do about a folder that has the name of a new run."""
+    is_open = (folder.path / "run.json").exists() and not _is_finished(folder)
+    go_on = f"go on with: cuda-llm resume {spell_run(folder)}"
+    return go_on if is_open else "give the new run another name"
+
+
+def _is_finished(folder: RunFolder) -> bool:
+    return folder.events.exists() and read_result(folder).finished
 
 
 async def run_graph(
@@ -157,14 +166,15 @@ def check_open(folder: RunFolder) -> None:
         raise UsageError(msg)
     if run["forked_from"] and not folder.checkpoint.exists():
         of, round_ = run["forked_from"]["run"], run["forked_from"]["round"]
+        parent = RunFolder(folder.path.with_name(of))
         raise UsageError(
             f"{folder.checkpoint}: gone, and only it knows how the fork began; "
-            f"fork again with: cuda-llm resume {of} --from-round {round_}"
+            f"fork again with: cuda-llm resume {spell_run(parent)} --from-round {round_}"
         )
-    if folder.events.exists() and read_result(folder).finished:
+    if _is_finished(folder):
         raise UsageError(
             f"run {folder.name} is finished; fork it with: "
-            f"cuda-llm resume {folder.name} --from-round K --edit-hints"
+            f"cuda-llm resume {spell_run(folder)} --from-round K --edit-hints"
         )
 
 

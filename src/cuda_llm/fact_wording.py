@@ -90,10 +90,7 @@ def describe_replay(replay: Replay) -> str:
             return f"the emulated device could not run the same case{why}"
 
 
-UNPLACED = (
-    "a GPU names neither line nor thread: `cuda-llm evaluate --device emulated` or "
-    "compute-sanitizer does"
-)
+UNPLACED = "a GPU names neither line nor thread: the emulated device or compute-sanitizer would"
 """How to find out more than an error code."""
 
 

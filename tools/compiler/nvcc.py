@@ -26,7 +26,7 @@ PREPROCESSED = f"{KEEP_DIR}/kernel.cpp4.ii"
 DEVICE_TEXT = f"{KEEP_DIR}/kernel.cpp1.ii"
 
 CHOSEN = "the setting nvcc"
-MEND = "install it: pip install 'cuda-llm[toolkit]', or point CUDA_LLM_NVCC at an nvcc"
+MEND = "point CUDA_LLM_NVCC at an nvcc, or install one: pip install 'cuda-llm[toolkit]'"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -270,7 +270,7 @@ def on_gpu() -> Arrays:
     try:
         import cupy
     except ImportError as error:
-        raise MissingError("CuPy", "pip install 'cuda-llm[gpu]'") from error
+        raise MissingError("CuPy", "install it: pip install 'cuda-llm[gpu]'") from error
 
     keep_subnormals(cupy.cuda.compiler)
     # Reductions made of CUB's templates take up to nine seconds each to compile.

@@ -97,7 +97,7 @@ def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> Cud
     Raises for the first of them what it lacks.
     """
     if library == DRIVER and not has_nodes():
-        raise MissingError("no GPU is here", "cuda-llm doctor tells what it looks for")
+        raise MissingError("no GPU is here", "see what is looked for: cuda-llm doctor")
     gpus, usage = detect_gpus(library), ask_usage()
     working, lacking = [], []
     for gpu in gpus:
@@ -145,7 +145,9 @@ def describe_gpu(gpu: GpuAttributes) -> tuple[Hardware, tuple[str, ...]]:
     profile = find_profile(gpu)
     if profile is None:
         note = f"nobody has described {gpu.name}: peaks are guessed, rooflines not known"
-        return draft_hardware(gpu), (f"{note}; cuda-llm hardware detect --write DIR",)
+        return draft_hardware(gpu), (
+            f"{note}; draft a profile: cuda-llm hardware detect --write DIR",
+        )
     differing = ", ".join(one.key for one in find_disagreements(gpu, profile))
     note = f"it contradicts its profile in {differing}: cuda-llm hardware detect"
     return profile, (note,) if differing else ()

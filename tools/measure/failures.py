@@ -10,6 +10,7 @@ from cuda_llm.errors import InfrastructureError, TaskError
 from cuda_llm.facts import BaselineDoubt
 from cuda_llm.failures import lacks_place
 from cuda_llm.outcomes import InfraFailed, OutOfMemory, Verdict
+from cuda_llm.tasks.loader import spell_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Site
 from cuda_llm.tools.device.buffers import Array, Random
@@ -34,7 +35,7 @@ def baseline_refused(task: Task, verdict: Verdict) -> TaskError | Infrastructure
         return InfrastructureError("device memory", detail)
     return TaskError(
         f"{task.baseline}: the baseline itself is {verdict.code}; "
-        f"run `cuda-llm tasks check {task.folder}`"
+        f"see why: cuda-llm tasks check {spell_task(task)}"
     )
 
 

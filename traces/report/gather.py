@@ -11,6 +11,7 @@ from cuda_llm.search import Attempt, Brief, predictions_of
 from cuda_llm.traces.ending_text import CHECK, describe_check, describe_no_winner
 from cuda_llm.traces.event_log import Trace
 from cuda_llm.traces.events import ModelCalled
+from cuda_llm.traces.find import spell_run
 from cuda_llm.traces.history import (
     RoundHistory,
     RunHistory,
@@ -96,6 +97,7 @@ def view_run(
     best = history.incumbent
     view = RunView(
         run_id=folder.name,
+        spelled=spell_run(folder),
         state=state,
         state_text=_state_text(history, state),
         live=False,

@@ -45,11 +45,16 @@ def render_page(gathered: Gathered, other: Gathered | None = None) -> str:
     return html
 
 
-def render_list(runs: Sequence[Mapping[str, Any]], folder: str) -> str:
-    """Return the HTML of a list of runs, each linked to its report. It needs no script."""
+def render_list(runs: Sequence[Mapping[str, Any]], folder: str, start: str) -> str:
+    """Return the HTML of a list of runs, each linked to its report. It needs no script.
+
+    `start` is the command that starts a run in the folder.
+    """
     style = _asset_text(STYLES)
     template = _environment().get_template("runs.html.j2")
-    html: str = template.render(runs=runs, folder=folder, policy=_policy("", style), style=style)
+    html: str = template.render(
+        runs=runs, folder=folder, start=start, policy=_policy("", style), style=style
+    )
     return html
 
 

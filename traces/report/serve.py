@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from cuda_llm.errors import UsageError
 from cuda_llm.log import Log
 from cuda_llm.score_wording import describe_speedup
-from cuda_llm.traces.find import list_runs
+from cuda_llm.traces.find import list_runs, spell_out
 from cuda_llm.traces.history import Summary, summarise
 from cuda_llm.traces.report.gather import gather
 from cuda_llm.traces.report.page import render_list, render_page
@@ -54,7 +54,8 @@ class ReportServer(ThreadingHTTPServer):
         parts = urlsplit(target)
         if parts.path == "/":
             rows = [_row(run) for run in self.runs().values()]
-            return render_list(rows, printable(str(self.folder)))
+            start = f"cuda-llm run TASK{spell_out(self.folder)}"
+            return render_list(rows, printable(str(self.folder)), printable(start))
         if parts.path == "/compare":
             asked = parse_qs(parts.query)
             names = [asked.get(key, [""])[0] for key in ("a", "b")]

@@ -207,6 +207,8 @@ class RunView:
 
     version: int = VERSION
     run_id: str
+    spelled: str
+    """What commands find it by from where the page was written, quoted for a shell."""
     state: str
     state_text: str
     live: bool

@@ -225,7 +225,7 @@ def _cupy(gpu: "GpuAttributes") -> Iterator[DoctorCheck]:
 
 def _nvml(usage: "MachineUsage") -> Iterator[DoctorCheck]:
     if usage.unknown:
-        mend = "pip install nvidia-ml-py: without it, nobody knows what else a GPU does"
+        mend = "to know what else a GPU does: pip install nvidia-ml-py"
         yield DoctorCheck(what="nvml", found=usage.unknown, mend=mend, needed=False)
 
 

@@ -226,7 +226,7 @@ def _figures(profile: "Hardware") -> "Table":
             source = profile.sources.get(key.rpartition(".")[0], source)
         table.add_row(key, value, source)
         if key in measured:
-            table.add_row("", f"{measured[key]:,.4g}", "measured here by cuda-llm hardware probe")
+            table.add_row("", f"{measured[key]:,.4g}", "measured here by a probe")
     ridge = f"{ridge_flops_per_byte(profile):.1f}"
     table.add_row("ridge point, fp32 operations per DRAM byte", ridge, "peaks.fp32 / peaks.dram")
     return table

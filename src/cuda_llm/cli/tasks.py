@@ -1,5 +1,6 @@
 """`cuda-llm tasks`: what there is to optimise, and how to bring your own."""
 
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -69,7 +70,7 @@ def new(
             f"look at the {marks} guesses marked CONFIRM"
         )
     load_task(folder)
-    typer.echo(f"then: cuda-llm tasks check {folder}")
+    typer.echo(f"then: cuda-llm tasks check {shlex.quote(str(folder))}")
 
 
 @tasks_app.command()

@@ -45,7 +45,7 @@ trace_app = typer.Typer(
 def list_all(out: Out = None, as_json: AsJson = False) -> None:
     """List runs: task, device, state, best so far, spend."""
     from cuda_llm.codec import encode
-    from cuda_llm.traces.find import RUNS, list_runs
+    from cuda_llm.traces.find import RUNS, list_runs, spell_out
     from cuda_llm.traces.history import summarise
 
     check_folder(out)
@@ -55,8 +55,8 @@ def list_all(out: Out = None, as_json: AsJson = False) -> None:
     elif found:
         show_table(found)
     else:
-        where = "" if out is None else f" --out {shlex.quote(str(out))}"
-        typer.echo(f"no runs in {out or RUNS}; start one: cuda-llm run vector_add{where}")
+        start = f"cuda-llm run vector_add{spell_out(out)}"
+        typer.echo(f"no runs in {out or RUNS}; start one: {start}")
 
 
 @trace_app.command()

@@ -47,7 +47,7 @@ def tune(
 ) -> int:
     """Try other values of the tunables that a kernel declares; asks no model.
 
-    It is a run like any other: `cuda-llm trace show` and `resume` know it.
+    It is a run like any other: what shows, resumes and exports runs knows it.
     """
     from cuda_llm.cli.run import run_in_foreground
     from cuda_llm.errors import UsageError

@@ -98,5 +98,5 @@ def test_a_gpu_that_cannot_be_opened_is_reported_with_what_it_lacks(
     install_cupy(tmp_path, monkeypatch)
     install_nvml(tmp_path, monkeypatch, QUIET)
     *_, last = by_name(gpu_checks(build_driver(tmp_path, H200)), "cuda:0")
-    assert (last.found, last.mend) == ("CuPy", "pip install 'cuda-llm[gpu]'")
+    assert (last.found, last.mend) == ("CuPy", "install it: pip install 'cuda-llm[gpu]'")
     assert not last.needed

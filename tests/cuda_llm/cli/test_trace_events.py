@@ -140,7 +140,7 @@ def test_parquet_without_pyarrow_names_the_mend(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(
-        MissingError, match=r"pip install 'cuda-llm\[parquet\]', or use --format csv"
+        MissingError, match=r"use --format csv, or install it: pip install 'cuda-llm\[parquet\]'"
     ):
         write_parquet(Events(run.events), run.path / "x.parquet")
 

@@ -186,5 +186,6 @@ def test_a_fork_without_its_checkpoint_is_to_be_forked_again(
     shutil.copytree(runs["half"], tmp_path / "r")
     changed(forked_from={"run": "other", "round": 1})(tmp_path / "r")
     removed("checkpoint.sqlite*")(tmp_path / "r")
-    with pytest.raises(UsageError, match="fork again with: cuda-llm resume other --from-round 1"):
+    again = f"fork again with: cuda-llm resume {tmp_path / 'other'} --from-round 1"
+    with pytest.raises(UsageError, match=again):
         asyncio.run(resume(the_run(tmp_path), overrides=parts()))

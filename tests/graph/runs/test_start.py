@@ -115,7 +115,7 @@ def test_run_json_holds_the_request_and_only_names_of_objects(
 def test_a_run_does_not_take_over_the_folder_of_another(tmp_path: Path) -> None:
     request = asked(tmp_path, run_id="mine")
     asyncio.run(start(request, overrides=parts()))
-    with pytest.raises(UsageError, match="exists already; go on with: cuda-llm resume"):
+    with pytest.raises(UsageError, match="exists already; give the new run another name"):
         asyncio.run(start(request, overrides=parts()))
 
 

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -60,6 +61,14 @@ def make(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def printed_there(folder: Path, line: str) -> "subprocess.CompletedProcess[str]":
+    """Run a line that the export prints in its folder, where the command and nvcc are installed."""
+    places = (Path(sys.executable).parent, Path(find_nvcc()).parent, os.environ["PATH"])
+    env = {**os.environ, "PATH": ":".join(map(str, places))}
+    command = ["/bin/sh", "-c", line]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name != QUICK)) for name in list_tasks()],
@@ -68,7 +77,9 @@ def test_the_plain_export_of_every_task_compiles_with_its_own_makefile(
     tmp_path: Path, name: str
 ) -> None:
     folder = export(winner_of(name), "cu", tmp_path / name, example=example_of(name))
-    make(folder, "ARCH=sm_86")
+    (line,) = re.findall(r"^# (make ARCH=\S+)", (folder / "Makefile").read_text(), re.MULTILINE)
+    built = printed_there(folder, line)
+    assert built.returncode == 0, built.stderr
     assert "solve" in exported(folder / "libsolve.so")
     assert os.access(folder / "example", os.X_OK)
     make(folder, "clean")
@@ -156,6 +167,9 @@ def test_an_example_without_a_reference_says_that_nothing_is_checked(tmp_path: P
     assert "PASS" not in example
     assert [one.name for one in (folder / "example_data").iterdir()] == ["x.in"]
     make(folder, "ARCH=sm_86")
+    (line,) = re.findall(r"Judge it: (cuda-llm .*)", example)
+    judged = printed_there(folder, line)
+    assert (judged.returncode, "solve.cu · mine" in judged.stdout) == (0, True), judged.stderr
 
 
 @pytest.mark.gpu

@@ -6,7 +6,7 @@ function viewCompare() {
     return [
       h("h2", {}, "Compare"),
       h("p", {}, "This report holds one run. Put another beside it: "),
-      h("pre", { class: "plain" }, `cuda-llm trace report ${RUN.run_id} --compare OTHER`),
+      h("pre", { class: "plain" }, `cuda-llm trace report ${RUN.spelled} --compare OTHER`),
     ];
   }
   const axis =

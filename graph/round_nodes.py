@@ -168,7 +168,7 @@ def speed_of(attempt: Attempt) -> float:
 
 def describe_trials(fastest: Attempt | None, tried: int) -> str:
     """Describe the outcome in a sentence."""
-    points = f"{tried} point" if tried == 1 else f"{tried} points"
+    points = f"{tried} point{'' if tried == 1 else 's'}"
     if fastest is None:
         return f"none of {points} passed"
     return f"the best of {points} is {speed_of(fastest):.3g}x the baseline"
@@ -307,7 +307,7 @@ def each_trial(state: SearchState) -> list[Any] | Literal["on"]:
 
 
 def next_round_or_finish(state: SearchState) -> Literal["strategy", "finish"]:
-    """Go on with another round unless there is a reason to stop."""
+    """Return where a run goes behind `route`."""
     return "finish" if state["stop"] else "strategy"
 
 

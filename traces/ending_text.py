@@ -7,8 +7,9 @@ from cuda_llm.traces.best import SOLUTION
 from cuda_llm.traces.event_log import Trace
 from cuda_llm.traces.events import WinnerRemeasured
 from cuda_llm.traces.find import spell_run
-from cuda_llm.traces.history import RunHistory, RunState, final_speedup, total_calls
+from cuda_llm.traces.history import RunHistory
 from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.summary import RunState, final_speedup, total_calls
 from cuda_llm.traces.text import (
     LABEL,
     clock,

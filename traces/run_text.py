@@ -8,14 +8,9 @@ from cuda_llm.score_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, Brief, Hint, Kind, predictions_of
 from cuda_llm.traces.ending_text import describe_ending, describe_skipped
 from cuda_llm.traces.events import AgentDecided, ContestHeld, ModelCalled, ModelRetried
-from cuda_llm.traces.history import (
-    RoundHistory,
-    RunHistory,
-    read_history,
-    state_of,
-    total_calls,
-)
+from cuda_llm.traces.history import RoundHistory, RunHistory, read_history
 from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.summary import state_of, total_calls
 from cuda_llm.traces.text import (
     clock,
     describe_call_totals,

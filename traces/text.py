@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cuda_llm.predictions import Prediction, Record
     from cuda_llm.profile import SizeTime
     from cuda_llm.traces.decisions import HintsTried, RoundReviewed, Routed
-    from cuda_llm.traces.history import CallTotals
+    from cuda_llm.traces.summary import CallTotals
 
 WIDTH = 100
 Tone = Literal["", "strong", "faint", "good", "bad"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cuda_llm.errors import InputRefused, nearest
-from cuda_llm.graph.request import run_options
+from cuda_llm.graph.run_options import run_options
 from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
 
 if TYPE_CHECKING:

@@ -271,8 +271,7 @@ def versions() -> dict[str, str]:
 def build_context(parts: RunParts, record: Record, budget: Budget | None = None) -> RunContext:
     """Build the run context of parts already found; `record` receives its events."""
     request, brought = parts.request, parts.overrides
-    folder = RunFolder(parts.run)
-    budget = budget or open_budget(parts)
+    folder, budget = RunFolder(parts.run), budget or open_budget(parts)
     clients = open_clients(parts, folder, record, budget)
     return RunContext(
         run_id=request.run_id,
@@ -307,9 +306,8 @@ def open_budget(parts: RunParts) -> Budget:
     """Open the budget of the run, less what its earlier processes spent."""
     asked, events = parts.request, RunFolder(parts.run).events
     clock = time.monotonic if parts.replay is None else parts.replay.clock
-    budget = Budget(
-        usd=asked.budget_usd, tokens=asked.max_tokens, minutes=asked.max_minutes, clock=clock
-    )
+    most = {"usd": asked.budget_usd, "tokens": asked.max_tokens, "minutes": asked.max_minutes}
+    budget = Budget(**most, clock=clock)
     if events.exists():
         recorded = read_events(events)
         budget.restore((one.event for one in recorded), time_by_stage(recorded)["total"])

@@ -17,7 +17,8 @@ from cuda_llm.cli.app import build_app
 from cuda_llm.cli.run import request_from
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import RunOption, RunOptions, RunRequest, run_options
+from cuda_llm.graph.request import RunOptions, RunRequest
+from cuda_llm.graph.run_options import RunOption, run_options
 from cuda_llm.graph.runs.keywords import OptimizeKeywords, split_keywords
 from cuda_llm.graph.runs.parts import find_parts
 from cuda_llm.graph.runs.record import describe_run

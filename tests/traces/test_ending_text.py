@@ -9,9 +9,10 @@ from cuda_llm.traces.ending_text import describe_ending
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import Event, RunFinished, WinnerRemeasured
 from cuda_llm.traces.find import find_run, spell_run
-from cuda_llm.traces.history import read_history, state_of
+from cuda_llm.traces.history import read_history
 from cuda_llm.traces.report.gather import gather
 from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.summary import state_of
 
 REASON = "2 of 9 cases: rows = 5, cols = 3, output[1] is 4, should be 5; 3 of 15 elements are wrong"
 WRONG = WinnerRemeasured(attempt="r2-c1", code="WRONG_RESULT", speedup=None, detail=REASON)

@@ -27,11 +27,12 @@ from cuda_llm.traces.events import (
     StageEntered,
     TunerSearched,
 )
-from cuda_llm.traces.history import read_history, summarise
+from cuda_llm.traces.history import read_history
 from cuda_llm.traces.report.candidates import Reader
 from cuda_llm.traces.report.gather import view_run
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import describe_run
+from cuda_llm.traces.summary import summarise
 from cuda_llm.traces.text import WIDTH
 
 DEPART = dataclasses.replace(MEND, kind=Kind.DEPART)

@@ -15,8 +15,9 @@ from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.traces.best import verify_command
 from cuda_llm.traces.events import WinnerRemeasured
-from cuda_llm.traces.history import RunState, read_history, state_of
+from cuda_llm.traces.history import read_history
 from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.summary import RunState, state_of
 
 SCHEMA = 1
 MOST_TASK_BYTES = 64 << 20

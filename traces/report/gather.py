@@ -12,14 +12,7 @@ from cuda_llm.traces.ending_text import CHECK, describe_check, describe_no_winne
 from cuda_llm.traces.event_log import Trace
 from cuda_llm.traces.events import ModelCalled
 from cuda_llm.traces.find import spell_run
-from cuda_llm.traces.history import (
-    RoundHistory,
-    RunHistory,
-    final_speedup,
-    read_history,
-    state_of,
-    total_calls,
-)
+from cuda_llm.traces.history import RoundHistory, RunHistory, read_history
 from cuda_llm.traces.report.candidates import Reader, harmless, view_candidate
 from cuda_llm.traces.report.roofline import find_roofline
 from cuda_llm.traces.report.rows import Progress, rows_of, spends_of
@@ -27,6 +20,7 @@ from cuda_llm.traces.report.timeline import break_down, break_down_rounds, draw_
 from cuda_llm.traces.report.view import CallView, CandidateView, HintView, RoundView, RunView
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import describe_duel
+from cuda_llm.traces.summary import final_speedup, state_of, total_calls
 from cuda_llm.traces.text import (
     clock,
     describe_call_totals,

@@ -6,10 +6,11 @@ from math import inf
 from cuda_llm.search import Attempt, Brief
 from cuda_llm.traces.event_log import Recorded
 from cuda_llm.traces.events import IncumbentChosen, ModelCalled
-from cuda_llm.traces.history import RunHistory, total_calls
+from cuda_llm.traces.history import RunHistory
 from cuda_llm.traces.report.candidates import Reader, harmless
 from cuda_llm.traces.report.timeline import Timeline
 from cuda_llm.traces.report.view import Row, Spend, Step
+from cuda_llm.traces.summary import total_calls
 
 
 class Progress:

@@ -7,11 +7,12 @@ from cuda_llm.score_wording import describe_over
 from cuda_llm.search import Kind
 from cuda_llm.traces.ending_text import command, describe_ending
 from cuda_llm.traces.find import spell_run
-from cuda_llm.traces.history import RunHistory, RunState, total_calls
+from cuda_llm.traces.history import RunHistory
 from cuda_llm.traces.report.candidates import Reader
 from cuda_llm.traces.report.gather import view_run
 from cuda_llm.traces.report.view import Row, RunView
 from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.summary import RunState, total_calls
 from cuda_llm.traces.text import (
     LABEL,
     Line,

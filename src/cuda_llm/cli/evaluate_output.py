@@ -232,8 +232,7 @@ def time_text(size: SizeTime) -> str:
 
 def baseline_text(size: SizeTime, speedup: float) -> str:
     """Return `2.82x faster`, `1.20x slower`, `a tie`: beyond what equal kernels may differ by."""
-    outcome = size.outcome or ("tie" if abs(speedup - 1) <= TIE else "")
-    if outcome == "tie":
+    if (size.outcome or ("tie" if abs(speedup - 1) <= TIE else "")) == "tie":
         return f"a tie{interval(size, 1)}"
     if speedup > 1:
         return f"{speedup:.2f}x faster{interval(size, 1)}"

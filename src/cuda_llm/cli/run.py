@@ -16,7 +16,8 @@ import typer
 
 from cuda_llm.cli.completion import RunName, task_names
 from cuda_llm.errors import Interrupted, UsageError
-from cuda_llm.graph.request import RunOption, RunRequest, run_options, task_help
+from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.run_options import RunOption, run_options, task_help
 from cuda_llm.search import Components
 
 if TYPE_CHECKING:

@@ -1,6 +1,4 @@
-"""Progress of a run on stderr: live on a terminal, one plain line an event that matters
-otherwise.
-"""
+"""Progress of a run on stderr: live on a terminal, otherwise a plain line an event that matters."""
 
 import sys
 import time

@@ -29,7 +29,7 @@ from cuda_llm.cli.trace_report import report
 from cuda_llm.cli.trace_serve import serve
 
 if TYPE_CHECKING:
-    from cuda_llm.traces.history import Summary
+    from cuda_llm.traces.summary import Summary
 
 SCHEMA = 1
 
@@ -46,7 +46,7 @@ def list_all(out: Out = None, as_json: AsJson = False) -> None:
     """List runs: task, device, state, best so far, spend."""
     from cuda_llm.codec import encode
     from cuda_llm.traces.find import RUNS, list_runs, spell_out
-    from cuda_llm.traces.history import summarise
+    from cuda_llm.traces.summary import summarise
 
     check_folder(out)
     found = [summarise(run) for run in list_runs(out)]
@@ -85,7 +85,7 @@ def show(
     if as_json:
         from cuda_llm.codec import encode
         from cuda_llm.traces.event_table import event_fields
-        from cuda_llm.traces.history import read_history, summarise
+        from cuda_llm.traces.history import read_history
 
         _, trace = read_history(found)
         events = [event_fields(one) for one in trace.events]

@@ -18,9 +18,9 @@ from cuda_llm.graph.runs.start import resume, start
 from cuda_llm.traces.candidate_text import describe_candidate
 from cuda_llm.traces.export.export import export
 from cuda_llm.traces.export.winner import find_winner
-from cuda_llm.traces.history import summarise
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import describe_run
+from cuda_llm.traces.summary import summarise
 from cuda_llm.traces.terminal.difference import find_difference
 from cuda_llm.traces.terminal.difference_text import describe_difference
 from cuda_llm.traces.terminal.matches import find_matches

@@ -21,9 +21,9 @@ from cuda_llm.traces.candidate_text import describe_candidate
 from cuda_llm.traces.events import AttemptJudged, HintGiven, RoundBegan
 from cuda_llm.traces.export.export import export
 from cuda_llm.traces.export.winner import find_winner
-from cuda_llm.traces.history import summarise
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import describe_run
+from cuda_llm.traces.summary import summarise
 
 RUNS = Path(__file__).parents[2] / "fixtures/runs"
 HINT = "Limited by the launches themselves"

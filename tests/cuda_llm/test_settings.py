@@ -101,7 +101,7 @@ def test_a_bad_line_of_the_file_is_blamed_with_its_number(
     config.write_text(file)
     asked = ask(USE_ALL, tmp_path).stdout
     assert complaint in asked
-    assert f"{config}:" in asked and "CUDA_LLM_" not in asked.partition("; install")[0]
+    assert f"{config}:" in asked and "CUDA_LLM_" not in asked.partition("; point ")[0]
 
 
 USE_ALL = """(

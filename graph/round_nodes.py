@@ -124,9 +124,8 @@ def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContex
         return ROUNDS
     if why := context.stop_reason() or all_infra_failed(judged):
         return why
-    if tunes_alone(context):
-        return why_tuning_ends(situation, judged)
-    return stop_by_strategy(context, situation)
+    alone = tunes_alone(context)
+    return why_tuning_ends(situation, judged) if alone else stop_by_strategy(context, situation)
 
 
 def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:
@@ -176,9 +175,8 @@ def describe_trials(fastest: Attempt | None, tried: int) -> str:
 
 def all_infra_failed(judged: Sequence[Attempt]) -> str:
     """Return why to stop where our parts or a user's generator fail every time; else empty."""
-    if not judged or not all(one.code.startswith("INFRA_") for one in judged):
-        return ""
-    return f"nothing works: {judged[0].code}: {judged[0].summary}"
+    broken = bool(judged) and all(one.code.startswith("INFRA_") for one in judged)
+    return f"nothing works: {judged[0].code}: {judged[0].summary}" if broken else ""
 
 
 async def strategy(state: SearchState, context: RunContext) -> SearchUpdate:

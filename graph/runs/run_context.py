@@ -7,6 +7,7 @@ import platform
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -261,10 +262,8 @@ def versions() -> dict[str, str]:
     """Return versions by package name; what is not installed is left out."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 
@@ -306,8 +305,8 @@ def open_budget(parts: RunParts) -> Budget:
     """Open the budget of the run, less what its earlier processes spent."""
     asked, events = parts.request, RunFolder(parts.run).events
     clock = time.monotonic if parts.replay is None else parts.replay.clock
-    most = {"usd": asked.budget_usd, "tokens": asked.max_tokens, "minutes": asked.max_minutes}
-    budget = Budget(**most, clock=clock)
+    usd, tokens, minutes = asked.budget_usd, asked.max_tokens, asked.max_minutes
+    budget = Budget(usd=usd, tokens=tokens, minutes=minutes, clock=clock)
     if events.exists():
         recorded = read_events(events)
         budget.restore((one.event for one in recorded), time_by_stage(recorded)["total"])

@@ -148,6 +148,7 @@ def test_a_cache_on_a_full_disk_is_no_fault_of_ours(tmp_path: Path) -> None:
     ran = on_a_small_disk(tmp_path, code, CUDA_LLM_CACHE=str(tmp_path))
     error = ran.stderr.splitlines()[-1]
     assert ran.returncode == 3, ran.stderr
-    assert error.startswith(f"error: the cache folder {tmp_path} cannot be written (disk full: ")
+    where = f"{tmp_path} (named by CUDA_LLM_CACHE)"
+    assert error.startswith(f"error: the cache folder {where} cannot be written (disk full: ")
     assert "set CUDA_LLM_CACHE to a folder that can be written" in error
     assert "fault of our parts" not in ran.stderr

@@ -86,6 +86,7 @@ def show(
         from cuda_llm.codec import encode
         from cuda_llm.traces.event_table import event_fields
         from cuda_llm.traces.history import read_history
+        from cuda_llm.traces.summary import summarise
 
         _, trace = read_history(found)
         events = [event_fields(one) for one in trace.events]

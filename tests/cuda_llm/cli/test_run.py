@@ -54,7 +54,7 @@ def test_a_run_prints_for_a_person_what_won_and_what_that_is_worth(
     assert ran.code == 0, ran.stderr
     run = the_run(tmp_path)
     assert ran.stdout.startswith("vector_add · emulated RTX 3090 Ti (times are modelled)")
-    assert "the baseline's speed (modelled)" in ran.stdout
+    assert "the baseline's speed over all sizes (modelled)" in ran.stdout
     assert "written by" in ran.stdout
     for file in ("best/solve.cu", "best/verify.sh"):
         assert f"traces/runs/{run.name}/{file}" in ran.stdout

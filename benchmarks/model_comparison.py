@@ -1,7 +1,7 @@
 """Does feedback make a strong model's kernels faster? Two strategies, one model, equal calls.
 
     python benchmarks/model_comparison.py collect RUN --arm fsr --task conv2d
-    python benchmarks/model_comparison.py summarise
+    python benchmarks/model_comparison.py summarise            (of recorded files: no model, no GPU)
 
 `collect` writes all that one run asked a model, and what came of it, to
 `results/model_comparison/TASK_ARM.jsonl`: a line for each call with prompt and reply, and for each
@@ -98,10 +98,12 @@ def collect() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--task", required=True)
     parser.add_argument("--arm", required=True, choices=ARMS)
+    parser.add_argument("--rounds", type=int, help="of a run that was stopped: how many count")
     chosen = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     target = FOLDER / f"{chosen.task}_{chosen.arm}.jsonl"
-    lines = [json.dumps(asdict(one)) for one in read_run(chosen.run)]
+    most = chosen.rounds or math.inf
+    lines = [json.dumps(asdict(one)) for one in read_run(chosen.run) if one.round <= most]
     target.write_text("\n".join(lines) + "\n")
     print(f"{target.name}: {len(lines)} lines")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_llm import optimize, read_run
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import RunFinished, RunStarted
 from cuda_llm.traces.find import find_run
@@ -35,13 +36,35 @@ def test_an_example_names_no_place_of_the_machine_it_ran_on(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_stores_each_hint_once(path: Path) -> None:
+def test_an_example_stores_each_hint_once_beside_the_prompts_that_show_it(path: Path) -> None:
     hints = [json.loads(one.read_text())["text"] for one in path.glob("hints/*.json")]
     assert hints
     for file in path.rglob("*"):
-        if file.is_file() and file.parent.name != "hints":
+        if file.is_file() and file.parent.name != "hints" and file.name != "prompt.md":
             assert not [one for one in hints if one in file.read_text()], file
 
 
-def test_there_is_an_example() -> None:
-    assert EXAMPLES
+def test_examples_are_of_a_playbook_a_model_and_a_gpu() -> None:
+    started = {path.name: started_of(path) for path in EXAMPLES}
+    assert {"playbook", "llm"} <= {one.generator for one in started.values()}
+    assert {"modelled", "measured"} <= {one.time_source for one in started.values()}
+    replies = [len(list(path.glob("candidates/*/reply.md"))) for path in EXAMPLES]
+    assert max(replies) >= 16
+
+
+def test_a_run_of_a_gpu_is_replayed_without_one(tmp_path: Path) -> None:
+    (path,) = [one for one in EXAMPLES if started_of(one).time_source == "measured"]
+    recorded = read_run(str(path))
+    again = optimize(replay=str(path), replay_measurements=True, out=str(tmp_path))
+    assert again.best is not None
+    assert recorded.best is not None
+    assert (again.best.id, again.best.times_us) == (recorded.best.id, recorded.best.times_us)
+    assert [(one.id, one.code) for one in again.attempts] == [
+        (one.id, one.code) for one in recorded.attempts
+    ]
+
+
+def started_of(path: Path) -> RunStarted:
+    event = next(iter(read_events(path / "events.jsonl"))).event
+    assert isinstance(event, RunStarted)
+    return event

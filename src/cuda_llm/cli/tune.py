@@ -28,6 +28,14 @@ def tune(
         Literal["cold", "warm"] | None,
         typer.Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
     ] = None,
+    objective: Annotated[
+        Literal["geomean", "largest", "worst"] | None,
+        typer.Option(help="How sizes make the one speed-up.", show_default="geomean"),
+    ] = None,
+    weight: Annotated[
+        list[float] | None,
+        typer.Option(help="How much a size counts, one for each in order. Repeatable."),
+    ] = None,
     trials: Annotated[int, typer.Option(min=1, max=256, help="Trials a round, all at once.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds at most.")] = 5,
     max_minutes: Annotated[
@@ -69,6 +77,8 @@ def tune(
             strategy=STRATEGY,
             device=device,
             l2=l2 or "",
+            objective=objective or "",
+            weights=tuple(weight or ()),
             candidates=trials,
             tune=trials,
             rounds=rounds,
@@ -79,7 +89,9 @@ def tune(
     )
     folder = RunFolder(Path(request.out) / request.run_id)
     code = run_in_foreground(
-        folder, lambda watch: start(request, observers=[watch]), as_json=as_json
+        folder,
+        lambda watch: start(request, observers=[watch], report=watch.report),
+        as_json=as_json,
     )
     result = read_result(folder)
     if not as_json:

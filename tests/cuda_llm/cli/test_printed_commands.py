@@ -191,7 +191,7 @@ def test_a_run_goes_on_is_shown_checked_exported_and_forked_by_what_is_printed(
 ) -> None:
     options = "--candidates 1 --rounds 1 --tune 0 --objective largest --review"
     begun = shell.run(f'cuda-llm run vector_add --device emulated {options} --out "runs o\'mine"')
-    assert begun.code == 130, begun.stderr
+    assert begun.code == 0, begun.stderr
     (run,) = (shell.folder / "runs o'mine").iterdir()
     ended = go_on(printed, run, begun)
     check(printed, run, ended)
@@ -283,7 +283,9 @@ def fork_by(printed: Printed, line: str, runs: Path, **env: str) -> Path:
         return [one for one in new if "run_resumed" in after_fork(one)]
 
     stopped = printed.begin(line, lambda: bool(forked()), **env)
-    assert (stopped.code, len(forked())) == (130, 1), stopped.stderr
+    # By Ctrl-C, or before it for the review that the fork has inherited.
+    assert stopped.code in (0, 130), stopped.stderr
+    assert len(forked()) == 1
     return forked()[0]
 
 

@@ -24,8 +24,20 @@ EMULATED = ("--device", "emulated")
 @pytest.mark.slow
 def test_the_best_values_are_found_printed_and_written(command: Command, tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(KERNEL)
-    ran = command("tune", "vector_add", "k.cu", *EMULATED, "--rounds", 3, "--write", "tuned.cu")
+    ran = command(
+        "tune",
+        "vector_add",
+        "k.cu",
+        *EMULATED,
+        "--rounds",
+        3,
+        "--write",
+        "tuned.cu",
+        "--objective",
+        "largest",
+    )
     assert ran.code == 0, ran.stderr
+    assert "x at the largest size" in ran.stdout
     assert "every point was tried" in ran.stdout
     assert "the kernel as given (modelled)" in ran.stdout
     assert "  values       BLOCK 256" in ran.stdout

@@ -78,7 +78,7 @@ def part_of_kernel(source: SourceFacts, kernel: str) -> SourceFacts:
 
     `kernel` is as a profile names it: `tiles::multiply<16, 8>`. All of it where that is not found.
     """
-    heads = [one for one in map(_read_head, *_heads(source)) if one is not None]
+    heads = _functions(source)
     blocks = {one.first: one for one in source.blocks if one.kind == "function"}
     lines = source.code.split("\n")
     texts = {one: "\n".join(lines[one.line : blocks[one.line].last]) for one in heads}
@@ -119,7 +119,7 @@ class _Function:
 def _shared_names(source: SourceFacts) -> dict[int | None, set[str]]:
     """Return the names of shared memory in each function, by its first line; under None those
     that all functions know."""
-    functions = [one for one in map(_read_head, *_heads(source)) if one is not None]
+    functions = _functions(source)
     known = {one.name for one in source.shared_arrays}
     shared: dict[int | None, set[str]] = {None: known, **{one.line: {*known} for one in functions}}
     size = -1
@@ -147,9 +147,9 @@ def _given(
                 yield parameter
 
 
-def _heads(source: SourceFacts) -> tuple[list[str], list[int]]:
-    found = [one for one in source.blocks if one.kind == "function"]
-    return [one.header for one in found], [one.first for one in found]
+def _functions(source: SourceFacts) -> list[_Function]:
+    heads = (one for one in source.blocks if one.kind == "function")
+    return [found for one in heads if (found := _read_head(one.header, one.first))]
 
 
 def _read_head(header: str, line: int) -> _Function | None:

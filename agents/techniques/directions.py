@@ -164,11 +164,11 @@ def _limits(situation: Situation, attempt: Attempt | None) -> dict[str, float]:
     it away can save at most; none without profiles."""
     if attempt is None or not attempt.passed or not situation.plan.components.profile:
         return {}
-    profile = profile_of(situation, attempt)
     found: dict[str, float] = {}
-    for one in rank_bottlenecks(profile.bottlenecks, situation.predictions) if profile else ():
-        most = possible_saving(profile, one.code) if profile else None
-        found.setdefault(one.code, one.share if most is None else min(one.share, most))
+    if profile := profile_of(situation, attempt):
+        for one in rank_bottlenecks(profile.bottlenecks, situation.predictions):
+            most = possible_saving(profile, one.code)
+            found.setdefault(one.code, one.share if most is None else min(one.share, most))
     return found or ({attempt.limited_by: 0.0} if attempt.limited_by else {})
 
 

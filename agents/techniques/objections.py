@@ -37,7 +37,7 @@ def sensible_techniques(
         return kept
     facts = SourceFacts(situation.archive.source(parent.id))
     profile = profile_of(situation, parent)
-    shown = _signs_at_work(situation, parent, profile)
+    shown = _signs_at_work(parent, facts, profile)
     refused = refused_aims(hints) | (aims_ruled_out(situation, profile) if profile else set())
     launches = sum(bool(all(one.grid)) for one in profile.launches) if profile else 0
     return [
@@ -79,7 +79,7 @@ def object_to(
     if not parent.passed:
         return None
     profile = profile_of(situation, parent)
-    uses = _signs_at_work(situation, parent, profile)
+    uses = _signs_at_work(parent, SourceFacts(situation.archive.source(parent.id)), profile)
     lifted = {"larger_tiles"} if BLOCKED in signs | uses else set[str]()
     refused = aims_ruled_out(situation, profile) if profile else set[str]()
     for hint in hints:
@@ -93,16 +93,13 @@ def object_to(
     return None if useful or brings - signs else Objection.AGAINST_HINT
 
 
-def _signs_at_work(
-    situation: Situation, attempt: Attempt, profile: Profile | None
-) -> frozenset[str]:
+def _signs_at_work(attempt: Attempt, facts: SourceFacts, profile: Profile | None) -> frozenset[str]:
     """Return the signs in the text of the kernel that takes longest where most is to be gained.
 
     Others of the same source may have other ones. None of a playbook, whose text stays hidden.
     """
     if attempt.written_by == "playbook":
         return frozenset()
-    facts = SourceFacts(situation.archive.source(attempt.id))
     launches = profile.launches if profile else ()
     longest = max(launches, key=lambda one: one.time_us, default=None)
     return signs_of(part_of_kernel(facts, longest.kernel) if longest else facts)

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 NONE_PASSED = 1
 STDIN = Path("-")
+ObjectiveOption = Annotated[
+    Literal["geomean", "largest", "worst"] | None,
+    typer.Option(help="How sizes make the one speed-up.", show_default="geomean"),
+]
+WeightOption = Annotated[
+    list[float] | None,
+    typer.Option(help="How much a size counts, one for each in order. Repeatable."),
+]
 
 
 def evaluate(
@@ -44,14 +52,8 @@ def evaluate(
         Literal["quick", "normal", "high"],
         typer.Option(help="How sure the times of a GPU are to be: some 1, 5 or 15 s a kernel."),
     ] = "normal",
-    objective: Annotated[
-        Literal["geomean", "largest", "worst"] | None,
-        typer.Option(help="How sizes make the one speed-up.", show_default="geomean"),
-    ] = None,
-    weight: Annotated[
-        list[float] | None,
-        typer.Option(help="How much a size counts, one for each in order. Repeatable."),
-    ] = None,
+    objective: ObjectiveOption = None,
+    weight: WeightOption = None,
     inspect: Annotated[
         bool,
         typer.Option("--inspect", help="On a GPU: counters, sanitizers, the emulated device."),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cuda_llm.cli.completion import TaskName
+from cuda_llm.cli.evaluate import ObjectiveOption, WeightOption
 
 if TYPE_CHECKING:
     from cuda_llm.graph.runs.result import Result
@@ -28,14 +29,8 @@ def tune(
         Literal["cold", "warm"] | None,
         typer.Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
     ] = None,
-    objective: Annotated[
-        Literal["geomean", "largest", "worst"] | None,
-        typer.Option(help="How sizes make the one speed-up.", show_default="geomean"),
-    ] = None,
-    weight: Annotated[
-        list[float] | None,
-        typer.Option(help="How much a size counts, one for each in order. Repeatable."),
-    ] = None,
+    objective: ObjectiveOption = None,
+    weight: WeightOption = None,
     trials: Annotated[int, typer.Option(min=1, max=256, help="Trials a round, all at once.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds at most.")] = 5,
     max_minutes: Annotated[

@@ -15,6 +15,8 @@ from cuda_llm.tasks.signature import host_context
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, DimRange, HiddenSizes, Task, TaskArgument, is_float
 
+LIBRARY_FILES = ("vendor.py", "vendor.cu")
+
 _FIELDS: Mapping[ArgumentRole, tuple[str, ...]] = {
     ArgumentRole.SCALAR: ("value",),
     ArgumentRole.IN: ("shape", "distributions", "probe"),
@@ -37,6 +39,7 @@ def read_task(folder: Path) -> Task:
         "host": _text_of(host) if host else "",
         "reference": _optional(folder / "reference.py"),
         "playbook": _optional(folder / "playbook.cu"),
+        "libraries": tuple(filter(Path.is_file, (folder / name for name in LIBRARY_FILES))),
     }
     try:
         task = _with_values(read_as(Task, table, files))

@@ -195,6 +195,25 @@ class TaskCapabilities:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PublishedSpeedup:
+    """What somebody says of a kernel's speed-up over a baseline. Ours are never mixed with it."""
+
+    gpu: Text
+    factor: Positive
+    source: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What is published of a task of the CUDA-LLM benchmark."""
+
+    absolute_tolerance: Positive
+    """What its own check allows an element to differ by."""
+    speedups: tuple[PublishedSpeedup, ...]
+    """Of each GPU; several of one GPU where sources disagree."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """One task, ready to be judged."""
 
@@ -222,6 +241,10 @@ class Task:
     comparator: str = ""
     """Name of a function in reference.py that judges results not compared element by element."""
     playbook: Path | None = None
+    libraries: tuple[Path, ...] = ()
+    """`vendor.py`, a call of PyTorch, and `vendor.cu`, a candidate of header libraries: what a
+    professional would use instead of a kernel."""
+    published: Published | None = None
     objective: Objective = "geomean"
     """How the timed sizes make one score (`tasks.objective`)."""
     weights: tuple[Positive, ...] = ()

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from small_tasks import small_task
+from task_fixtures import MUTANTS, mutant_rows
 
 from cuda_llm.outcomes import Passed, Verdict
-from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
 
 ROOT = Path(__file__).parents[2]
@@ -142,15 +143,15 @@ def honest_styles() -> Iterator[Known]:
 
 def mutants() -> Iterator[Known]:
     """Kernels with one mistake each."""
-    folder = FIXTURES / "mutants"
-    for row in read_table(folder / "table.toml")["mutant"]:
+    rows = [row for task in list_tasks() for row in mutant_rows(task)]
+    for row in rows:
         if row["how"] == "file":
             codes = tuple(row["codes"])
             # Written far off, anything may be hit: code of the kernel's own too.
             elsewhere = ("WRONG_RESULT", "NONDETERMINISTIC", "GUARD_OVERWRITTEN", "DEVICE_ASSERT")
             gpu_codes = (*codes, *elsewhere)
             yield Known(
-                path=folder / row["file"],
+                path=MUTANTS / row["file"],
                 task=row["task"],
                 honest=False,
                 codes=codes,

@@ -24,7 +24,7 @@ def complaint(folder: Path) -> str:
     return message
 
 
-def test_six_tasks_ship() -> None:
+def test_these_tasks_ship() -> None:
     assert list_tasks() == (
         "conv2d",
         "histogram",
@@ -45,6 +45,31 @@ def test_a_folder_loads_by_path_and_by_its_file(folder: Path) -> None:
     ]
     assert task.reference == folder.resolve() / "reference.py"
     assert load_task(str(folder / "task.toml")) == task
+
+
+def test_what_is_published_and_the_libraries_belong_to_the_task(folder: Path) -> None:
+    assert load_task(folder).published is None
+    assert load_task(folder).libraries == ()
+    file = folder / "task.toml"
+    file.write_text(
+        file.read_text() + "\n[published]\nabsolute_tolerance = 1e-2\n"
+        'speedups = [{ gpu = "RTX 3090 Ti", factor = 1.5, source = "a table" }]\n'
+    )
+    (folder / "vendor.cu").write_text("// CUB")
+    task = load_task(folder)
+    assert task.published is not None
+    assert task.published.absolute_tolerance == 1e-2
+    assert [(one.gpu, one.factor) for one in task.published.speedups] == [("RTX 3090 Ti", 1.5)]
+    assert task.libraries == (folder.resolve() / "vendor.cu",)
+
+
+def test_a_published_factor_is_positive(folder: Path) -> None:
+    file = folder / "task.toml"
+    file.write_text(
+        file.read_text() + "\n[published]\nabsolute_tolerance = 1e-2\n"
+        'speedups = [{ gpu = "RTX 3090 Ti", factor = 0, source = "a table" }]\n'
+    )
+    assert "published.speedups[0].factor" in complaint(folder)
 
 
 def test_a_scalar_named_after_a_dim_has_its_value(folder: Path) -> None:

@@ -1,28 +1,26 @@
 """The table task by mutant with real kernels: nvcc, the emulated device, the validator."""
 
 import asyncio
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from array_mutants import mutants
 from measured_site import running
+from task_fixtures import MUTANTS, ArraySession, Row, array_kernels, mutant_rows
 
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
 from cuda_llm.tools.device import Session
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.open_device import open_emulated
 from cuda_llm.tools.validator.validate import Validated, validate
 
-MUTANTS = Path(__file__).parents[2] / "fixtures" / "mutants"
-TABLE = tomllib.loads((MUTANTS / "table.toml").read_text(encoding="utf-8"))
-ROWS: list[dict[str, Any]] = TABLE["mutant"]
+ROWS = [row for task in list_tasks() for row in mutant_rows(task)]
 
 
-def named(rows: list[dict[str, Any]], how: str) -> list[Any]:
+def named(rows: list[Row], how: str) -> list[Any]:
     return [
         pytest.param(row, id=f"{row['task']}-{row['kind']}") for row in rows if row["how"] == how
     ]
@@ -42,27 +40,49 @@ async def judge(task_name: str, file: Path) -> Validated | Verdict:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", named(ROWS, "file"))
-def test_compiled_mutants_are_rejected_with_the_right_code(row: dict[str, Any]) -> None:
+def test_compiled_mutants_are_rejected_with_the_right_code(row: Row) -> None:
     verdict = asyncio.run(judge(row["task"], MUTANTS / row["file"]))
     assert not isinstance(verdict, Validated)
     assert verdict.code in row["codes"], verdict
 
 
 @pytest.mark.parametrize("row", named(ROWS, "python"))
-def test_mutants_on_arrays_are_rejected_with_the_right_code(row: dict[str, Any]) -> None:
-    session = running(mutants(row["task"])[row["kind"]])
-    verdict = asyncio.run(validate(load_task(row["task"]), session))
+def test_mutants_on_arrays_are_rejected_with_the_right_code(row: Row) -> None:
+    task, written = load_task(row["task"]), array_kernels(row["task"])
+    if written is None:
+        session = running(mutants(task.name)[row["kind"]])
+    else:
+        session = ArraySession(task, written.wrong[row["kind"]])
+    verdict = asyncio.run(validate(task, session))
     assert not isinstance(verdict, Validated)
     assert verdict.code in row["codes"], verdict
 
 
+HONEST = [
+    pytest.param(task, name, id=f"{task}-{name}")
+    for task in list_tasks()
+    if (written := array_kernels(task)) is not None
+    for name in written.honest
+]
+
+
+@pytest.mark.parametrize(("task", "name"), HONEST)
+def test_honest_arithmetic_is_accepted_whatever_the_inputs(task: str, name: str) -> None:
+    written, loaded = array_kernels(task), load_task(task)
+    assert written is not None
+    for seed in range(3):
+        session = ArraySession(loaded, written.honest[name])
+        verdict = asyncio.run(validate(loaded, session, nonce=bytes([seed]) * 16))
+        assert isinstance(verdict, Validated), verdict
+
+
 @pytest.mark.parametrize("row", named(ROWS, "not applicable"))
-def test_what_does_not_apply_has_a_reason(row: dict[str, Any]) -> None:
+def test_what_does_not_apply_has_a_reason(row: Row) -> None:
     assert len(row["reason"]) > 20
 
 
 def test_every_task_has_every_kind_and_three_compiled_ones() -> None:
     for task in {row["task"] for row in ROWS}:
-        rows = [row for row in ROWS if row["task"] == task]
-        assert {row["kind"] for row in rows} >= set(mutants(task))
+        rows = mutant_rows(task)
+        assert {row["kind"] for row in rows} >= set(mutants("reduction"))
         assert sum(row["how"] == "file" for row in rows) >= 3

@@ -156,3 +156,17 @@ class Profile:
     """What the referee compared: `sizes`, `hidden`, `distributions`, `elements`."""
     isolation: str = ""
     """What kept the runner of a GPU in, and what is missing; empty for an emulated device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryTimes:
+    """What a library takes for a task, measured as kernels are."""
+
+    name: str
+    """For a person: `torch.softmax`."""
+    times: tuple[float | None, ...] = ()
+    """Microseconds at each bench size, in the task's order; None where it was not timed."""
+    spreads: tuple[float | None, ...] = ()
+    """Of each time, the relative half-width of its 95 % interval."""
+    fault: str = ""
+    """Why there are no times: its results are not the task's, or it could not be called."""

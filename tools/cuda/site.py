@@ -1,7 +1,7 @@
 """A real GPU as a site in its host process, its runners in as many namespaces as CUDA works in."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cuda.arrays import FLUSHED, keeps_subnormals, on_gpu
 from cuda_llm.tools.cuda.build import runner_program, seal_cubin, shim_library
 from cuda_llm.tools.cuda.isolation import GpuIsolation
+from cuda_llm.tools.cuda.library_session import LibraryCall, LibrarySession, library_session
 from cuda_llm.tools.cuda.memory import (
     UNIT_BYTES,
     DeviceMemory,
@@ -115,6 +116,25 @@ class GpuSite:
     def retire_cached(self) -> None:
         """See `Site.retire_cached`."""
         self.sessions.retire_cached()
+
+    def open_library(
+        self, library: LibraryCall
+    ) -> AbstractContextManager[tuple[str, LibrarySession]]:
+        """Open a session of a library's call in this process, with the call's name.
+
+        Raises TaskError where its file is broken, MissingError without PyTorch.
+        """
+        return library_session(library, self._allocate_own, flush_bytes(self.hardware.l2_bytes))
+
+    def _allocate_own(self, size_bytes: int) -> Memory:
+        arrays = on_gpu()
+        memory = allocate(arrays, size_bytes)
+        if memory is None:
+            self.sessions.memory_pool.close()
+            memory = allocate(arrays, size_bytes)
+        if memory is None:
+            raise InfrastructureError("device", f"{size_bytes:,} bytes are not to be had")
+        return memory
 
     async def __aenter__(self) -> "GpuSite":
         """Raises MissingError, and InfrastructureError where no runner comes up."""

@@ -1,0 +1,273 @@
+"""A library's call through PyTorch, timed in the GPU host process as a candidate is in its runner.
+
+The call is trusted: it is the task's own file, so that its inputs lie open and its outputs carry no
+tags. All else is as in `timed_session`: slots, a copy of each input in front of its call, the flush
+of L2, one graph a batch, our own clock.
+"""
+
+import importlib.util
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cuda_llm.errors import MissingError, TaskError
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.tools.cuda.layout import SessionMemory, SlotLayout
+from cuda_llm.tools.cuda.memory import Memory
+from cuda_llm.tools.device import (
+    SCRATCH_BYTES,
+    Argument,
+    Batch,
+    CallOptions,
+    CallReport,
+    TimeClass,
+)
+from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Role, Slots
+from cuda_llm.tools.device.session import Scalar
+
+_WARM_UPS = 2
+"""Calls before the first graph: libraries choose algorithms and allocate workspaces in them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryCall:
+    """One file of `Task.libraries` that calls PyTorch."""
+
+    file: Path
+    arguments: tuple[str, ...]
+    """Names of the arguments of `solve`, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """A loaded call."""
+
+    name: str
+    """For a person: `torch.softmax`."""
+    call: Callable[..., None]
+    wanted: tuple[str, ...]
+    """Arguments that it asks for."""
+
+
+def load_library(library: LibraryCall) -> Library:
+    """Load `NAME` and `call(torch, *, ...)` from the file. Raises TaskError naming what is off."""
+    import inspect
+
+    spec = importlib.util.spec_from_file_location("cuda_llm_library_call", library.file)
+    if spec is None or spec.loader is None:
+        raise TaskError(f"{library.file}: cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise TaskError(f"{library.file}: {type(error).__name__}: {error}") from error
+    name, call = getattr(module, "NAME", None), getattr(module, "call", None)
+    if not isinstance(name, str) or not callable(call):
+        raise TaskError(f"{library.file}: expected NAME, a text, and call(torch, *, ...)")
+    wanted = tuple(inspect.signature(call).parameters)[1:]
+    for one in wanted:
+        if one not in library.arguments:
+            raise TaskError(
+                f"{library.file}: call asks for {one}; expected one of "
+                f"{', '.join(library.arguments)}"
+            )
+    return Library(name=name, call=call, wanted=wanted)
+
+
+def import_torch() -> Any:
+    """Return PyTorch, set to full precision and to choosing convolutions by trying.
+
+    Raises MissingError without it.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise MissingError("PyTorch is missing", "pip install torch") from None
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cudnn.benchmark = True
+    return torch
+
+
+class LibrarySession:
+    """A `TimedSession` of a library's call. `close` it."""
+
+    not_stepwise = "a library's call is trusted"
+
+    def __init__(
+        self,
+        torch: Any,
+        library: Library,
+        arguments: tuple[str, ...],
+        allocate: Callable[[int], Memory],
+        flush_bytes: int,
+    ) -> None:
+        """`allocate` gives device memory, `flush_bytes` is what is written to flush L2."""
+        self._torch = torch
+        self._library = library
+        self._names = arguments
+        self._allocate = allocate
+        self._arena: SessionMemory | None = None
+        self._flush = torch.empty(max(1, flush_bytes // 4), dtype=torch.int32, device="cuda")
+        self._stream = torch.cuda.Stream()
+        self._scalars: dict[str, int | float] = {}
+        self._graph: Any = None
+
+    @property
+    def arena(self) -> SessionMemory:
+        """Raises ValueError before anything was placed."""
+        if self._arena is None:
+            raise ValueError("nothing has been placed yet")
+        return self._arena
+
+    def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
+        """See `Session.place`."""
+        return self._placed().place(buffers)
+
+    async def call(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | Verdict:
+        """See `Session.call`: what was launched is not logged."""
+        self._keep_scalars(arguments)
+        self.arena.memory.finish()
+        started = time.monotonic()
+        self._solve(0)
+        self._torch.cuda.synchronize()
+        return CallReport(wall_s=time.monotonic() - started, kernels=1)
+
+    async def place_slots(
+        self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
+    ) -> Slots:
+        """See `TimedSession.place_slots`: the library allocates its scratch itself."""
+        self._graph = None
+        return self._placed().place_slots(buffers, count)
+
+    async def capture(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> TimeClass | Verdict:
+        """See `TimedSession.capture`. Batches are captured when they are armed."""
+        self._keep_scalars(arguments)
+        self.arena.memory.finish()
+        kept = self._inputs(0)
+        for _ in range(_WARM_UPS):
+            with self._torch.cuda.stream(self._stream):
+                self._solve(0)
+            self._torch.cuda.synchronize()
+        for tensor, value in kept:
+            tensor.copy_(value)
+        return TimeClass.DEVICE
+
+    def seal(
+        self, slots: Sequence[int], keys: Sequence[bytes], contents: Mapping[str, Array]
+    ) -> None:
+        """See `TimedSession.seal`: the contents are kept as they are."""
+        for name in self.arena.layout.sealed:
+            rows = self.arena.sealed(name)
+            plain = self.arena.memory.arrays.xp.ascontiguousarray(contents[name])
+            bytes_of = plain.reshape(-1).view("uint8").reshape(len(slots), -1)
+            for row, slot in enumerate(slots):
+                rows[slot] = bytes_of[row]
+
+    async def arm(self, batch: Batch) -> Verdict | None:
+        """See `TimedSession.arm`: the batch is one graph, which has run once."""
+        if batch.keys:
+            return InfraFailed(component="device", detail=self.not_stepwise)
+        torch = self._torch
+        self.arena.memory.finish()
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, stream=self._stream):
+            for slot in batch.order:
+                for plain, opened in self._openings(slot):
+                    opened.copy_(plain)
+                if batch.flush:
+                    self._flush.zero_()
+                if batch.solve:
+                    self._solve(slot)
+        self._graph.replay()
+        torch.cuda.synchronize()
+        return None
+
+    async def go(self, limit_s: float) -> float | Verdict:
+        """See `TimedSession.go`. Raises ValueError where nothing is armed."""
+        if self._graph is None:
+            raise ValueError("no batch is armed")
+        self._torch.cuda.synchronize()
+        started = time.perf_counter()
+        self._graph.replay()
+        self._torch.cuda.synchronize()
+        return time.perf_counter() - started
+
+    def find_late_write(self) -> str | None:
+        """See `TimedSession.find_late_write`: a library's call ends when its stream does."""
+        return None
+
+    def close(self) -> None:
+        """Free its memory."""
+        self._graph = None
+        if self._arena is not None:
+            self._arena.memory.close()
+            self._arena = None
+        del self._flush
+        self._torch.cuda.empty_cache()
+
+    def _placed(self) -> SessionMemory:
+        if self._arena is None:
+            self._arena = SessionMemory(self._allocate(1 << 21), self._grow)
+        return self._arena
+
+    def _grow(self, memory: Memory, layout: SlotLayout) -> Memory:
+        if layout.least_bytes <= memory.size_bytes:
+            return memory
+        memory.close()
+        return self._allocate(layout.least_bytes)
+
+    def _keep_scalars(self, arguments: Sequence[Argument]) -> None:
+        pairs = zip(self._names, arguments, strict=True)
+        self._scalars = {name: one.value for name, one in pairs if isinstance(one, Scalar)}
+
+    def _solve(self, slot: int) -> None:
+        layout = self.arena.layout
+        values: dict[str, Any] = dict(self._scalars)
+        for name, span in layout.spans.items():
+            if name in self._library.wanted:
+                values[name] = self._tensor(span.begin, span.spec, slot)
+        with self._torch.no_grad():
+            self._library.call(self._torch, **{one: values[one] for one in self._library.wanted})
+
+    def _tensor(self, begin: int, spec: BufferSpec, slot: int) -> Any:
+        layout, memory = self.arena.layout, self.arena.memory
+        column = memory.column(begin, spec.dtype, (layout.slots, *spec.shape), layout.stride)
+        return self._torch.as_tensor(column[slot], device="cuda")
+
+    def _inputs(self, slot: int) -> list[tuple[Any, Any]]:
+        """Return what a call overwrites of its inputs, with copies."""
+        spans = self.arena.layout.spans.values()
+        tensors = [
+            self._tensor(span.begin, span.spec, slot)
+            for span in spans
+            if span.spec.role is Role.INOUT
+        ]
+        return [(one, one.clone()) for one in tensors]
+
+    def _openings(self, slot: int) -> Iterator[tuple[Any, Any]]:
+        layout = self.arena.layout
+        for name, begin in layout.sealed.items():
+            span = layout.spans[name]
+            yield self._tensor(begin, span.spec, slot), self._tensor(span.begin, span.spec, slot)
+
+
+@contextmanager
+def library_session(
+    library: LibraryCall, allocate: Callable[[int], Memory], flush_bytes: int
+) -> Iterator[tuple[str, LibrarySession]]:
+    """Open a session of the call, with its name. Raises TaskError and MissingError."""
+    loaded, torch = load_library(library), import_torch()
+    session = LibrarySession(torch, loaded, library.arguments, allocate, flush_bytes)
+    try:
+        yield loaded.name, session
+    finally:
+        session.close()

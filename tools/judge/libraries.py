@@ -1,0 +1,73 @@
+"""What a professional would use instead of a kernel, timed on the same device in the same way."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from cuda_llm.profile import LibraryTimes
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.cuda.library_session import LibraryCall
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge import plain_copy
+from cuda_llm.tools.judge.steps import compile_baseline, compile_source
+from cuda_llm.tools.measure.failures import FailedCase
+from cuda_llm.tools.measure.library import measure_library
+from cuda_llm.tools.measure.measure import measure_candidate
+from cuda_llm.tools.measure.options import MeasureOptions
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.wording import describe
+
+HEADER_LIBRARY = "CUB"
+COPY_TASK = "matrix_copy"
+
+
+async def time_library(
+    task: Task, device: Device, file: Path, options: MeasureOptions
+) -> LibraryTimes:
+    """Time one file of `Task.libraries`: a call of PyTorch, or a candidate of header libraries.
+
+    Raises TaskError where the task or the file is broken, MissingError without PyTorch.
+    """
+    if file.suffix != ".py":
+        return await _time_candidate(task, device, file, options)
+    call = LibraryCall(file=file, arguments=tuple(one.name for one in task.arguments))
+    baseline = await compile_baseline(task, device.target)
+    return await device.carry_out(measure_library, task, call, baseline, options)
+
+
+async def _time_candidate(
+    task: Task, device: Device, file: Path, options: MeasureOptions
+) -> LibraryTimes:
+    baseline = await compile_baseline(task, device.target)
+    compiled = await compile_source(task, device, file.read_text(encoding="utf-8"), file.name)
+    if not isinstance(compiled, Compiled):
+        return LibraryTimes(name=HEADER_LIBRARY, fault="; ".join(describe(compiled)))
+    timed = await device.carry_out(measure_candidate, task, compiled, baseline, options)
+    if not isinstance(timed, KernelTimes):
+        verdict = timed.verdict if isinstance(timed, FailedCase) else timed
+        return LibraryTimes(name=HEADER_LIBRARY, fault="; ".join(describe(verdict)))
+    known = {tuple(sorted(one.dims.items())): one for one in timed.sizes}
+    sizes = [known.get(tuple(sorted(dims.items()))) for dims in task.sizes.bench]
+    return LibraryTimes(
+        name=HEADER_LIBRARY,
+        times=tuple(None if one is None else one.time_us for one in sizes),
+        spreads=tuple(None if one is None else one.spread for one in sizes),
+    )
+
+
+def copy_of(task: Task) -> tuple[Task, Path]:
+    """Return the task of copying as many bytes as each bench size has to move, and its library.
+
+    Half of them are read and half written.
+    """
+    copying = load_task(COPY_TASK)
+    sides = [
+        max(1, round(math.sqrt(float(evaluate(task.roofline.bytes, dims)) / 8)))
+        for dims in task.sizes.bench
+    ]
+    bench = tuple({"n": side} for side in sides)
+    sizes = replace(copying.sizes, bench=bench)
+    return replace(copying, sizes=sizes, weights=()), Path(plain_copy.__file__)

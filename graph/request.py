@@ -81,6 +81,15 @@ class RunRequest:
             help="One score of all sizes: their mean, the largest, or the worst.", shown="geomean"
         ),
     ] = ""
+    sizes: Annotated[
+        tuple[str, ...],
+        OptionText(
+            help="Time this size, not the task's: every dim, as in M=4096,N=512. Repeatable.",
+            flag="--size",
+            metavar="M=NUMBER,...",
+        ),
+    ] = ()
+    """Empty: the task's own. What is checked for results alone stays as the task has it."""
     weights: Annotated[
         tuple[float, ...],
         OptionText(
@@ -212,6 +221,7 @@ class RunOptions(TypedDict, total=False):
 
     l2: L2Choice
     objective: ObjectiveChoice
+    sizes: Sequence[str]
     weights: Sequence[float]
     base_url: str
     prompts: str

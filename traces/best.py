@@ -32,6 +32,8 @@ def verify_command(run: Mapping[str, Any]) -> str:
     warm = ["--l2", "warm"] if request.get("l2") == "warm" else []
     objective = request.get("objective") or "geomean"
     score = ["--objective", objective] if objective != "geomean" else []
+    for size in request.get("sizes") or ():
+        score += ["--size", size]
     for weight in request.get("weights") or ():
         score += ["--weight", f"{weight:g}"]
     whole = ["cuda-llm", "evaluate", request["task"], SOLUTION, "--device", device, *warm, *score]

@@ -13,6 +13,7 @@ from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.resolve import check_request, resolve_request
 from cuda_llm.search import Author
 from cuda_llm.tasks.objective import with_objective
+from cuda_llm.tasks.own_sizes import with_sizes
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 
@@ -109,7 +110,7 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
     from cuda_llm.tasks.loader import load_task
 
     task = overrides.task or load_task(request.task)
-    task = with_objective(task, request.objective, request.weights)
+    task = with_objective(with_sizes(task, request.sizes), request.objective, request.weights)
     replay = find_replay(request, overrides, task)
     has_model = bool(request.model) or overrides.model is not None
     own = overrides.generator or (None if replay is None else replay.generator)

@@ -235,8 +235,12 @@ class LibrarySession:
         for name, span in layout.spans.items():
             if name in self._library.wanted:
                 values[name] = self._tensor(span.begin, span.spec, slot)
-        with self._torch.no_grad():
-            self._library.call(self._torch, **{one: values[one] for one in self._library.wanted})
+        wanted = {one: values[one] for one in self._library.wanted}
+        try:
+            with self._torch.no_grad():
+                self._library.call(self._torch, **wanted)
+        except Exception as error:
+            raise TaskError(f"{self._library.name}: {type(error).__name__}: {error}") from error
 
     def _tensor(self, begin: int, spec: BufferSpec, slot: int) -> Any:
         layout, memory = self.arena.layout, self.arena.memory

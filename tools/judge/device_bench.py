@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
-from cuda_llm.profile import LibraryTimes, Profile
+from cuda_llm.profile import Profile
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
@@ -25,7 +25,6 @@ from cuda_llm.tools.judge.emulated_check import (
 )
 from cuda_llm.tools.judge.inspection import inspect_on_gpu, join_inspections
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
-from cuda_llm.tools.judge.libraries import copy_of, time_library
 from cuda_llm.tools.judge.steps import (
     compile_baseline,
     compile_source,
@@ -187,20 +186,6 @@ class DeviceBench:
         (which,) = found.faults
         located = await self._locate_fault(kernels[which], found.failed)
         return replace(found, faults={which: located}, failed=None)
-
-    async def time_libraries(self) -> tuple[LibraryTimes, ...]:
-        """Return what each of the task's libraries takes, and a plain copy of as many bytes.
-
-        The copy is the last one; nothing where times are modelled. Raises TaskError where a
-        library's file is broken, MissingError without PyTorch.
-        """
-        if not self.device.capabilities.duels:
-            return ()
-        found = []
-        for task, file in (*((self.task, one) for one in self.task.libraries), copy_of(self.task)):
-            async with self.slots.devices:
-                found.append(await time_library(task, self.device.pinned(), file, self.options))
-        return tuple(found)
 
     async def inspect(self, compiled: Compiled) -> Inspected:
         """See `DuelBench.inspect`: the GPU's tools, large sizes, and the emulated device."""

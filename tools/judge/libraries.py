@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+from cuda_llm.errors import TaskError
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.loader import load_task
@@ -24,18 +25,38 @@ HEADER_LIBRARY = "CUB"
 COPY_TASK = "matrix_copy"
 
 
+async def time_libraries(
+    task: Task, device: Device, options: MeasureOptions | None = None
+) -> tuple[LibraryTimes, ...]:
+    """Return what each of the task's libraries takes, and at last a plain copy of as many bytes.
+
+    Nothing where times are modelled. Raises TaskError where the task's baseline is broken,
+    MissingError without PyTorch.
+    """
+    if not device.capabilities.duels:
+        return ()
+    pinned, chosen = device.pinned(), options or MeasureOptions()
+    timed = [await time_library(task, pinned, file, chosen) for file in task.libraries]
+    copying, file = copy_of(task)
+    return (*timed, await time_library(copying, pinned, file, chosen))
+
+
 async def time_library(
     task: Task, device: Device, file: Path, options: MeasureOptions
 ) -> LibraryTimes:
     """Time one file of `Task.libraries`: a call of PyTorch, or a candidate of header libraries.
 
-    Raises TaskError where the task or the file is broken, MissingError without PyTorch.
+    What is wrong with the file is the fault of its times. Raises TaskError where the task's
+    baseline is broken, MissingError without PyTorch.
     """
     if file.suffix != ".py":
         return await _time_candidate(task, device, file, options)
     call = LibraryCall(file=file, arguments=tuple(one.name for one in task.arguments))
     baseline = await compile_baseline(task, device.target)
-    return await device.carry_out(measure_library, task, call, baseline, options)
+    try:
+        return await device.carry_out(measure_library, task, call, baseline, options)
+    except TaskError as error:
+        return LibraryTimes(name=file.name, fault=str(error))
 
 
 async def _time_candidate(

@@ -26,6 +26,13 @@ ObjectiveOption = Annotated[
     Literal["geomean", "largest", "worst"] | None,
     typer.Option(help="How sizes make the one speed-up.", show_default="geomean"),
 ]
+SizeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="M=NUMBER,...",
+        help="Time this size, not the task's: every dim, as in M=4096,N=512. Repeatable.",
+    ),
+]
 WeightOption = Annotated[
     list[float] | None,
     typer.Option(help="How much a size counts, one for each in order. Repeatable."),
@@ -53,6 +60,7 @@ def evaluate(
         typer.Option(help="How sure the times of a GPU are to be: some 1, 5 or 15 s a kernel."),
     ] = "normal",
     objective: ObjectiveOption = None,
+    size: SizeOption = None,
     weight: WeightOption = None,
     inspect: Annotated[
         bool,
@@ -68,11 +76,13 @@ def evaluate(
     from cuda_llm.settings import settings
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tasks.objective import with_objective
+    from cuda_llm.tasks.own_sizes import with_sizes
     from cuda_llm.tools.measure.options import L2, PRECISIONS, MeasureOptions
     from cuda_llm.tools.open_device import open_device
 
     sources = read_sources(files)
-    loaded = with_objective(load_task(task), objective or "", weight or ())
+    sized = with_sizes(load_task(task), size or ())
+    loaded = with_objective(sized, objective or "", weight or ())
     chosen = open_device(device or settings().device)
     options = MeasureOptions(tier=PRECISIONS[precision], l2=L2(l2 or settings().l2))
     with open_progress([name for name, _ in sources]) as progress:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cuda_llm.cli.completion import TaskName
-from cuda_llm.cli.evaluate import ObjectiveOption, WeightOption
+from cuda_llm.cli.evaluate import ObjectiveOption, SizeOption, WeightOption
 
 if TYPE_CHECKING:
     from cuda_llm.graph.runs.result import Result
@@ -30,6 +30,7 @@ def tune(
         typer.Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
     ] = None,
     objective: ObjectiveOption = None,
+    size: SizeOption = None,
     weight: WeightOption = None,
     trials: Annotated[int, typer.Option(min=1, max=256, help="Trials a round, all at once.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds at most.")] = 5,
@@ -73,6 +74,7 @@ def tune(
             device=device,
             l2=l2 or "",
             objective=objective or "",
+            sizes=tuple(size or ()),
             weights=tuple(weight or ()),
             candidates=trials,
             tune=trials,

@@ -80,5 +80,9 @@ def test_a_run_records_the_objective_that_was_decided(tmp_path: Path) -> None:
     assert describe_run(weighted)["request"]["weights"] == [1, 1, 1, 1, 4]
     again = find_parts_by_name(weighted.request, NO_OVERRIDES)
     assert again.task.weights == (1, 1, 1, 1, 4)
+    sized = find_parts(asked(tmp_path, sizes=("n=96", "n=500"), weights=(1, 3)), NO_OVERRIDES)
+    again = find_parts_by_name(sized.request, NO_OVERRIDES)
+    assert again.task.sizes.bench == ({"n": 96}, {"n": 500})
+    assert again.task.weights == (1, 3)
     with pytest.raises(UsageError, match="--weight: 2 given"):
         find_parts(asked(tmp_path, weights=(1, 2)), NO_OVERRIDES)

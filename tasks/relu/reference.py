@@ -1,0 +1,11 @@
+"""y = max(x, 0); NaN stays NaN."""
+
+from typing import Any
+
+BATCHED = True
+PROMOTED = False
+SPLIT = "n"
+
+
+def reference(xp: Any, *, x: Any) -> dict[str, Any]:
+    return {"y": xp.where(x < 0, xp.zeros_like(x), x)}

@@ -8,7 +8,7 @@
 #define WIDTH 1     // tunable: 1 4; elements of one access
 #define STREAM 0    // tunable: 0 1 2; lines to keep as usual, written and read once, written once
 
-// tunable-if: GRID != 3 or WIDTH == 4 and STREAM == 0
+// tunable-if: GRID != 3 or WIDTH == 4 and STREAM == 0 and THREADS * VECTORS <= 2048
 
 // tunable-hint: latency VECTORS=4
 // tunable-hint: dram_bandwidth VECTORS=4
@@ -92,7 +92,8 @@ __global__ void __launch_bounds__(THREADS)
 
 #if GRID == 3
 constexpr int kStages = 4;
-constexpr unsigned kChunk = THREADS * VECTORS * 4; // bytes of a bulk copy
+constexpr int kMostShared = 192 * 1024; // bytes of a multiprocessor that its blocks share
+constexpr unsigned kChunk = THREADS * VECTORS * 16; // bytes of a bulk copy
 
 __device__ unsigned shared_address(const void* pointer)
 {
@@ -140,7 +141,7 @@ __global__ void copy_in_bulk(const float* __restrict__ A, float* __restrict__ B,
         fill(turn);
     }
     for (size_t turn = 0; blockIdx.x + turn * gridDim.x < chunks; ++turn) {
-        // One store may still be reading: the stage of the turn before the last is free.
+        // The stage that is filled next is the one that the store before this one reads.
         asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
         fill(turn + kStages - 1);
         unsigned stage = turn % kStages;
@@ -201,7 +202,8 @@ extern "C" void solve(const float* A, float* B, int n)
 #if GRID == 3
     if (attribute(cudaDevAttrComputeCapabilityMajor) >= 9) {
         int shared = kStages * kChunk;
-        int most = attribute(cudaDevAttrMultiProcessorCount) * (160 * 1024 / shared < 8 ? 160 * 1024 / shared : 8);
+        int each = kMostShared / shared < 8 ? kMostShared / shared : 8;
+        size_t most = attribute(cudaDevAttrMultiProcessorCount) * each;
         size_t chunks = elements * sizeof(float) / kChunk + 1;
         cudaFuncSetAttribute(copy_in_bulk, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
         copy_in_bulk<<<chunks < most ? chunks : most, 64, shared>>>(A, B, elements);

@@ -1,4 +1,4 @@
-"""torch.relu, which is clamp_min at 0 and has no form of its own that writes into a given tensor."""
+"""torch.relu, which is clamp_min at 0 and has no form that writes into a given tensor."""
 
 from typing import Any
 

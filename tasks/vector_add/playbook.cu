@@ -5,25 +5,60 @@
 
 #define LOOPS 0     // tunable: 0 1; a thread for all elements, threads that fill the chip and loop
 #define THREADS 256 // tunable: 128 256 512; of a block
-#define VECTORS 1   // tunable: 1 4; vectors a thread loads before it needs the first
+#define VECTORS 1   // tunable: 1 2 4; vectors a thread loads before it needs the first
 #define WIDTH 1     // tunable: 1 2 4; elements of one access
+#define STREAM 0    // tunable: 0 1 2; lines to keep as usual, written and read once, written once
 
 // tunable-hint: latency VECTORS=4
 // tunable-hint: issue WIDTH=4
 // tunable-hint: int WIDTH=4
 // tunable-hint: l1_bandwidth WIDTH=4
+// tunable-hint: l2_bandwidth STREAM=1
 // tunable-hint: low_occupancy THREADS=256
 // tunable-hint: tail LOOPS=1
 
 constexpr int kTile = THREADS * VECTORS; // vectors of a block and step
 
-struct alignas(sizeof(float) * WIDTH) Vector {
-    float at[WIDTH];
-};
+#if WIDTH == 1
+using Vector = float;
+#elif WIDTH == 2
+using Vector = float2;
+#else
+using Vector = float4;
+#endif
 
 __device__ bool is_aligned(const void* pointer)
 {
     return reinterpret_cast<uintptr_t>(pointer) % sizeof(Vector) == 0;
+}
+
+__device__ Vector load(const Vector* from)
+{
+#if STREAM == 1
+    return __ldcs(from);
+#else
+    return *from;
+#endif
+}
+
+__device__ void store(Vector* to, Vector value)
+{
+#if STREAM == 0
+    *to = value;
+#else
+    __stcs(to, value);
+#endif
+}
+
+__device__ Vector sum(Vector a, Vector b)
+{
+#if WIDTH == 1
+    return a + b;
+#elif WIDTH == 2
+    return make_float2(a.x + b.x, a.y + b.y);
+#else
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+#endif
 }
 
 // Idea: neighbouring threads access neighbouring vectors, and the loads of a thread do not wait for
@@ -38,19 +73,15 @@ __device__ void add_tile(
     for (int i = 0; i < VECTORS; ++i) {
         unsigned at = first + i * THREADS;
         if (at < vectors) {
-            a[i] = A[at];
-            b[i] = B[at];
+            a[i] = load(A + at);
+            b[i] = load(B + at);
         }
     }
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) {
         unsigned at = first + i * THREADS;
         if (at < vectors) {
-#pragma unroll
-            for (int j = 0; j < WIDTH; ++j) {
-                a[i].at[j] += b[i].at[j];
-            }
-            C[at] = a[i];
+            store(C + at, sum(a[i], b[i]));
         }
     }
 }

@@ -146,9 +146,13 @@ __global__ void __launch_bounds__(THREADS) reduce(const float* __restrict__ inpu
 #endif
 }
 #elif ACROSS == 1
-// Idea: no atomics, hence the same order of additions in every run; the kernel's end is the barrier.
+// Idea: no atomics, hence the same order of additions in every run; the kernel's end is the barrier. The
+// second kernel may start while the first one runs, and waits where it needs the sums.
 __global__ void __launch_bounds__(THREADS) reduce(const float* __restrict__ input, float* partial, int n)
 {
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
     float sum = block_sum(thread_sum(input, n));
     if (threadIdx.x == 0) {
         partial[blockIdx.x] = sum;
@@ -157,10 +161,30 @@ __global__ void __launch_bounds__(THREADS) reduce(const float* __restrict__ inpu
 
 __global__ void __launch_bounds__(THREADS) join(const float* partial, float* output, int count)
 {
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
     float sum = sum_partial(partial, count);
     if (threadIdx.x == 0) {
         *output = sum;
     }
+}
+
+void launch_join(const float* partial, float* output, int count)
+{
+    int device = 0;
+    int generation = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, device);
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(1);
+    config.blockDim = dim3(THREADS);
+    config.attrs = &early;
+    config.numAttrs = generation >= 9 ? 1 : 0;
+    cudaLaunchKernelEx(&config, join, partial, output, count);
 }
 #elif ACROSS == 2
 // Idea: blocks count themselves as they finish, so that the last one knows that all sums are there.
@@ -227,7 +251,7 @@ extern "C" void solve(const float* input, float* output, int n)
     cudaMalloc(&partial, sizeof(float) * (kMostBlocks + 1));
 #if ACROSS == 1
     reduce<<<blocks, THREADS>>>(input, partial, n);
-    join<<<1, THREADS>>>(partial, output, blocks);
+    launch_join(partial, output, blocks);
 #elif ACROSS == 2
     unsigned* finished = reinterpret_cast<unsigned*>(partial + kMostBlocks);
     cudaMemsetAsync(finished, 0, sizeof(unsigned));

@@ -15,6 +15,7 @@ from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.sizes import shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
+from cuda_llm.tools.validator.distributions import draw as drawn
 
 Array = npt.NDArray[Any]
 
@@ -31,7 +32,8 @@ def draw(task: Task, dims: dict[str, int], seed: int) -> dict[str, Array]:
         if argument.role in (ArgumentRole.IN, ArgumentRole.INOUT):
             shape = shape_of(argument, dims)
             if argument.dtype == "int32":
-                inputs[argument.name] = rng.integers(-3, 9, shape).astype(np.int32)
+                spelling = argument.distributions[seed % len(argument.distributions)]
+                inputs[argument.name] = drawn(spelling, rng, shape, np.int32, dims)
             else:
                 inputs[argument.name] = rng.standard_normal(shape).astype(argument.dtype)
     return inputs

@@ -112,8 +112,15 @@ def _arithmetic(record: CallRecord, tables: Sequence[KernelTable]) -> float:
         sum(count_tensor_operations(account, tables[account.kernel]).values())
         for account in record.accounts
     )
+    # The unit that holds the memory adds what an atomic operation adds.
+    in_memory = sum(
+        count.lanes
+        for account in record.accounts
+        for site, count in zip(tables[account.kernel].sites, account.sites, strict=True)
+        if site.kind == "atomic"
+    )
     # An instruction of a core that multiplies and adds is one; so it is there.
-    return on_cores + on_tensor_cores / 2
+    return on_cores + in_memory + on_tensor_cores / 2
 
 
 def verdict_on_end(

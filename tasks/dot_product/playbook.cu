@@ -1,0 +1,347 @@
+// Dot product: what a thread adds up, how a block joins its threads, how the grid joins its blocks, and
+// what one block does alone.
+
+#include <cuda_runtime.h>
+
+#define JOIN 1      // tunable: 0 1 2 3 4; blocks join by atomics of threads, of blocks, a second kernel, the last block, a barrier
+#define EARLY 0     // tunable: 0 1; 1: the later of two kernels starts while the earlier one runs
+#define ALONE 0     // tunable: 0 4 16; thousands of elements, 1,024 each, that one block takes in one launch
+#define SHUFFLES 0  // tunable: 0 1; a block joins in a tree in shared memory, or by shuffles
+#define THREADS 256 // tunable: 128 256 512; of a block
+#define ITEMS 4     // tunable: 4 8 16; elements a thread loads before it needs the first
+#define WIDTH 1     // tunable: 1 4; elements of one load
+#define FILL 1      // tunable: 1 2; thousands of threads of a multiprocessor, 1,024 each, at most
+
+// tunable-if: JOIN > 0 or SHUFFLES == 0
+// tunable-if: JOIN < 4 or EARLY == 0
+// tunable-if: SHUFFLES == 1 or WIDTH == 1 and EARLY == 0
+// tunable-if: WIDTH == 4 or ALONE == 0 and FILL == 1
+
+// tunable-hint: atomic_contention JOIN=2
+// tunable-hint: bank_conflicts SHUFFLES=1
+// tunable-hint: launch_overhead EARLY=1 ALONE=4
+// tunable-hint: latency ITEMS=16 SHUFFLES=1
+// tunable-hint: issue WIDTH=4
+// tunable-hint: dram_bandwidth WIDTH=4
+// tunable-hint: tail FILL=2
+
+#if JOIN == 4
+#define _CG_LIMIT_INCLUDED_DEPENDENCIES // no libcu++: it takes nvcc most of its time
+#include <cooperative_groups.h>
+#endif
+
+constexpr int kLoads = ITEMS / WIDTH;
+#if SHUFFLES == 1
+constexpr int kWarp = 32;
+constexpr unsigned kWholeWarp = 0xffffffffu;
+#endif
+constexpr int kThousand = 1024;
+
+struct alignas(sizeof(float) * WIDTH) Vector {
+    float at[WIDTH];
+};
+
+// Idea: a thread's loads do not depend on each other, and neighbours load neighbouring vectors. One
+// running sum for each element of a vector keeps the chains of additions short.
+__device__ float thread_sum(const float* __restrict__ a, const float* __restrict__ b, unsigned n)
+{
+    unsigned vectors = n / WIDTH;
+    Vector sums = {};
+    for (unsigned first = blockIdx.x * blockDim.x * kLoads + threadIdx.x; first < vectors;
+         first += gridDim.x * blockDim.x * kLoads) {
+        Vector from_a[kLoads] = {};
+        Vector from_b[kLoads] = {};
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+            unsigned place = first + i * blockDim.x;
+            if (place < vectors) {
+                from_a[i] = reinterpret_cast<const Vector*>(a)[place];
+                from_b[i] = reinterpret_cast<const Vector*>(b)[place];
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j) {
+                sums.at[j] += from_a[i].at[j] * from_b[i].at[j];
+            }
+        }
+    }
+    float sum = 0.0f;
+#pragma unroll
+    for (int j = 0; j < WIDTH; ++j) {
+        sum += sums.at[j];
+    }
+#if WIDTH > 1
+    unsigned left = vectors * WIDTH + threadIdx.x; // what fills no vector
+    if (blockIdx.x == 0 && left < n) {
+        sum += a[left] * b[left];
+    }
+#endif
+    return sum;
+}
+
+#if JOIN > 0 && SHUFFLES == 0
+// Idea: halve the number of active threads until one is left. The sum is right in thread 0.
+__device__ float block_sum(float value)
+{
+    __shared__ float values[THREADS];
+    values[threadIdx.x] = value;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) {
+            values[threadIdx.x] += values[threadIdx.x + half];
+        }
+    }
+    return values[0];
+}
+#elif SHUFFLES == 1
+__device__ float warp_sum(float value)
+{
+#pragma unroll
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+        value += __shfl_down_sync(kWholeWarp, value, distance);
+    }
+    return value;
+}
+
+// Idea: a warp adds up in registers; shared memory and one barrier join the warps only. The sum is
+// right in thread 0.
+__device__ float block_sum(float value)
+{
+    __shared__ float values[kWarp];
+    value = warp_sum(value);
+    if (threadIdx.x % kWarp == 0) {
+        values[threadIdx.x / kWarp] = value;
+    }
+    __syncthreads();
+    if (threadIdx.x < kWarp) {
+        value = warp_sum(threadIdx.x < blockDim.x / kWarp ? values[threadIdx.x] : 0.0f);
+    }
+    return value;
+}
+#endif
+
+#if EARLY == 1
+// The earlier kernel lets the later one start; that one waits until the earlier one's stores show.
+__device__ void let_start()
+{
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+__device__ void wait_for_earlier()
+{
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+}
+#endif
+
+#if JOIN >= 2
+// Sum of what the blocks left in scratch memory, past L1, where another block's stores may not show.
+__device__ float sum_partial(const float* partial, int count)
+{
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < count; i += THREADS) {
+        sum += __ldcg(partial + i);
+    }
+    __syncthreads(); // shared memory of the sum before is free again
+    return block_sum(sum);
+}
+#endif
+
+#if EARLY == 1 && JOIN != 2
+// Clears what the blocks add to or count in.
+__global__ void clear(unsigned* word)
+{
+    let_start();
+    *word = 0;
+}
+#endif
+
+#if JOIN <= 1
+// Idea: one atomic addition for all that was summed before.
+__global__ void __launch_bounds__(THREADS)
+    multiply(const float* __restrict__ a, const float* __restrict__ b, float* result, int n)
+{
+    float sum = thread_sum(a, b, n);
+#if JOIN == 0
+    atomicAdd(result, sum);
+#else
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) {
+#if EARLY == 1
+        wait_for_earlier();
+#endif
+        atomicAdd(result, sum);
+    }
+#endif
+}
+#elif JOIN == 2
+// Idea: no atomics, hence the same order of additions in every run; the kernel's end is the barrier.
+__global__ void __launch_bounds__(THREADS)
+    multiply(const float* __restrict__ a, const float* __restrict__ b, float* partial, int n)
+{
+#if EARLY == 1
+    let_start();
+#endif
+    float sum = block_sum(thread_sum(a, b, n));
+    if (threadIdx.x == 0) {
+        partial[blockIdx.x] = sum;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS) join(const float* partial, float* result, int count)
+{
+#if EARLY == 1
+    wait_for_earlier();
+#endif
+    float sum = sum_partial(partial, count);
+    if (threadIdx.x == 0) {
+        *result = sum;
+    }
+}
+#elif JOIN == 3
+// Idea: blocks count themselves as they finish, so that the last one knows that all sums are there.
+__global__ void __launch_bounds__(THREADS)
+    multiply(const float* __restrict__ a, const float* __restrict__ b, float* result, float* partial,
+             unsigned* finished, int n)
+{
+    __shared__ bool is_last;
+    float sum = block_sum(thread_sum(a, b, n));
+    if (threadIdx.x == 0) {
+        partial[blockIdx.x] = sum;
+        __threadfence();
+#if EARLY == 1
+        wait_for_earlier();
+#endif
+        is_last = atomicAdd(finished, 1u) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (is_last) {
+        __threadfence();
+        sum = sum_partial(partial, gridDim.x);
+        if (threadIdx.x == 0) {
+            *result = sum;
+        }
+    }
+}
+#else
+// Idea: all blocks are resident at once, so they can wait for each other: one launch, nothing to clear.
+__global__ void __launch_bounds__(THREADS)
+    multiply(const float* __restrict__ a, const float* __restrict__ b, float* result, float* partial, int n)
+{
+    float sum = block_sum(thread_sum(a, b, n));
+    if (threadIdx.x == 0) {
+        partial[blockIdx.x] = sum;
+    }
+    cooperative_groups::this_grid().sync();
+    if (blockIdx.x == 0) {
+        sum = sum_partial(partial, gridDim.x);
+        if (threadIdx.x == 0) {
+            *result = sum;
+        }
+    }
+}
+#endif
+
+#if ALONE > 0
+// Idea: at small sizes a second launch takes longer than what the other multiprocessors would save.
+__global__ void __launch_bounds__(kThousand)
+    multiply_alone(const float* __restrict__ a, const float* __restrict__ b, float* result, int n)
+{
+    float sum = block_sum(thread_sum(a, b, n));
+    if (threadIdx.x == 0) {
+        *result = sum;
+    }
+}
+#endif
+
+#if EARLY == 1
+// Starts a kernel before the one in front of it has ended, where the device can.
+template <typename... Parameters, typename... Arguments>
+void launch_early(void (*kernel)(Parameters...), int blocks, Arguments... arguments)
+{
+    int device = 0;
+    int generation = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, device);
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(THREADS);
+    config.attrs = &early;
+    config.numAttrs = generation >= 9 ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+#endif
+
+// Blocks of the whole device: no more than there is work for.
+int blocks_for(int n)
+{
+    int device = 0;
+    int processors = 0;
+    int each = FILL * kThousand / THREADS;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+#if JOIN == 4
+    int held = 0; // blocks that wait for each other have to be there at once
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&held, multiply, THREADS, 0);
+    each = each < held ? each : held;
+#endif
+    int wanted = (n - 1) / (THREADS * ITEMS) + 1;
+    return wanted < processors * each ? wanted : processors * each;
+}
+
+extern "C" void solve(const float* a, const float* b, float* result, int n)
+{
+#if ALONE > 0
+    if (n <= ALONE * kThousand) {
+        int warps = (n - 1) / (WIDTH * kWarp) + 1;
+        int threads = warps * kWarp < kThousand ? warps * kWarp : kThousand;
+        multiply_alone<<<1, threads>>>(a, b, result, n);
+        cudaDeviceSynchronize();
+        return;
+    }
+#endif
+    int blocks = blocks_for(n);
+#if JOIN <= 1
+#if EARLY == 1
+    clear<<<1, 1>>>(reinterpret_cast<unsigned*>(result));
+    launch_early(multiply, blocks, a, b, result, n);
+#else
+    cudaMemsetAsync(result, 0, sizeof(float));
+    multiply<<<blocks, THREADS>>>(a, b, result, n);
+#endif
+    cudaDeviceSynchronize();
+#else
+    float* partial = nullptr;
+    cudaMalloc(&partial, sizeof(float) * (blocks + 1));
+#if JOIN == 2
+    multiply<<<blocks, THREADS>>>(a, b, partial, n);
+#if EARLY == 1
+    launch_early(join, 1, partial, result, blocks);
+#else
+    join<<<1, THREADS>>>(partial, result, blocks);
+#endif
+#elif JOIN == 3
+    unsigned* finished = reinterpret_cast<unsigned*>(partial + blocks);
+#if EARLY == 1
+    clear<<<1, 1>>>(finished);
+    launch_early(multiply, blocks, a, b, result, partial, finished, n);
+#else
+    cudaMemsetAsync(finished, 0, sizeof(unsigned));
+    multiply<<<blocks, THREADS>>>(a, b, result, partial, finished, n);
+#endif
+#else
+    void* arguments[] = {&a, &b, &result, &partial, &n};
+    cudaLaunchCooperativeKernel((const void*)multiply, dim3(blocks), dim3(THREADS), arguments, 0, nullptr);
+#endif
+    cudaDeviceSynchronize();
+    cudaFree(partial);
+#endif
+}

@@ -1,0 +1,33 @@
+"""y = exp(x - m) / sum(exp(x - m)), m the largest number of the row."""
+
+from typing import Any
+
+BATCHED = True
+SPLIT = "rows"
+
+
+def reference(xp: Any, *, x: Any) -> dict[str, Any]:
+    return {"y": _softmax(xp, _below_largest(xp, x))}
+
+
+def scale(xp: Any, *, x: Any) -> dict[str, Any]:
+    """What rounding does to an element.
+
+    With d = x - m rounded once, and log2(e) d in front of the exponential of base 2, exp(d) is off by
+    a few |d| rounding units, so y is by |d| of its own, the sum by their mean (which is at most
+    log(cols)), and both by a few roundings besides, whatever the numbers are.
+    """
+    x = _below_largest(xp, x)
+    y = _softmax(xp, x)
+    distance = xp.abs(x)
+    mean = xp.sum(y * distance, axis=-1, keepdims=True)
+    return {"y": y * (1 + distance + mean)}
+
+
+def _below_largest(xp: Any, x: Any) -> Any:
+    return x - xp.max(x, axis=-1, keepdims=True)
+
+
+def _softmax(xp: Any, below: Any) -> Any:
+    y = xp.exp(below)
+    return y / xp.sum(y, axis=-1, keepdims=True)

@@ -1,7 +1,7 @@
 """torch.nn.functional.layer_norm, which normalises over last axes alone.
 
-So it sees x with its channels last, a view that it makes contiguous, and its result is copied into y
-with the axes turned back. The copies are part of what it takes.
+So it sees x with its channels last, a view that it makes contiguous, and its result is copied into
+y with the axes turned back. The copies are part of what it takes.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""torch.nn.functional.rms_norm. It takes no `out`, so its time holds a copy of the result into y."""
+"""torch.nn.functional.rms_norm. It has no `out`: its time holds a copy of its result into y."""
 
 from typing import Any
 

@@ -212,12 +212,69 @@ __device__ Part join_cluster(Part part, int blocks, int rank)
 }
 #endif
 
-// Idea: a row stays in registers, so memory is read once; all loads are under way before the first
-// element is needed. Columns are a multiple of four, and at most kGroup * kVectors vectors a block.
+// Turns elements into their exponentials, below the largest of them.
+template <int kVectors>
+__device__ Part raise(float4 (&held)[kVectors])
+{
+    Part part = {-FLT_MAX, 0.0f};
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+        part.largest = fmaxf(part.largest, fmaxf(fmaxf(held[i].x, held[i].y), fmaxf(held[i].z, held[i].w)));
+    }
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+        held[i].x = __expf(held[i].x - part.largest);
+        held[i].y = __expf(held[i].y - part.largest);
+        held[i].z = __expf(held[i].z - part.largest);
+        held[i].w = __expf(held[i].w - part.largest);
+        part.sum += (held[i].x + held[i].y) + (held[i].z + held[i].w);
+    }
+    return part;
+}
+
+// Stores exponentials times `factor`, every kGroup-th vector from `first` on below `end`.
 template <int kGroup, int kVectors>
+__device__ void write_held(float4* __restrict__ to, const float4 (&held)[kVectors], int first, int end, float factor)
+{
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+        int at = first + i * kGroup;
+        if (at < end) {
+            float4 value = held[i];
+            write_vector(to + at, {value.x * factor, value.y * factor, value.z * factor, value.w * factor});
+        }
+    }
+}
+
+#if LONG == 2
+// Shared memory takes vectors as they come, without a register in between.
+__device__ void fetch_to_shared(float4* to, const float4* from)
+{
+#if __CUDA_ARCH__ >= 800
+    unsigned there = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(there), "l"(from) : "memory");
+#else
+    *to = *from;
+#endif
+}
+
+__device__ void wait_for_shared()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+#endif
+
+// Idea: a row stays in registers, so memory is read once; all loads are under way before the first
+// element is needed. Very long rows, if there are few, need shared memory as well to be on the chip all
+// at once: kShared vectors more a thread, each read by the thread that fetched it alone. Columns are a
+// multiple of four, and make at most kGroup * (kVectors + kShared) vectors a block.
+template <int kGroup, int kVectors, int kShared>
 __global__ void __launch_bounds__(kGroup < THREADS ? THREADS : kGroup)
     hold_rows(const float4* __restrict__ x, float4* __restrict__ y, int rows, int vectors, int blocks)
 {
+    constexpr float4 kNothing = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
     constexpr int kRows = kGroup < THREADS ? THREADS / kGroup : 1;
     size_t row = (size_t)(blockIdx.x / blocks) * kRows + threadIdx.x / kGroup;
     if (row >= rows) {
@@ -235,43 +292,69 @@ __global__ void __launch_bounds__(kGroup < THREADS ? THREADS : kGroup)
     const float4* from = x + row * vectors;
     float4* to = y + row * vectors;
 
+#if LONG == 2
+    extern __shared__ float4 kept[];
+#pragma unroll
+    for (int i = 0; i < kShared; ++i) {
+        int at = first + (kVectors + i) * kGroup;
+        if (at < end) {
+            fetch_to_shared(kept + i * kGroup + threadIdx.x, from + at);
+        } else {
+            kept[i * kGroup + threadIdx.x] = kNothing;
+        }
+    }
+#endif
     float4 held[kVectors];
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
         int at = first + i * kGroup;
-        held[i] = at < end ? read_vector(from + at) : float4{-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+        held[i] = at < end ? read_vector(from + at) : kNothing;
     }
-    Part part = {-FLT_MAX, 0.0f};
+    Part part = raise(held);
+    Part both = part;
+#if LONG == 2
+    Part other = {-FLT_MAX, 0.0f};
+    if constexpr (kShared > 0) {
+        wait_for_shared();
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-        part.largest = fmaxf(part.largest, fmaxf(fmaxf(held[i].x, held[i].y), fmaxf(held[i].z, held[i].w)));
-    }
+        for (int i = 0; i < kShared; ++i) {
+            float4 value = kept[i * kGroup + threadIdx.x];
+            other.largest = fmaxf(other.largest, fmaxf(fmaxf(value.x, value.y), fmaxf(value.z, value.w)));
+        }
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-        held[i].x = __expf(held[i].x - part.largest);
-        held[i].y = __expf(held[i].y - part.largest);
-        held[i].z = __expf(held[i].z - part.largest);
-        held[i].w = __expf(held[i].w - part.largest);
-        part.sum += (held[i].x + held[i].y) + (held[i].z + held[i].w);
+        for (int i = 0; i < kShared; ++i) {
+            float4 one[1] = {kept[i * kGroup + threadIdx.x]};
+            one[0].x = __expf(one[0].x - other.largest);
+            one[0].y = __expf(one[0].y - other.largest);
+            one[0].z = __expf(one[0].z - other.largest);
+            one[0].w = __expf(one[0].w - other.largest);
+            other.sum += (one[0].x + one[0].y) + (one[0].z + one[0].w);
+            kept[i * kGroup + threadIdx.x] = one[0];
+        }
+        float largest = fmaxf(part.largest, other.largest);
+        both = {largest, part.sum * __expf(part.largest - largest) + other.sum * __expf(other.largest - largest)};
     }
-    Part whole = join_group<kGroup>(part);
+#endif
+    Part whole = join_group<kGroup>(both);
 #if LONG == 2
     if (blocks > 1) {
         whole = join_cluster(whole, blocks, rank);
     }
 #endif
-    float factor = __expf(part.largest - whole.largest) / whole.sum;
+    write_held<kGroup>(to, held, first, end, __expf(part.largest - whole.largest) / whole.sum);
+#if LONG == 2
+    if constexpr (kShared > 0) {
+        float factor = __expf(other.largest - whole.largest) / whole.sum;
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-        int at = first + i * kGroup;
-        if (at < end) {
-            float4 value = held[i];
-            write_vector(to + at, {value.x * factor, value.y * factor, value.z * factor, value.w * factor});
+        for (int i = 0; i < kShared; ++i) {
+            float4 one[1] = {kept[i * kGroup + threadIdx.x]};
+            write_held<kGroup>(to, one, first + (kVectors + i) * kGroup, end, factor);
         }
     }
+#endif
 }
 
-template <int kGroup, int kVectors>
+template <int kGroup, int kVectors, int kShared = 0>
 void launch_hold(const float* x, float* y, int rows, int cols, int blocks)
 {
     constexpr int kRows = kGroup < THREADS ? THREADS / kGroup : 1;
@@ -286,10 +369,16 @@ void launch_hold(const float* x, float* y, int rows, int cols, int blocks)
     cluster.val.clusterDim.z = 1;
     config.attrs = &cluster;
     config.numAttrs = blocks > 1 ? 1 : 0;
+    config.dynamicSmemBytes = sizeof(float4) * kGroup * kShared;
+    if (kShared > 0) {
+        int most = (int)config.dynamicSmemBytes;
+        cudaFuncSetAttribute(
+            hold_rows<kGroup, kVectors, kShared>, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+    }
 #endif
     auto from = reinterpret_cast<const float4*>(x);
     auto to = reinterpret_cast<float4*>(y);
-    cudaLaunchKernelEx(&config, hold_rows<kGroup, kVectors>, from, to, rows, cols / 4, blocks);
+    cudaLaunchKernelEx(&config, hold_rows<kGroup, kVectors, kShared>, from, to, rows, cols / 4, blocks);
 }
 
 // Launches what holds rows in registers; false where none can.
@@ -309,6 +398,10 @@ bool hold(const float* x, float* y, int rows, int cols)
         return true;
     }
 #endif
+    if (vectors <= THREADS * VECTORS / 2) {
+        launch_hold<THREADS, VECTORS / 2>(x, y, rows, cols, 1);
+        return true;
+    }
     if (vectors <= THREADS * VECTORS) {
         launch_hold<THREADS, VECTORS>(x, y, rows, cols, 1);
         return true;
@@ -316,19 +409,22 @@ bool hold(const float* x, float* y, int rows, int cols)
 #if LONG == 2
     int device = 0;
     int major = 0;
+    int shared = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    constexpr int kWide = 1024;
-    if (major < 9 || vectors > kMostBlocks * kWide * 8) {
-        return false;
-    }
-    for (int blocks = 2; blocks <= kMostBlocks; blocks *= 2) {
+    cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    for (int blocks = 2; major >= 9 && blocks <= kMostBlocks; blocks *= 2) {
         if (vectors <= blocks * THREADS * VECTORS) {
             launch_hold<THREADS, VECTORS>(x, y, rows, cols, blocks);
             return true;
         }
     }
-    launch_hold<kWide, 8>(x, y, rows, cols, kMostBlocks);
+    constexpr int kWide = 1024;
+    constexpr int kEach = kWide * 16;
+    if (major < 9 || vectors > kMostBlocks * kEach || shared < kEach / 2 * (int)sizeof(float4) + 1024) {
+        return false;
+    }
+    launch_hold<kWide, 8, 8>(x, y, rows, cols, (vectors - 1) / kEach + 1);
     return true;
 #else
     return false;

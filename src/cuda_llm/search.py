@@ -41,6 +41,7 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Objective, Outcome
+from cuda_llm.published_check import PublishedCheck
 
 Author = Literal["model", "playbook", "human"]
 """Who wrote a kernel."""
@@ -212,6 +213,8 @@ class Attempt:
     """Code of the dominating bottleneck."""
     predicted: Prediction | None = None
     """What its order should have saved; None without one, and in older records."""
+    published_check: PublishedCheck | None = None
+    """What the check that is published with the task says; None where nobody asked it."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall time by stage: `generate`, `compile`, `validate`, `profile`."""
 

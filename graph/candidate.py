@@ -5,7 +5,7 @@ A stage whose result is on disk already is not done again.
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, takewhile

@@ -124,9 +124,7 @@ class RunRequest:
     prompts: Annotated[str, OptionText(help="Folder of templates that replace ours by name.")] = ""
     start: Annotated[
         str,
-        OptionText(
-            help="A kernel of yours to start from.", metavar="FILE.cu", in_benchmark=False
-        ),
+        OptionText(help="A kernel of yours to start from.", metavar="FILE.cu", in_benchmark=False),
     ] = ""
     hints: Annotated[
         tuple[str, ...],

@@ -68,8 +68,8 @@ MEAN_NOTE = (
 )
 TASK_NOTE = (
     "Speed-up over the task's own baseline, over all its sizes, as judged again at the end. "
-    "Seconds of stages overlap. `passes theirs, fails ours`: candidates that the check published with the "
-    "task accepts and ours refuses."
+    "Seconds of stages overlap. `passes theirs, fails ours`: of the candidates of which it is "
+    "known, those that the check published with the task accepts and ours refuses."
 )
 SIZE_NOTE = (
     "`roofline` is the least time this GPU needs (bandwidth of a large copy, one launch) over the "

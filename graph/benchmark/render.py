@@ -28,7 +28,7 @@ TASK_COLUMNS = (
 FIRST_COLUMNS = ("seconds", "model_calls", "input_tokens", "output_tokens", "usd")
 SIZE_COLUMNS = (
     *("baseline_us", "best_us", "speedup", "least_us", "roofline_share"),
-    *("baseline_roofline_share", "over_library"),
+    *("baseline_roofline_share", "over_library", "copy_us"),
 )
 COLUMNS = (
     *TASK_COLUMNS,

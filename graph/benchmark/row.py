@@ -33,6 +33,19 @@ class LibraryTime:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TimedLibraries:
+    """The fastest library and a plain copy of as many bytes at each timed size, in order."""
+
+    fastest: tuple[LibraryTime | None, ...] = ()
+    copies_us: tuple[float | None, ...] = ()
+    note: str = ""
+    """Why no library was timed, where none was."""
+
+
+NONE_TIMED = TimedLibraries()
+
+
+@dataclass(frozen=True, kw_only=True)
 class SizeRow:
     """One timed size of a task."""
 
@@ -46,6 +59,8 @@ class SizeRow:
     """What this GPU needs at least: at the bandwidth that a large copy reaches, with one launch."""
     library: LibraryTime | None = None
     """The fastest library there is for it; None without one, and where none can be called."""
+    copy_us: float | None = None
+    """A plain copy of as many bytes as the size has to move; None where none was timed."""
 
     @property
     def roofline_share(self) -> float | None:
@@ -139,10 +154,9 @@ def read_row(
     hardware: Hardware,
     *,
     error: str = "",
-    libraries: Sequence[LibraryTime | None] = (),
-    libraries_note: str = "",
+    libraries: TimedLibraries = NONE_TIMED,
 ) -> TaskRow:
-    """Return the row of a run, finished or not; `libraries` has the fastest of each size, in order.
+    """Return the row of a run, finished or not.
 
     Raises UsageError where the folder is no run.
     """
@@ -178,7 +192,7 @@ def read_row(
         **spent_fields(result.usage),
         seconds={**result.seconds, "contest": contest_seconds(events)},
         first_appeared=first,
-        libraries_note=libraries_note,
+        libraries_note=libraries.note,
         published=() if task.published is None else task.published.speedups,
     )
 
@@ -189,14 +203,15 @@ def read_sizes(
     events: Iterable[Event],
     task: Task,
     hardware: Hardware,
-    libraries: Sequence[LibraryTime | None],
+    libraries: TimedLibraries,
 ) -> list[SizeRow]:
     """Return the timed sizes; none where the baseline was not timed yet."""
     base = next((one for one in events if isinstance(one, BaselineJudged)), None)
     if base is None:
         return []
     timed = winner_sizes(folder, result)
-    named = [*libraries, *[None] * len(base.sizes)]
+    unknown = [None] * len(base.sizes)
+    named, copies = [*libraries.fastest, *unknown], [*libraries.copies_us, *unknown]
     rows = []
     for place, (dims, baseline_us) in enumerate(zip(base.sizes, base.times_us, strict=True)):
         own = timed[place] if place < len(timed) else None
@@ -208,6 +223,7 @@ def read_sizes(
                 speedup=own.speedup if own else None,
                 least_us=least_time(task, hardware, dims).attainable_us,
                 library=named[place],
+                copy_us=copies[place],
             )
         )
     return rows

@@ -12,7 +12,7 @@ from cuda_llm.wording import printable
 NONE = "–"
 SIZE_HEAD = (
     *("task", "size", "baseline", "best", "speed-up", "roofline", "baseline's roofline"),
-    *("library", "its time", "library / best"),
+    *("library", "its time", "library / best", "plain copy"),
 )
 TASK_HEAD = (
     *("task", "speed-up", "written by", "winner", "passed", "verdicts", "rounds"),
@@ -135,6 +135,7 @@ def size_cells(row: TaskRow) -> Iterator[tuple[str, ...]]:
             library.name if library else NONE,
             us(library.time_us) if library else NONE,
             factor(size.over_library),
+            NONE if size.copy_us is None else us(size.copy_us),
         )
 
 

@@ -109,8 +109,8 @@ async def run_task(
     elif not (run.events.exists() and read_result(run).finished):
         await resume(run, overrides=own, observers=observers, report=report)
     task = with_objective(load_task(request.task), request.objective, request.weights)
-    libraries, note = await time_libraries(task, device, request)
-    return read_row(run, task, device.hardware, libraries=libraries, libraries_note=note)
+    libraries = await time_libraries(task, device, request)
+    return read_row(run, task, device.hardware, libraries=libraries)
 
 
 def stopped_row(

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import jsonschema
 from commands import Command
 from printed_commands import commands_in
 from tiny_tasks import tiny_task
@@ -17,6 +18,7 @@ from cuda_llm.cli.bench import make_quick
 from cuda_llm.graph.benchmark.folder import find_benchmark
 from cuda_llm.graph.request import RunRequest
 
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/evaluate.schema.json").read_text())
 PROGRAM = [sys.executable, "-P", "-m", "cuda_llm"]
 
 
@@ -76,3 +78,19 @@ def test_quick_says_what_it_leaves_out_and_gives_way_to_what_is_typed() -> None:
     quick, told = make_quick(usual, {"candidates"})
     assert (quick.candidates, quick.rounds, quick.tune) == (usual.candidates, 1, 0)
     assert told.startswith("rounds 1, tune 0, where rounds 5, tune 8 is usual")
+
+
+def test_evaluate_says_where_the_published_check_would_accept(
+    command: Command, tmp_path: Path
+) -> None:
+    task, kernel = tiny_task(tmp_path, "tiny"), tmp_path / "nan.cu"
+    baseline = (task / "baseline.cu").read_text()
+    kernel.write_text(baseline.replace("A[i] + B[i]", 'nanf("")'))
+    told = command("evaluate", task, kernel, "--device", "emulated")
+    assert (told.code, "WRONG_RESULT" in told.stdout) == (1, True), told.stderr
+    assert "published    the check that is published with the task accepts" in told.stdout
+    document = json.loads(
+        command("evaluate", task, kernel, "--device", "emulated", "--json").stdout
+    )
+    jsonschema.validate(document, SCHEMA)
+    assert document["results"][0]["published_check"]["accepts"]

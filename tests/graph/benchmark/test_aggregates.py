@@ -3,7 +3,7 @@
 from math import isclose
 from statistics import geometric_mean
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuda_llm.graph.benchmark.aggregates import aggregate, total
@@ -12,6 +12,7 @@ from cuda_llm.profile import TimeSource
 from cuda_llm.tasks.task import PublishedSpeedup
 
 FACTORS = st.floats(min_value=0.1, max_value=1000)
+EXAMPLES = settings(max_examples=60, deadline=None)
 TIMES = st.floats(min_value=0.5, max_value=1e6)
 
 
@@ -53,6 +54,7 @@ def row(name: str) -> st.SearchStrategy[TaskRow]:
     )
 
 
+@EXAMPLES
 @given(rows())
 def test_measured_and_modelled_tasks_are_never_in_one_mean(given_rows: list[TaskRow]) -> None:
     found = {one.time_source: one for one in aggregate(given_rows)}
@@ -66,6 +68,7 @@ def test_measured_and_modelled_tasks_are_never_in_one_mean(given_rows: list[Task
             assert found[source].tasks == len(own)
 
 
+@EXAMPLES
 @given(rows())
 def test_a_mean_lies_between_the_worst_and_the_best_and_names_the_worst(
     given_rows: list[TaskRow],
@@ -78,6 +81,7 @@ def test_a_mean_lies_between_the_worst_and_the_best_and_names_the_worst(
         assert worst <= one.speedup.geometric_mean * (1 + 1e-9)
 
 
+@EXAMPLES
 @given(rows())
 def test_capped_at_what_is_published_neither_side_gains(given_rows: list[TaskRow]) -> None:
     for one in aggregate(given_rows):
@@ -88,6 +92,7 @@ def test_capped_at_what_is_published_neither_side_gains(given_rows: list[TaskRow
             assert beside.capped.count == beside.ours.count == beside.published.count
 
 
+@EXAMPLES
 @given(rows())
 def test_one_unknown_price_makes_the_sum_unknown(given_rows: list[TaskRow]) -> None:
     known = all(one.usd is not None for one in given_rows)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_runs import Writer
+from graph_runs import TableBench, Writer, numbered
+from run_starts import ReadyDevice
 from tiny_tasks import tiny_task
 
 from cuda_llm.agents.situation import Situation
@@ -25,11 +26,14 @@ from cuda_llm.graph.benchmark.render import COLUMNS, write_tables
 from cuda_llm.graph.benchmark.row import LibraryTime, TaskRow, TimedLibraries, read_row
 from cuda_llm.graph.benchmark.work import assemble, work
 from cuda_llm.graph.request import Overrides, RunRequest
-from cuda_llm.graph.runs.result import read_result
+from cuda_llm.graph.runs.result import read_result, seconds_of
+from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.device.group import DeviceGroup
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.traces.event_log import read_events
 
 KERNEL = """\
 __global__ void add(const float* A, const float* B, float* C, int n) {{
@@ -211,6 +215,21 @@ def test_a_lost_device_ends_its_worker_and_leaves_the_others_waiting(tmp_path: P
     made = planned(tmp_path / "out", tasks)
     assert made.run(brought) == ["one"]
     assert [one.state for one in made.rows.values()] == ["failed", "waiting"]
+
+
+def test_devices_of_a_group_share_the_tasks(tmp_path: Path) -> None:
+    tasks = {name: tiny_task(tmp_path, name) for name in ("one", "two", "three")}
+    made, told = planned(tmp_path / "out", tasks), dict[str, TaskRow]()
+    pair = DeviceGroup([ReadyDevice(find_hardware("RTX 3090 Ti")) for _ in range(2)])
+    table = Overrides(generator=Writer(numbered), bench=TableBench(delay=lambda _: 0.05))
+    asyncio.run(work(made.folder, made.plan, pair, told.__setitem__, overrides=table))
+    assert {name: row.state for name, row in told.items()} == dict.fromkeys(tasks, "done")
+    began, ended = (
+        {name: seconds_of(read_events(made.folder.run(name).events)[at].at) for name in tasks}
+        for at in (0, -1)
+    )
+    assert began["two"] < ended["one"] and began["one"] < ended["two"]
+    assert began["three"] >= min(ended["one"], ended["two"])
 
 
 def test_the_fastest_library_of_each_size_counts_and_a_copy_is_none() -> None:

@@ -21,6 +21,8 @@ class PublishedCheck:
     sizes: str = ""
     """Group of sizes that it was made at: `bench` as published, or `emulated`, smaller ones, where
     the device shows no whole results at the others. Empty where nothing was executed."""
+    left_out: int = 0
+    """How many of these sizes were not looked at, for they would have taken too long."""
     absolute_tolerance: float
     detail: str = ""
     """Why it refuses."""

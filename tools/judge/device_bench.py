@@ -153,7 +153,7 @@ class DeviceBench:
         if not needs_a_call(self.task, verdict):
             return known_answer(self.task, verdict)
 
-        async def step(_trial: StepTry) -> PublishedCheck:
+        async def step(_trial: StepTry) -> PublishedCheck | None:
             baseline = await compile_baseline(self.task, self.device.target)
             async with self.slots.devices:
                 return await self.device.carry_out(

@@ -88,6 +88,7 @@ class RunRequest:
         OptionText(
             help="Time this size, not the task's: every dim, as in M=4096,N=512. Repeatable.",
             flag="--size",
+            in_benchmark=False,
             metavar="M=NUMBER,...",
         ),
     ] = ()

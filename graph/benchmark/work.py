@@ -142,14 +142,14 @@ async def time_libraries(task: Task, device: Device, request: RunRequest) -> Tim
 
     What goes wrong is told, for a kernel's own result does not hang on it.
     """
-    from cuda_llm.tools.judge.device_bench import open_bench
+    from cuda_llm.tools.judge import libraries
     from cuda_llm.tools.measure.options import L2, MeasureOptions
 
     if not device.capabilities.duels:
         return TimedLibraries(note="not timed: libraries run on a GPU only")
-    bench = open_bench(task, device, options=MeasureOptions(l2=L2(request.l2)))
+    options = MeasureOptions(l2=L2(request.l2))
     try:
-        found = await bench.time_libraries()
+        found = await libraries.time_libraries(task, device, options)
     except CudaLLMError as error:
         return TimedLibraries(note=f"not timed: {describe_error(error)}")
     return assemble(found, len(task.sizes.bench))

@@ -19,6 +19,7 @@ from cuda_llm.graph.toolbox import describe_speed
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Bottleneck
+from cuda_llm.published_check import PublishedCheck
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind, failure_key
 from cuda_llm.traces.events import AttemptJudged, AttemptRepeated, HintsTried
 from cuda_llm.traces.files import read_json
@@ -59,6 +60,7 @@ def as_duplicate(attempt: Attempt, of: str) -> Attempt:
         spread=0.0,
         limited_by="",
         predicted=None,
+        published_check=None,
     )
 
 
@@ -68,15 +70,23 @@ def _is_about_its_kernel(attempt: Attempt) -> bool:
 
 
 def keep_verdict(
-    context: RunContext, brief: Brief, verdict: Verdict, seconds: dict[str, float]
+    context: RunContext,
+    brief: Brief,
+    verdict: Verdict,
+    seconds: dict[str, float],
+    published: PublishedCheck | None = None,
 ) -> Attempt:
     """Write the verdict, then the attempt: from then on the candidate is judged."""
     context.folder.write_verdict(brief.id, verdict)
-    return keep_attempt(context, brief, verdict, seconds)
+    return keep_attempt(context, brief, verdict, seconds, published)
 
 
 def keep_attempt(
-    context: RunContext, brief: Brief, verdict: Verdict, seconds: Mapping[str, float]
+    context: RunContext,
+    brief: Brief,
+    verdict: Verdict,
+    seconds: Mapping[str, float],
+    published: PublishedCheck | None = None,
 ) -> Attempt:
     """Write the attempt that follows from a verdict."""
     attempt = Attempt(
@@ -92,6 +102,7 @@ def keep_attempt(
         failure=failure_key(verdict),
         summary=summarise(verdict),
         seconds={name: round(value, 4) for name, value in seconds.items()},
+        published_check=published,
         **draft_fields(context, brief),
         **profile_fields(verdict),
     )

@@ -5,7 +5,7 @@ A stage whose result is on disk already is not done again.
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, takewhile
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
-from cuda_llm.failures import Diagnostic, Duplicate, NoCode
+from cuda_llm.failures import Duplicate, NoCode
 from cuda_llm.graph.attempts import (
     find_first_equal,
     keep_verdict,
@@ -27,11 +27,13 @@ from cuda_llm.graph.context import FindContext, RunContext, bind_node, open_ask
 from cuda_llm.graph.guards import MOST_SOURCE, run_untrusted
 from cuda_llm.graph.node_report import decisions_of, listening
 from cuda_llm.graph.state import CandidateState, SearchUpdate
+from cuda_llm.graph.toolbox import describe_diagnostic
 from cuda_llm.graph.view import baseline_of, read_situation
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
+from cuda_llm.published_check import PublishedCheck
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
+from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench, PublishedBench
 from cuda_llm.tools.judge.judge import check, judge
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
@@ -88,9 +90,10 @@ async def compile_(context: RunContext, brief: Brief) -> Verdict | None:
         raise context.folder.gone(context.folder.candidate(brief.id) / "draft.json")
     outcome = await compiled(context, context.bench, context.folder.source(brief.id))
     if isinstance(outcome, Compiled):
-        keep_build_log(context, brief, [describe_diagnostic(one) for one in outcome.warnings])
+        lines = [describe_diagnostic(one) for one in outcome.warnings]
+        context.folder.write_build_log(brief.id, lines)
         return None
-    keep_build_log(context, brief, describe(outcome))
+    context.folder.write_build_log(brief.id, [*describe(outcome)])
     return outcome
 
 
@@ -178,18 +181,6 @@ def read_validated(path: Path) -> Validated | None:
         return decode(Validated, read_json(path))
     except (UsageError, ValueError):
         return None
-
-
-def keep_build_log(context: RunContext, brief: Brief, lines: Sequence[str]) -> None:
-    """Write the compiler's messages, where there are any."""
-    if lines:
-        context.folder.write_build_log(brief.id, "\n".join(lines) + "\n")
-
-
-def describe_diagnostic(diagnostic: Diagnostic) -> str:
-    """Return a compiler's message with its place."""
-    place = f"{diagnostic.spot}: " if diagnostic.spot else ""
-    return f"{place}{diagnostic.severity}: {diagnostic.message}"
 
 
 def candidate_node(find: FindContext) -> Any:
@@ -297,10 +288,22 @@ async def run_stage(context: RunContext, name: str, stage: str) -> str:
         write_file(seconds_file(context, name), json.dumps(seconds))
         context.record(left)
         return ""
-    attempt = keep_verdict(context, brief, verdict, seconds)
+    published = await check_as_published(context, brief, verdict)
+    attempt = keep_verdict(context, brief, verdict, seconds, published)
     context.record(left)
     context.record(AttemptJudged(attempt=attempt))
     return verdict.code
+
+
+async def check_as_published(
+    context: RunContext, brief: Brief, verdict: Verdict
+) -> PublishedCheck | None:
+    """Return what the check published with the task says of the kernel; None without one."""
+    bench, source = context.bench, context.folder.source(brief.id)
+    if context.task.published is None or not source or not isinstance(bench, PublishedBench):
+        return None
+    built = await compiled(context, bench, source)
+    return await bench.check_as_published(built, verdict) if isinstance(built, Compiled) else None
 
 
 def is_draft_lost(context: RunContext, name: str) -> bool:

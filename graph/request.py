@@ -52,6 +52,8 @@ class OptionText:
     shown: str = ""
     """The default as a person reads it, where it is not the field's own."""
     on_command_line: bool = True
+    in_benchmark: bool = True
+    """Makes sense for a set of tasks."""
     in_graph: bool = True
     """May stand in the input of the graph itself, as LangGraph Studio sends it."""
 
@@ -86,6 +88,7 @@ class RunRequest:
         OptionText(
             help="Time this size, not the task's: every dim, as in M=4096,N=512. Repeatable.",
             flag="--size",
+            in_benchmark=False,
             metavar="M=NUMBER,...",
         ),
     ] = ()
@@ -95,6 +98,7 @@ class RunRequest:
         OptionText(
             help="How much a size counts in the mean, one for each in order. Repeatable.",
             flag="--weight",
+            in_benchmark=False,
         ),
     ] = ()
     """Empty: what the task says, else all alike."""
@@ -120,7 +124,8 @@ class RunRequest:
     the machine's, not the run's."""
     prompts: Annotated[str, OptionText(help="Folder of templates that replace ours by name.")] = ""
     start: Annotated[
-        str, OptionText(help="A kernel of yours to start from.", metavar="FILE.cu")
+        str,
+        OptionText(help="A kernel of yours to start from.", metavar="FILE.cu", in_benchmark=False),
     ] = ""
     hints: Annotated[
         tuple[str, ...],
@@ -177,7 +182,13 @@ class RunRequest:
         int, OptionText(help="The same seed gives the same run.", within=(0, MOST_SEED))
     ] = 0
     out: Annotated[
-        str, OptionText(help="Folder that holds runs.", metavar="DIR", shown="traces/runs")
+        str,
+        OptionText(
+            help="Folder that holds runs.",
+            metavar="DIR",
+            shown="traces/runs",
+            in_benchmark=False,
+        ),
     ] = ""
     """Empty: `traces/runs` below the current folder."""
     round_quorum: Annotated[
@@ -197,16 +208,25 @@ class RunRequest:
         ),
     ] = 8
     review: Annotated[
-        bool, OptionText(help="Ask before each round: verdicts, hints, orders; else stop there.")
+        bool,
+        OptionText(
+            help="Ask before each round: verdicts, hints, orders; else stop there.",
+            in_benchmark=False,
+        ),
     ] = False
     """A LangGraph interrupt. Without a terminal the run stops, and resume goes on."""
     replay: Annotated[
         str,
-        OptionText(help="Answer from the record of a run: no model, no key.", metavar="RUN"),
+        OptionText(
+            help="Answer from the record of a run: no model, no key.",
+            metavar="RUN",
+            in_benchmark=False,
+        ),
     ] = ""
     """What is not said is as that run was asked for."""
     replay_measurements: Annotated[
-        bool, OptionText(help="With --replay: nothing compiled or executed either.")
+        bool,
+        OptionText(help="With --replay: nothing compiled or executed either.", in_benchmark=False),
     ] = False
     """Verdicts, profiles, times and the device are the recorded ones."""
     run_id: Annotated[
@@ -251,6 +271,8 @@ class Overrides:
 
     task: "Task | None" = None
     device: "Device | None" = None
+    opened_device: "Device | None" = None
+    """The one that the request names, open already: it need not be passed again."""
     model: "BaseChatModel | None" = None
     """The generator's."""
     reflection_model: "BaseChatModel | None" = None
@@ -267,7 +289,7 @@ class Overrides:
     @property
     def given(self) -> Mapping[str, object]:
         """The objects that were passed, by field."""
-        return {name: part for name, part in vars(self).items() if part}
+        return {name: part for name, part in vars(self).items() if part and name != "opened_device"}
 
 
 NO_OVERRIDES = Overrides()

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from cuda_llm.failures import Diagnostic
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Profile
 from cuda_llm.score_wording import describe_largest, describe_over
@@ -35,6 +36,12 @@ def describe_speed(profile: Profile) -> str:
     )
     limit = f", limited by {limits}" if limits else ""
     return f"{time}{speedup}{limit}"
+
+
+def describe_diagnostic(diagnostic: Diagnostic) -> str:
+    """Return a compiler's message with its place."""
+    place = f"{diagnostic.spot}: " if diagnostic.spot else ""
+    return f"{place}{diagnostic.severity}: {diagnostic.message}"
 
 
 COMPILE_TOOL = (

@@ -8,7 +8,7 @@ reply.json, draft.json, verdict.json, attempt.json.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -213,9 +213,10 @@ class RunFolder:
         """Copy a tool's file to a candidate's folder. Raises UsageError where it cannot."""
         copy_file(self.candidate(name) / file, made)
 
-    def write_build_log(self, name: str, text: str) -> None:
-        """Write the compiler's messages."""
-        write_file(self.candidate(name) / "build.log", text)
+    def write_build_log(self, name: str, lines: Sequence[str]) -> None:
+        """Write the compiler's messages, where there are any."""
+        if lines:
+            write_file(self.candidate(name) / "build.log", "\n".join(lines) + "\n")
 
     def write_verdict(self, name: str, verdict: Verdict) -> None:
         """Write a candidate's verdict; the profile of one that passed beside it."""

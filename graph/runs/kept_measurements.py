@@ -14,8 +14,9 @@ from typing import Any
 from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
 from cuda_llm.graph.runs.parts import RunParts
 from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.bench import Bench, DuelBench, Inspected
+from cuda_llm.tools.judge.bench import Bench, DuelBench, Inspected, PublishedBench
 from cuda_llm.tools.judge.duel import Contest, Duel, DuelSize
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
@@ -104,6 +105,14 @@ class KeepingBench:
         """See `Bench.profile`."""
         found: Verdict = await self.bench.profile(compiled, validated, baseline)
         return self._keep_end(compiled.source, found)
+
+    async def check_as_published(
+        self, compiled: Compiled, verdict: Verdict
+    ) -> PublishedCheck | None:
+        """See `PublishedBench.check_as_published`; None from a bench that cannot."""
+        if not isinstance(self.bench, PublishedBench):
+            return None
+        return await self.bench.check_as_published(compiled, verdict)
 
     def with_fresh_inputs(self) -> Bench:
         """See `Bench.with_fresh_inputs`: what that bench judges is the last check of a winner."""

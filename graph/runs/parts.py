@@ -147,7 +147,7 @@ def find_device(request: RunRequest, overrides: Overrides, replay: "ReplayedRun 
     if replay is not None and replay.device is not None:
         return replay.device
     try:
-        return overrides.device or open_device(request.device)
+        return overrides.device or overrides.opened_device or open_device(request.device)
     except CudaLLMError as error:
         if replay is None:
             raise

@@ -24,6 +24,7 @@ from cuda_llm.graph.runs.recorded_verdicts import (
     verdict_in_short,
 )
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
+from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.duel import Contest
@@ -109,6 +110,14 @@ class RecordedBench:
             return self.checks.get(compiled.key) or self._unknown("last check of this kernel")
         ended = await self._reach(compiled.source, "profile")
         return self._unknown("verdict on this kernel") if ended is None else ended.verdict
+
+    async def check_as_published(
+        self, compiled: Compiled, verdict: Verdict
+    ) -> PublishedCheck | None:
+        """Return what was recorded of the kernel."""
+        ended = self.ended.get(compiled.key)
+        kept = None if ended is None else self.folder.attempt(ended.name)
+        return None if kept is None else kept.published_check
 
     def with_fresh_inputs(self) -> "RecordedBench":
         """Return the bench that answers with the last check of winners."""

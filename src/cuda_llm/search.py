@@ -41,9 +41,9 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Objective, Outcome
+from cuda_llm.published_check import PublishedCheck
 
 Author = Literal["model", "playbook", "human"]
-"""Who wrote a kernel."""
 
 HardwareContext = Literal["full", "name", "none"]
 """How much of the GPU an agent's text may name: facts and figures, its name alone, or nothing."""
@@ -70,8 +70,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Components:
-    """What a prompt may hold. Each can be switched off, to see what it is worth; `help` is what the
-    command line says of its switch."""
+    """What a prompt may hold, each to be switched off; `help` is the text of its switch."""
 
     history: bool = field(default=True, metadata={"help": "Tell what was tried."})
     """What was tried before and what came of it."""
@@ -121,8 +120,7 @@ class Hint:
     avoid: tuple[str, ...] = ()
     """What cannot help, or was tried in vain."""
     rules_out: tuple[str, ...] = ()
-    """Aims of techniques that `avoid` speaks against, as `agents.techniques.technique.AIMS` names
-    them."""
+    """Aims of techniques, by `agents.techniques.technique.AIMS`, that `avoid` speaks against."""
     change: str = ""
     """The one change that a critique asks for, which `text` holds too; empty in any other hint."""
     brings: tuple[str, ...] = ()
@@ -212,6 +210,8 @@ class Attempt:
     """Code of the dominating bottleneck."""
     predicted: Prediction | None = None
     """What its order should have saved; None without one, and in older records."""
+    published_check: PublishedCheck | None = None
+    """Of the task's published check; None where nobody asked."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall time by stage: `generate`, `compile`, `validate`, `profile`."""
 

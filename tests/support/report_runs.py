@@ -307,7 +307,7 @@ def _judge(
         run.write_draft(name, Draft(source=source, idea=f"idea {brief.index}"))
         stages.append(("compile", "ok"))
     if isinstance(verdict, CompileFailed):
-        run.write_build_log(name, verdict.compiler_output)
+        run.write_build_log(name, [verdict.compiler_output])
         stages[-1] = ("compile", verdict.code)
     elif isinstance(verdict, WrongResult | Passed):
         took |= {"validate": numbers.uniform(0.2, 0.5), "profile": numbers.uniform(0.3, 0.6)}

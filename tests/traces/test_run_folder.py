@@ -41,7 +41,7 @@ def test_every_part_of_a_candidate_reads_back_as_it_was_written(tmp_path: Path) 
     run.write_brief(MEND)
     run.write_draft("r2-c1", Draft(source=SOURCE, idea="tiles", tunables={"TILE": 32}))
     run.write_attempt(ATTEMPTS[0])
-    run.write_build_log("r2-c1", "a warning\n")
+    run.write_build_log("r2-c1", ["a warning"])
     assert run.brief("r2-c1") == MEND
     assert run.draft("r2-c1") == Draft(source=SOURCE, idea="tiles", tunables={"TILE": 32})
     assert run.attempt("r1-c1") == ATTEMPTS[0]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.duel import Contest
 from cuda_llm.tools.measure.times import KernelTimes
@@ -39,6 +40,18 @@ class DuelBench(Protocol):
 
     async def inspect(self, compiled: Compiled) -> Inspected:
         """Check the memory accesses and barriers of a kernel at small sizes."""
+        ...
+
+
+@runtime_checkable
+class PublishedBench(Protocol):
+    """What a bench can do besides for a task whose own check is published."""
+
+    async def check_as_published(
+        self, compiled: Compiled, verdict: Verdict
+    ) -> PublishedCheck | None:
+        """Return what the published check says of a kernel with this verdict; None where there is
+        none, or it is not known."""
         ...
 
 
@@ -77,4 +90,4 @@ class Bench(Protocol):
         ...
 
 
-__all__ = ["SOURCE_NAME", "Bench", "DuelBench", "Inspected"]
+__all__ = ["SOURCE_NAME", "Bench", "DuelBench", "Inspected", "PublishedBench"]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.log import Log
-from cuda_llm.outcomes import InfraFailed, Passed, Verdict
-from cuda_llm.profile import Profile
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
@@ -25,7 +25,9 @@ from cuda_llm.tools.judge.emulated_check import (
 )
 from cuda_llm.tools.judge.inspection import inspect_on_gpu, join_inspections
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
+from cuda_llm.tools.judge.published_check import known_answer, make_published_check, needs_a_call
 from cuda_llm.tools.judge.steps import (
+    assemble_passed,
     compile_baseline,
     compile_source,
     time_baseline,
@@ -37,13 +39,10 @@ from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.times import (
     KernelTimes,
-    compare_with_baseline,
     find_impossible_model,
-    score_of,
 )
 from cuda_llm.tools.validator.call_plans import begins_small
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.wording import describe_doubt
 
 _log = Log(__name__)
 
@@ -146,6 +145,23 @@ class DeviceBench:
         if isinstance(timing, FailedCase):
             return await self._locate_fault(compiled, timing)
         return timing
+
+    async def check_as_published(
+        self, compiled: Compiled, verdict: Verdict
+    ) -> PublishedCheck | None:
+        """See `PublishedBench.check_as_published`."""
+        if not needs_a_call(self.task, verdict):
+            return known_answer(self.task, verdict)
+
+        async def step(_trial: StepTry) -> PublishedCheck | None:
+            baseline = await compile_baseline(self.task, self.device.target)
+            async with self.slots.devices:
+                return await self.device.carry_out(
+                    make_published_check, self.task, compiled, baseline
+                )
+
+        found = await self.retry.settle("referee", step)
+        return None if isinstance(found, InfraFailed) else found
 
     async def contest(
         self, contenders: Sequence[Compiled], incumbent: Compiled
@@ -285,36 +301,3 @@ async def time_compiled(
     if not isinstance(timing, KernelTimes):
         return timing
     return find_impossible_model(task, device.hardware, timing.times, timing.launches) or timing
-
-
-def assemble_passed(
-    task: Task,
-    device: Device,
-    compiled: Compiled,
-    validated: Validated,
-    timing: KernelTimes,
-    baseline: KernelTimes,
-) -> Passed:
-    """Assemble the verdict of what was checked and what was timed."""
-    sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
-    profile = Profile(
-        device=timing.device or device.name,
-        hardware=device.hardware.name,
-        source=device.capabilities.time_source,
-        sizes=sizes,
-        launches=timing.launches,
-        bottlenecks=timing.bottlenecks,
-        smaller=timing.smaller,
-        resources=compiled.kernels,
-        speedup=score_of(task, sizes),
-        objective=task.objective,
-        checked=validated.checked,
-        isolation=timing.isolation,
-    )
-    left_out = tuple(f"not timed: {line}" for line in timing.left_out)
-    doubt = () if timing.doubt is None else (describe_doubt(timing.doubt),)
-    return Passed(
-        profile=profile,
-        differential=task.reference is None,
-        notes=(*validated.notes, *timing.notes, *doubt, *left_out),
-    )

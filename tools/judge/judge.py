@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, describe_error
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Passed, Quarantined, Verdict
+from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
+from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench, PublishedBench
 from cuda_llm.tools.measure.failures import NOISE
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
@@ -181,6 +182,8 @@ class Judged:
     """Wall time by stage: `compile`, `validate`, `time`."""
     isolation: str = ""
     """How its runner was confined on a GPU; empty where nothing ran, and on an emulated device."""
+    published: PublishedCheck | None = None
+    """What the check that is published with the task says; None where there is none."""
 
 
 def ignore_stage(_name: str, _stage: str) -> None:
@@ -210,7 +213,12 @@ async def judge(
                 await bench.profile(compiled, outcome, baseline_times)
             )
     assert not isinstance(outcome, Validated), "what is validated has been compiled"
-    return Judged(name=name, verdict=outcome, compiled=compiled, seconds=seconds)
+    published = None
+    if compiled is not None and isinstance(bench, PublishedBench):
+        published = await bench.check_as_published(compiled, outcome)
+    return Judged(
+        name=name, verdict=outcome, compiled=compiled, seconds=seconds, published=published
+    )
 
 
 async def check(

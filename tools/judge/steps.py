@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.profile import Profile
 from cuda_llm.source_file import numbers_in
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
@@ -23,10 +24,16 @@ from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_f
 from cuda_llm.tools.measure.measure import measure_baseline
 from cuda_llm.tools.measure.measurement import open_oracle
 from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.times import KernelTimes, time_sizes
+from cuda_llm.tools.measure.times import (
+    KernelTimes,
+    compare_with_baseline,
+    score_of,
+    time_sizes,
+)
 from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
 from cuda_llm.tools.validator.oracle import Inputs, Oracle
 from cuda_llm.tools.validator.validate import Validated, validate
+from cuda_llm.wording import describe_doubt
 
 
 async def validate_there(
@@ -182,3 +189,36 @@ async def compile_source(task: Task, device: Device, source: str, name: str) -> 
     Raises MissingError without nvcc, g++ or a writable cache.
     """
     return await compile_candidate(compile_request(task, device.target, source, name))
+
+
+def assemble_passed(
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    validated: Validated,
+    timing: KernelTimes,
+    baseline: KernelTimes,
+) -> Passed:
+    """Assemble the verdict of what was checked and what was timed."""
+    sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
+    profile = Profile(
+        device=timing.device or device.name,
+        hardware=device.hardware.name,
+        source=device.capabilities.time_source,
+        sizes=sizes,
+        launches=timing.launches,
+        bottlenecks=timing.bottlenecks,
+        smaller=timing.smaller,
+        resources=compiled.kernels,
+        speedup=score_of(task, sizes),
+        objective=task.objective,
+        checked=validated.checked,
+        isolation=timing.isolation,
+    )
+    left_out = tuple(f"not timed: {line}" for line in timing.left_out)
+    doubt = () if timing.doubt is None else (describe_doubt(timing.doubt),)
+    return Passed(
+        profile=profile,
+        differential=task.reference is None,
+        notes=(*validated.notes, *timing.notes, *doubt, *left_out),
+    )

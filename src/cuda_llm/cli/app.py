@@ -67,6 +67,12 @@ SUBCOMMANDS = (
         "Try other values of the tunables that a kernel declares; asks no model.",
     ),
     Subcommand(
+        "bench",
+        "bench",
+        "bench",
+        "Run a set of tasks with the same settings, and write one table of them.",
+    ),
+    Subcommand(
         "export",
         "trace",
         "export",

@@ -69,6 +69,7 @@ def judged_fields(judged: Judged, found: Inspection | None) -> dict[str, Any]:
         "resources": [] if compiled is None else [asdict(kernel) for kernel in compiled.kernels],
         "seconds": dict(judged.seconds),
         "isolation": judged.isolation,
+        "published_check": None if judged.published is None else asdict(judged.published),
         "inspection": None if found is None else inspection_fields(found),
     }
 
@@ -85,8 +86,7 @@ def inspection_fields(found: Inspection) -> dict[str, Any]:
 
 def verdict_fields(verdict: Verdict) -> dict[str, Any]:
     """Return code and fields; a pass without its profile, which stands beside it."""
-    fields = asdict(verdict)
-    fields.pop("profile", None)
+    fields = {name: value for name, value in asdict(verdict).items() if name != "profile"}
     return {"code": verdict.code, **fields}
 
 
@@ -165,10 +165,8 @@ def report(judged: Judged) -> Iterator[Row]:
         yield from profile_rows(verdict.profile)
         yield from (("note", line) for line in describe(verdict))
         return
-    label = verdict.code
-    for line in describe(verdict):
-        yield label, line
-        label = ""
+    lines = describe(verdict)
+    yield from zip((verdict.code, *[""] * len(lines)), lines, strict=False)
 
 
 def widest(sizes: Sequence[SizeTime]) -> float | None:
@@ -187,9 +185,11 @@ def precision_rows(judged: Judged, asked: str) -> Iterator[Row]:
 
 
 def isolation_rows(judged: Judged) -> Iterator[Row]:
-    """Yield what kept its runner in, where that is known."""
+    """Yield what kept its runner in, and that a published check alone accepts it, where known."""
     if judged.isolation:
         yield "isolation", judged.isolation
+    if judged.published and judged.published.accepts and judged.verdict.code != Passed.code:
+        yield "published", "the check that is published with the task accepts this kernel"
 
 
 def inspected_rows(found: Inspection | None) -> Iterator[Row]:

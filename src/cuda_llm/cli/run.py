@@ -5,7 +5,7 @@ Options are those of `RunRequest`.
 
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import Field, fields
 from inspect import Parameter, Signature
@@ -99,13 +99,18 @@ def run(context: typer.Context, as_json: bool, **given: Any) -> int:
 
 def said(context: typer.Context) -> set[str]:
     """Return the fields of the request that stand on the command line."""
-    typed = {
+    typed = typed_options(context)
+    switches = {_switch(one, part.name): one.name for one in run_options() for part in _parts(one)}
+    return {switches.get(name, name) for name in typed} - {"as_json"}
+
+
+def typed_options(context: typer.Context) -> set[str]:
+    """Return the parameters that stand on the command line."""
+    return {
         name
         for name in context.params
         if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
     }
-    switches = {_switch(one, part.name): one.name for one in run_options() for part in _parts(one)}
-    return {switches.get(name, name) for name in typed} - {"as_json"}
 
 
 def _parts(option: RunOption) -> tuple["Field[Any]", ...]:
@@ -113,13 +118,20 @@ def _parts(option: RunOption) -> tuple["Field[Any]", ...]:
     return fields(option.kind) if option.kind is Components else ()
 
 
-def request_from(given: Mapping[str, Any]) -> RunRequest:
+def request_from(given: Mapping[str, Any], *, in_benchmark: bool = False) -> RunRequest:
     """Build the request from the options' values; None where an option was not given."""
-    values = {
-        one.name: _read_value(one, given) for one in run_options() if one.text.on_command_line
-    }
+    values = {one.name: _read_value(one, given) for one in options_of(in_benchmark=in_benchmark)}
     chosen = {name: value for name, value in values.items() if value is not None}
-    return RunRequest(task=given["task"] or "", **chosen)
+    return RunRequest(task="" if in_benchmark else given["task"] or "", **chosen)
+
+
+def options_of(*, in_benchmark: bool) -> tuple[RunOption, ...]:
+    """Return the options that `run`, or `bench`, takes."""
+    return tuple(
+        one
+        for one in run_options()
+        if one.text.on_command_line and (one.text.in_benchmark or not in_benchmark)
+    )
 
 
 def _read_value(option: RunOption, given: Mapping[str, Any]) -> Any:
@@ -148,22 +160,31 @@ def _pairs(option: RunOption, entries: Sequence[str]) -> Iterator[tuple[str, str
 def _parameters() -> Iterator[Parameter]:
     """Yield the parameters that Typer builds the command line from."""
     task = typer.Argument(help=task_help(), autocompletion=task_names)
-    yield _parameter("context", typer.Context)
-    yield _parameter("task", Annotated[str | None, task], None)
-    for option in run_options():
+    yield parameter("context", typer.Context)
+    yield parameter("task", Annotated[str | None, task], None)
+    yield from option_parameters(options_of(in_benchmark=False))
+    yield parameter("as_json", JsonOption, False)
+
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
+]
+
+
+def option_parameters(options: Iterable[RunOption]) -> Iterator[Parameter]:
+    """Yield the parameters of some options of a run."""
+    for option in options:
         if option.kind is Components:
             yield from _switches(option)
-        elif option.text.on_command_line:
-            kind, default = _spelled(option)
-            info = typer.Option(
-                option.flag,
-                help=option.text.help,
-                metavar=option.text.metavar or None,
-                show_default=option.text.shown or True,
-            )
-            yield _parameter(option.name, Annotated[kind, info], default)
-    info = typer.Option("--json", help="One JSON document on stdout, nothing else.")
-    yield _parameter("as_json", Annotated[bool, info], False)
+            continue
+        kind, default = _spelled(option)
+        info = typer.Option(
+            option.flag,
+            help=option.text.help,
+            metavar=option.text.metavar or None,
+            show_default=option.text.shown or True,
+        )
+        yield parameter(option.name, Annotated[kind, info], default)
 
 
 def _spelled(option: RunOption) -> tuple[Any, Any]:
@@ -181,14 +202,15 @@ def _switches(option: RunOption) -> Iterator[Parameter]:
     for one in fields(option.kind):
         name = one.name.replace("_", "-")
         info = typer.Option(f"--{name}/--no-{name}", help=one.metadata["help"])
-        yield _parameter(_switch(option, one.name), Annotated[bool, info], one.default)
+        yield parameter(_switch(option, one.name), Annotated[bool, info], one.default)
 
 
 def _switch(option: RunOption, name: str) -> str:
     return f"{option.name}_{name}"
 
 
-def _parameter(name: str, annotation: Any, default: Any = Parameter.empty) -> Parameter:
+def parameter(name: str, annotation: Any, default: Any = Parameter.empty) -> Parameter:
+    """Return a parameter as Typer reads it."""
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
@@ -221,9 +243,7 @@ def resume(
     out: Annotated[
         str, Option(help="Folder that holds runs.", show_default="traces/runs", metavar="DIR")
     ] = "",
-    as_json: Annotated[
-        bool, Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> int:
     """Go on with a run that was interrupted or killed, or fork one with other hints."""
     from cuda_llm.cli.review import has_terminal, open_reviewer, read_decisions

@@ -35,11 +35,15 @@ TOLD = "test_what_is_printed_without_a_hole_runs"
 INSTALL = "test_what_is_missing_is_installed_by_what_is_printed"
 ON_GPU = "test_what_is_printed_of_a_gpu_runs_on_one"
 MAKE_ON_GPU = "test_an_export_is_built_and_checked_by_its_readme"
+BENCH = "tests/cuda_llm/cli/test_bench.py"
 REPLAY = "tests/cuda_llm/cli/test_replay.py"
 SPANS = "tests/traces/otlp/test_spans.py"
 BUILDS = "tests/traces/export/test_builds.py"
 
 RUN_BY: dict[Place, str] = {
+    Place("graph/benchmark/folder.py", "cuda-llm bench --resume {}"): (
+        f"{BENCH}::test_a_killed_benchmark_goes_on_by_the_command_that_it_prints"
+    ),
     Place("graph/runs/replay.py", "cuda-llm tasks list"): TOLD,
     Place("graph/runs/result_table.py", "pip install {}"): INSTALL,
     Place("graph/runs/start.py", "cuda-llm resume {}"): RUN,
@@ -61,6 +65,7 @@ RUN_BY: dict[Place, str] = {
     Place("tools/compiler/nvcc.py", "pip install 'cuda-llm[toolkit]'"): INSTALL,
     Place("tools/cuda/arrays.py", "pip install 'cuda-llm[gpu]'"): INSTALL,
     Place("tools/cuda/device.py", "pip install 'cuda-llm[{}]'"): INSTALL,
+    Place("tools/cuda/library_session.py", "pip install torch"): INSTALL,
     Place("tools/cuda/open_cuda.py", "cuda-llm doctor"): TOLD,
     Place("tools/cuda/open_cuda.py", "cuda-llm hardware detect"): ON_GPU,
     Place("tools/cuda/open_cuda.py", "cuda-llm hardware detect --write DIR"): ON_GPU,

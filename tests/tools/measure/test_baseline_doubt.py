@@ -22,7 +22,7 @@ from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import ClockReading
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.device_bench import assemble_passed
+from cuda_llm.tools.judge.steps import assemble_passed
 from cuda_llm.tools.measure.baseline_doubt import (
     SizeKey,
     describe_apart,

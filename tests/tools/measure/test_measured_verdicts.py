@@ -22,7 +22,7 @@ from cuda_llm.codec import decode_verdict, encode_verdict
 from cuda_llm.failures import LoadFailed, TimedOut
 from cuda_llm.outcomes import WrongResult
 from cuda_llm.tools.device import Batch, TimeClass
-from cuda_llm.tools.judge.device_bench import assemble_passed
+from cuda_llm.tools.judge.steps import assemble_passed
 from cuda_llm.tools.measure.measure import measure_baseline
 from cuda_llm.tools.measure.options import L2, MeasureOptions, Tier
 from cuda_llm.tools.measure.times import KernelTimes

@@ -1,0 +1,1 @@
+"""A set of tasks with given settings: a run each, and one table."""

@@ -1,0 +1,176 @@
+"""From rows to the figures of a whole benchmark: means, never the largest alone."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import fsum
+from statistics import geometric_mean, median
+
+from cuda_llm.graph.benchmark.row import TaskRow
+from cuda_llm.profile import TimeSource
+from cuda_llm.tasks.task import PublishedSpeedup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Positive figures of several tasks."""
+
+    count: int
+    geometric_mean: float
+    median: float
+    worst: float
+    worst_task: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesidePublished:
+    """Our speed-ups beside one column of published ones, over the tasks that are in both.
+
+    GPUs and baselines differ, so this is no race: it shows that no mean hangs on single tasks.
+    """
+
+    gpu: str
+    source: str
+    published: Spread
+    ours: Spread
+    capped: Spread
+    """Ours, each task at most as fast as published: nothing is gained by a few huge factors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregates:
+    """What all tasks of one source of times say together. A task without a kernel that stands
+    counts as the baseline itself, 1x, because that is what its user is left with."""
+
+    time_source: TimeSource
+    tasks: int
+    with_a_kernel: int
+    speedup: Spread
+    """Over the task's own baseline."""
+    roofline_share: Spread | None
+    """Of the answer: over tasks, the geometric mean of each task's sizes. None without a kernel."""
+    baseline_roofline_share: Spread | None
+    over_library: Spread | None
+    """The library's time over the answer's; None where no task has one."""
+    beside_published: tuple[BesidePublished, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """Sums over all tasks, whatever their times come from."""
+
+    tasks: int
+    done: int
+    evaluations: int
+    passed: int
+    asked_as_published: int
+    passes_theirs_fails_ours: int
+    rounds: int
+    model_calls: int
+    input_tokens: int
+    output_tokens: int
+    usd: float | None
+    """None where the price of a call is unknown."""
+    seconds: float
+    """At work on runs, one after the other or not."""
+
+
+Named = tuple[str, float]
+"""A task and its figure."""
+
+
+def aggregate(rows: Iterable[TaskRow]) -> tuple[Aggregates, ...]:
+    """Return the figures of each source of times; measured ones first, never both in one.
+
+    Only tasks whose runs are done count.
+    """
+    done = [one for one in rows if one.state == "done" and one.sizes]
+    sources: tuple[TimeSource, ...] = ("measured", "modelled")
+    chosen = ([one for one in done if one.time_source == source] for source in sources)
+    return tuple(
+        _aggregate(source, group) for source, group in zip(sources, chosen, strict=True) if group
+    )
+
+
+def total(rows: Sequence[TaskRow]) -> Totals:
+    """Return the sums."""
+    prices = [one.usd for one in rows]
+    return Totals(
+        tasks=len(rows),
+        done=sum(one.state == "done" for one in rows),
+        evaluations=sum(one.evaluations for one in rows),
+        passed=sum(one.passed for one in rows),
+        asked_as_published=sum(one.asked_as_published for one in rows),
+        passes_theirs_fails_ours=sum(len(one.passes_theirs_fails_ours) for one in rows),
+        rounds=sum(one.rounds for one in rows),
+        model_calls=sum(one.model_calls for one in rows),
+        input_tokens=sum(one.input_tokens for one in rows),
+        output_tokens=sum(one.output_tokens for one in rows),
+        usd=None if None in prices else fsum(price for price in prices if price is not None),
+        seconds=fsum(one.seconds.get("total", 0.0) for one in rows),
+    )
+
+
+def spread(figures: Sequence[Named]) -> Spread | None:
+    """Return mean, median and worst; None of no figures."""
+    if not figures:
+        return None
+    values = [value for _, value in figures]
+    name, worst = min(figures, key=lambda one: one[1])
+    return Spread(
+        count=len(values),
+        geometric_mean=geometric_mean(values),
+        median=median(values),
+        worst=worst,
+        worst_task=name,
+    )
+
+
+def own_speedup(row: TaskRow) -> float:
+    """Return the task's speed-up; 1 where the baseline stays the answer."""
+    return row.speedup or 1.0
+
+
+def _aggregate(source: TimeSource, rows: Sequence[TaskRow]) -> Aggregates:
+    speedups = spread([(one.task, own_speedup(one)) for one in rows])
+    assert speedups is not None, "there are rows"
+    return Aggregates(
+        time_source=source,
+        tasks=len(rows),
+        with_a_kernel=sum(bool(one.best) for one in rows),
+        speedup=speedups,
+        roofline_share=spread(_means(rows, lambda row: [one.roofline_share for one in row.sizes])),
+        baseline_roofline_share=spread(
+            _means(rows, lambda row: [one.baseline_roofline_share for one in row.sizes])
+        ),
+        over_library=spread(_means(rows, lambda row: [one.over_library for one in row.sizes])),
+        beside_published=tuple(_beside_published(rows)),
+    )
+
+
+def _means(
+    rows: Iterable[TaskRow], figures: Callable[[TaskRow], Iterable[float | None]]
+) -> list[Named]:
+    """Return the geometric mean of each task's figures; tasks without one are left out."""
+    found = [(row.task, [one for one in figures(row) if one]) for row in rows]
+    return [(task, geometric_mean(values)) for task, values in found if values]
+
+
+def _beside_published(rows: Sequence[TaskRow]) -> Iterable[BesidePublished]:
+    """Yield a comparison for each GPU and source of published figures."""
+    columns = dict.fromkeys((one.gpu, one.source) for row in rows for one in row.published)
+    for gpu, source in columns:
+        pairs = [
+            (row.task, own_speedup(row), theirs.factor)
+            for row in rows
+            for theirs in row.published
+            if _is_of(theirs, gpu, source)
+        ]
+        published = spread([(task, theirs) for task, _, theirs in pairs])
+        ours = spread([(task, own) for task, own, _ in pairs])
+        capped = spread([(task, min(own, theirs)) for task, own, theirs in pairs])
+        assert published and ours and capped, "a column has a figure"
+        yield BesidePublished(gpu=gpu, source=source, published=published, ours=ours, capped=capped)
+
+
+def _is_of(one: PublishedSpeedup, gpu: str, source: str) -> bool:
+    return (one.gpu, one.source) == (gpu, source)

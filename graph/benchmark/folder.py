@@ -1,0 +1,171 @@
+"""A benchmark on disk: its settings, a row a task, its tables, and its runs.
+
+    bench.json           what was asked, of which device, with which versions
+    results/TASK.json    one task's row, when its run has ended
+    table.md .csv .json .html
+    runs/TASK/           an ordinary run
+
+Every file is whole or missing, whenever the process dies.
+"""
+
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cuda_llm.codec import decode, encode
+from cuda_llm.errors import UsageError
+from cuda_llm.graph.benchmark.row import TaskRow
+from cuda_llm.graph.request import RunRequest
+from cuda_llm.graph.runs.resolve import name_run
+from cuda_llm.graph.runs.run_context import versions
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.open_device import spec_of
+from cuda_llm.traces.files import broken, read_json, write_json
+from cuda_llm.traces.run_folder import RunFolder
+
+BENCHMARKS = Path("traces/benchmarks")
+"""Where benchmarks lie unless the user says otherwise, below the current folder."""
+LATEST = "latest"
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkPlan:
+    """What `bench.json` holds: enough to go on with on another day."""
+
+    name: str
+    began_at: str
+    """UTC."""
+    request: RunRequest
+    """What all runs have in common, with nothing left open; its task and run_id are empty."""
+    tasks: Mapping[str, str]
+    """Name of each run to its task's name or folder, in order."""
+    left_out: str = ""
+    """What `--quick` leaves out; empty without it."""
+    device: str
+    hardware: str
+    time_source: str
+    driver: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    commit: str = ""
+    """Of the checkout that works; empty where the package is installed."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What differs from the defaults, by option."""
+        plain, asked = encode(RunRequest(task="")), encode(self.request)
+        apart = ("task", "run_id", "out")
+        return {
+            name: value
+            for name, value in asked.items()
+            if name not in apart and value != plain[name]
+        }
+
+
+def plan_benchmark(
+    request: RunRequest, tasks: Mapping[str, str], device: Device, *, left_out: str = ""
+) -> BenchmarkPlan:
+    """Return the plan of a new benchmark on an open device."""
+    now = datetime.now(UTC)
+    return BenchmarkPlan(
+        name=name_run("bench", now),
+        began_at=now.isoformat(timespec="seconds"),
+        request=replace(request, task="", run_id="", device=spec_of(device, request.device)),
+        tasks=tasks,
+        left_out=left_out,
+        device=device.name,
+        hardware=device.hardware.name,
+        time_source=device.capabilities.time_source,
+        driver=str(getattr(device, "driver", "")),
+        versions=versions(),
+        commit=find_commit(),
+    )
+
+
+def find_commit() -> str:
+    """Return the commit of the checkout this code lies in; empty without one."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return ""
+    asked = ("git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12")
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return told.stdout.strip() if told.returncode == 0 else ""
+
+
+class BenchmarkFolder:
+    """One benchmark on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def runs(self) -> Path:
+        """Folder of its runs."""
+        return self.path / "runs"
+
+    @property
+    def resume_command(self) -> str:
+        """The command that goes on with it."""
+        return f"cuda-llm bench --resume {shlex.quote(str(self.path))}"
+
+    def run(self, name: str) -> RunFolder:
+        """Return the folder of one run."""
+        return RunFolder(self.runs / name)
+
+    def write_plan(self, plan: BenchmarkPlan) -> None:
+        """Write bench.json. Raises UsageError where the folder cannot be written."""
+        write_json(self.path / "bench.json", {"schema": SCHEMA, **encode(plan)})
+
+    def read_plan(self) -> BenchmarkPlan:
+        """Return what bench.json holds. Raises UsageError where there is none of this version."""
+        path = self.path / "bench.json"
+        found = read_json(path)
+        if not isinstance(found, dict):
+            raise UsageError(f"{self.path}: no bench.json; expected the folder of a benchmark")
+        if found.pop("schema", None) != SCHEMA:
+            raise UsageError(f"{path}: expected schema {SCHEMA}; start a new benchmark")
+        try:
+            return decode(BenchmarkPlan, found)
+        except ValueError:
+            raise broken(path) from None
+
+    def write_row(self, name: str, row: TaskRow) -> None:
+        """Keep the row of one task."""
+        write_json(self.path / "results" / f"{name}.json", encode(row))
+
+    def read_row(self, name: str) -> TaskRow | None:
+        """Return the row that is kept of a task; None where there is none that can be read."""
+        try:
+            found = read_json(self.path / "results" / f"{name}.json")
+            return None if found is None else decode(TaskRow, found)
+        except (UsageError, ValueError):
+            return None
+
+    def rows(self, plan: BenchmarkPlan) -> tuple[TaskRow, ...]:
+        """Return a row for each task of the plan; those without a result yet are `waiting`."""
+        kept = {name: self.read_row(name) for name in plan.tasks}
+        return tuple(row or TaskRow(task=name, state="waiting") for name, row in kept.items())
+
+
+def find_benchmark(name: str, out: Path | None = None) -> BenchmarkFolder:
+    """Return the benchmark in that folder, of that name in `out`, or the `latest` there.
+
+    Raises UsageError where there is none.
+    """
+    there = out or BENCHMARKS
+    found = sorted(there.glob("*/bench.json"))
+    if name == LATEST and found:
+        return BenchmarkFolder(found[-1].parent.absolute())
+    for path in (Path(name).expanduser(), there / name):
+        if (path / "bench.json").is_file():
+            return BenchmarkFolder(path.absolute())
+    names: Sequence[str] = [one.parent.name for one in found]
+    known = f"there are {', '.join(names[-5:])}" if names else "there are none"
+    raise UsageError(f"no benchmark {name!r} in {there}: {known}")

@@ -1,0 +1,270 @@
+"""One task of a benchmark as a row: what its run's folder says, and nothing else."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cuda_llm.agents.llm.budget import Budget, Spent
+from cuda_llm.graph.runs.kept_measurements import FOLDER, Measurements, read_last_check
+from cuda_llm.graph.runs.result import Result, read_result, time_by_stage
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import Passed
+from cuda_llm.profile import Objective, SizeTime, TimeSource
+from cuda_llm.tasks.sizes import least_time
+from cuda_llm.tasks.task import PublishedSpeedup, Task
+from cuda_llm.traces.event_log import Recorded, read_events
+from cuda_llm.traces.events import AttemptJudged, BaselineJudged, ContestHeld, Event
+from cuda_llm.traces.run_folder import RunFolder
+
+State = Literal["done", "stopped", "failed", "waiting"]
+"""`stopped` can go on; `failed` ended with an error that is no kernel's."""
+
+STAGES = ("total", "model", "compile", "validate", "profile", "contest", "baseline", "own")
+"""Wall times of a run, in seconds; all but `total` and `own` are summed over work that overlaps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryTime:
+    """A library's own call at one size, timed as kernels are."""
+
+    name: str
+    time_us: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedLibraries:
+    """The fastest library and a plain copy of as many bytes at each timed size, in order."""
+
+    fastest: tuple[LibraryTime | None, ...] = ()
+    copies_us: tuple[float | None, ...] = ()
+    note: str = ""
+    """Why no library was timed, where none was."""
+
+
+NONE_TIMED = TimedLibraries()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeRow:
+    """One timed size of a task."""
+
+    dims: Mapping[str, int]
+    baseline_us: float
+    best_us: float | None = None
+    """Of the run's answer, as judged again at the end; None where no kernel stands."""
+    speedup: float | None = None
+    """Of the answer over the baseline, side by side where both were timed so."""
+    least_us: float
+    """What this GPU needs at least: at the bandwidth that a large copy reaches, with one launch."""
+    library: LibraryTime | None = None
+    """The fastest library there is for it; None without one, and where none can be called."""
+    copy_us: float | None = None
+    """A plain copy of as many bytes as the size has to move; None where none was timed."""
+
+    @property
+    def roofline_share(self) -> float | None:
+        """The least time over the answer's: 1 is as fast as the GPU allows."""
+        return None if not self.best_us else self.least_us / self.best_us
+
+    @property
+    def baseline_roofline_share(self) -> float:
+        """The same of the baseline."""
+        return self.least_us / self.baseline_us
+
+    @property
+    def over_library(self) -> float | None:
+        """The library's time over the answer's: above 1 the kernel is faster."""
+        if self.library is None or not self.best_us:
+            return None
+        return self.library.time_us / self.best_us
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstAppeared:
+    """What had been spent when the winner's first verdict landed."""
+
+    seconds: float
+    """At work, since the run began; pauses between its processes do not count."""
+    model_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = 0.0
+    """None where the price of a call is unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRow:
+    """One task: its run, its sizes, what it took."""
+
+    task: str
+    state: State
+    error: str = ""
+    """Why it stopped or failed."""
+    run: str = ""
+    """Folder of the run; empty where none began."""
+    device: str = ""
+    time_source: TimeSource | None = None
+    """Rows of different sources are never in one mean."""
+    objective: Objective = "geomean"
+    sizes: tuple[SizeRow, ...] = ()
+    speedup: float | None = None
+    """One score over all sizes, as judged again at the end."""
+    best: str = ""
+    """Id of the winning candidate."""
+    written_by: str = ""
+    """`model`, `playbook` or `human`; empty where the baseline stays the answer."""
+    model: str = ""
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    """How many candidates got each code."""
+    asked_as_published: int = 0
+    """Candidates of which the answer of the published check is known."""
+    passes_theirs_fails_ours: tuple[str, ...] = ()
+    """Ids of candidates that the published check accepts and ours refuses."""
+    rounds: int = 0
+    evaluations: int = 0
+    """Candidates that were judged, repetitions and unusable answers included."""
+    model_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = 0.0
+    """None where the price of a call is unknown."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """By `STAGES`."""
+    first_appeared: FirstAppeared | None = None
+    libraries_note: str = ""
+    """Why no library was timed, where none was."""
+    published: tuple[PublishedSpeedup, ...] = ()
+    """Figures of others for this task, on other GPUs, over a baseline of their own."""
+
+    @property
+    def passed(self) -> int:
+        """Candidates that passed every check."""
+        return self.verdicts.get(Passed.code, 0)
+
+
+def failed_row(task: str, error: str, state: State = "failed") -> TaskRow:
+    """Return the row of a task whose run never began, or cannot be read."""
+    return TaskRow(task=task, state=state, error=error)
+
+
+def read_row(
+    folder: RunFolder,
+    task: Task,
+    hardware: Hardware,
+    *,
+    error: str = "",
+    libraries: TimedLibraries = NONE_TIMED,
+) -> TaskRow:
+    """Return the row of a run, finished or not.
+
+    Raises UsageError where the folder is no run.
+    """
+    result, recorded = read_result(folder), read_events(folder.events)
+    events = [one.event for one in recorded]
+    best, again = result.best, result.remeasured
+    judged_again = again is not None and best is not None and again.attempt == best.id
+    known = [one for one in result.attempts if one.published_check is not None]
+    state: State = "done" if result.finished else "failed" if error else "stopped"
+    first = None if best is None else first_appeared(recorded, best.id)
+    return TaskRow(
+        task=task.name,
+        state=state,
+        error=error or ("" if result.finished else result.reason or "killed"),
+        run=str(folder.path),
+        device=result.device,
+        time_source="measured" if result.time_source == "measured" else "modelled",
+        objective=task.objective,
+        sizes=tuple(read_sizes(folder, result, events, task, hardware, libraries)),
+        speedup=again.speedup if judged_again and again is not None else result.speedup,
+        best=best.id if best else "",
+        written_by=result.written_by,
+        model=result.model,
+        verdicts=dict(sorted(Counter(one.code for one in result.attempts).items())),
+        asked_as_published=len(known),
+        passes_theirs_fails_ours=tuple(
+            one.id
+            for one in known
+            if one.published_check and one.published_check.accepts and not one.passed
+        ),
+        rounds=result.rounds,
+        evaluations=len(result.attempts),
+        **spent_fields(result.usage),
+        seconds={**result.seconds, "contest": contest_seconds(events)},
+        first_appeared=first,
+        libraries_note=libraries.note,
+        published=() if task.published is None else task.published.speedups,
+    )
+
+
+def read_sizes(
+    folder: RunFolder,
+    result: Result,
+    events: Iterable[Event],
+    task: Task,
+    hardware: Hardware,
+    libraries: TimedLibraries,
+) -> list[SizeRow]:
+    """Return the timed sizes; none where the baseline was not timed yet."""
+    base = next((one for one in events if isinstance(one, BaselineJudged)), None)
+    if base is None:
+        return []
+    timed = winner_sizes(folder, result)
+    unknown = [None] * len(base.sizes)
+    named, copies = [*libraries.fastest, *unknown], [*libraries.copies_us, *unknown]
+    rows = []
+    for place, (dims, baseline_us) in enumerate(zip(base.sizes, base.times_us, strict=True)):
+        own = timed[place] if place < len(timed) else None
+        rows.append(
+            SizeRow(
+                dims=dims,
+                baseline_us=(own and own.baseline_us) or baseline_us,
+                best_us=own.time_us if own else None,
+                speedup=own.speedup if own else None,
+                least_us=least_time(task, hardware, dims).attainable_us,
+                library=named[place],
+                copy_us=copies[place],
+            )
+        )
+    return rows
+
+
+def winner_sizes(folder: RunFolder, result: Result) -> tuple[SizeTime, ...]:
+    """Return the answer's times as judged again, else as judged first; none without an answer."""
+    if result.best is None:
+        return ()
+    kept = Measurements(folder.path / FOLDER).place_last_check(folder.source(result.best.id))
+    for verdict in (read_last_check(kept), folder.kept_verdict(result.best.id)):
+        if isinstance(verdict, Passed) and verdict.profile is not None:
+            return verdict.profile.sizes
+    return ()
+
+
+def first_appeared(recorded: Sequence[Recorded], name: str) -> FirstAppeared | None:
+    """Return what had been spent when the candidate's first verdict landed."""
+    for place, one in enumerate(recorded):
+        if isinstance(one.event, AttemptJudged) and one.event.attempt.id == name:
+            before = recorded[: place + 1]
+            budget = Budget()
+            budget.restore(event.event for event in before)
+            spent = spent_fields(budget.spent)
+            return FirstAppeared(seconds=time_by_stage(before)["total"], **spent)
+    return None
+
+
+def contest_seconds(events: Iterable[Event]) -> float:
+    """Sum the wall time of contests; all contenders of one tell the same."""
+    held = {
+        (one.round, one.incumbent, one.seconds) for one in events if isinstance(one, ContestHeld)
+    }
+    return round(sum(seconds for _, _, seconds in held), 3)
+
+
+def spent_fields(spent: Spent) -> dict[str, Any]:
+    """Return calls, tokens and money as the fields that rows have."""
+    return {
+        "model_calls": spent.model_calls,
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+        "usd": None if spent.unpriced_calls else spent.usd,
+    }

@@ -1,0 +1,177 @@
+"""A benchmark at work: each task is an ordinary run, and one that fails does not stop the rest."""
+
+import asyncio
+import shutil
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from cuda_llm.errors import CudaLLMError, DeviceLost, describe_error
+from cuda_llm.graph.benchmark.folder import BenchmarkFolder, BenchmarkPlan
+from cuda_llm.graph.benchmark.row import (
+    LibraryTime,
+    TaskRow,
+    TimedLibraries,
+    failed_row,
+    read_row,
+)
+from cuda_llm.graph.request import Overrides, RunRequest
+from cuda_llm.graph.runs.result import read_result
+from cuda_llm.graph.runs.start import resume, start
+from cuda_llm.log import Log
+from cuda_llm.profile import LibraryTimes
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.objective import with_objective
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.open_device import ReportLine, names_code, print_line
+from cuda_llm.traces.event_log import Observer
+
+OnRow = Callable[[str, TaskRow], None]
+"""Called with the name of a run and its row, when it has ended."""
+_log = Log(__name__)
+
+
+def devices_of(device: Device) -> tuple[Device, ...]:
+    """Return the devices that share the tasks: of a group each takes the next."""
+    return tuple(getattr(device, "devices", (device,)))
+
+
+async def work(
+    folder: BenchmarkFolder,
+    plan: BenchmarkPlan,
+    device: Device,
+    on_row: OnRow,
+    *,
+    overrides: Overrides | None = None,
+    observers: Sequence[Observer] = (),
+    report: ReportLine = print_line,
+) -> None:
+    """Run every task of the plan that is not done yet, one on each device at a time.
+
+    A task that fails, whatever the reason, is a row with its error. Being cancelled stops the runs
+    so that they can go on, keeps their rows and is passed on.
+    """
+    waiting = deque(name for name in plan.tasks if not is_done(folder.read_row(name)))
+
+    async def worker(own: Device) -> None:
+        while waiting:
+            name = waiting.popleft()
+            try:
+                row = await run_task(
+                    folder, plan, name, own, overrides or Overrides(), observers, report
+                )
+            except DeviceLost as error:
+                on_row(name, failed_row(name, describe_error(error)))
+                return
+            except BaseException as error:
+                if not isinstance(error, Exception):
+                    on_row(name, stopped_row(folder, plan, name, own))
+                    raise
+                if not isinstance(error, CudaLLMError):
+                    _log.error("a task of the benchmark fails", task=name, exc_info=error)
+                row = stopped_row(folder, plan, name, own, describe_error(error))
+            on_row(name, row)
+
+    workers = [asyncio.ensure_future(worker(one)) for one in devices_of(device)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for one in workers:
+            one.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+def is_done(row: TaskRow | None) -> bool:
+    """Return whether nothing is left to do; what failed is tried again."""
+    return row is not None and row.state == "done"
+
+
+def request_of(
+    plan: BenchmarkPlan, folder: BenchmarkFolder, name: str, device: Device
+) -> RunRequest:
+    """Return the request of one run."""
+    asked = plan.request.device
+    spec = asked if names_code(asked) else str(getattr(device, "spec", asked))
+    task = plan.tasks[name]
+    return replace(plan.request, task=task, device=spec, out=str(folder.runs), run_id=name)
+
+
+async def run_task(
+    folder: BenchmarkFolder,
+    plan: BenchmarkPlan,
+    name: str,
+    device: Device,
+    overrides: Overrides,
+    observers: Sequence[Observer],
+    report: ReportLine,
+) -> TaskRow:
+    """Begin or go on with one run, then time libraries; return its row."""
+    run, request = folder.run(name), request_of(plan, folder, name, device)
+    own = replace(overrides, opened_device=device)
+    if not (run.path / "run.json").exists():
+        # A kill came between the two steps in which a run's folder is made.
+        shutil.rmtree(run.path, ignore_errors=True)
+        await start(request, overrides=own, observers=observers, report=report)
+    elif not (run.events.exists() and read_result(run).finished):
+        await resume(run, overrides=own, observers=observers, report=report)
+    task = with_objective(load_task(request.task), request.objective, request.weights)
+    libraries = await time_libraries(task, device, request)
+    return read_row(run, task, device.hardware, libraries=libraries)
+
+
+def stopped_row(
+    folder: BenchmarkFolder, plan: BenchmarkPlan, name: str, device: Device, error: str = ""
+) -> TaskRow:
+    """Return the row of a run that did not come to its end, as far as it has got."""
+    run = folder.run(name)
+    if not run.events.exists():
+        return failed_row(name, error or "interrupted", "failed" if error else "stopped")
+    try:
+        task = load_task(plan.tasks[name])
+        return read_row(run, task, device.hardware, error=error)
+    except CudaLLMError as damage:
+        return failed_row(name, error or describe_error(damage))
+
+
+NO_LIBRARY = "the task names none"
+
+
+async def time_libraries(task: Task, device: Device, request: RunRequest) -> TimedLibraries:
+    """Time the task's libraries and the copy.
+
+    What goes wrong is told, for a kernel's own result does not hang on it.
+    """
+    from cuda_llm.tools.judge import libraries
+    from cuda_llm.tools.measure.options import L2, MeasureOptions
+
+    if not device.capabilities.duels:
+        return TimedLibraries(note="not timed: libraries run on a GPU only")
+    options = MeasureOptions(l2=L2(request.l2))
+    try:
+        found = await libraries.time_libraries(task, device, options)
+    except CudaLLMError as error:
+        return TimedLibraries(note=f"not timed: {describe_error(error)}")
+    return assemble(found, len(task.sizes.bench))
+
+
+def assemble(found: Sequence[LibraryTimes], sizes: int) -> TimedLibraries:
+    """Return the fastest of each size; the last of `found` is the copy."""
+    *libraries, copy = found
+    fastest = tuple(
+        _fastest([(one.name, time_at(one, place)) for one in libraries]) for place in range(sizes)
+    )
+    faults = "; ".join(f"{one.name}: {one.fault}" for one in libraries if one.fault)
+    note = "" if any(fastest) else f"not timed: {faults}" if faults else NO_LIBRARY
+    copies = tuple(time_at(copy, place) for place in range(sizes))
+    return TimedLibraries(fastest=fastest, copies_us=copies, note=note)
+
+
+def time_at(one: LibraryTimes, place: int) -> float | None:
+    """Return the time at a size; None where it was not timed."""
+    return one.times[place] if place < len(one.times) else None
+
+
+def _fastest(times: Sequence[tuple[str, float | None]]) -> LibraryTime | None:
+    known = [LibraryTime(name=name, time_us=time) for name, time in times if time]
+    return min(known, key=lambda one: one.time_us, default=None)

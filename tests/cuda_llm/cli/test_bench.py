@@ -1,0 +1,96 @@
+"""`cuda-llm bench`: killed, stopped and gone on with; refused; what `--quick` leaves out."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+from commands import Command
+from printed_commands import commands_in
+from tiny_tasks import tiny_task
+
+from cuda_llm.cli.bench import make_quick
+from cuda_llm.graph.benchmark.folder import find_benchmark
+from cuda_llm.graph.request import RunRequest
+
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/evaluate.schema.json").read_text())
+PROGRAM = [sys.executable, "-P", "-m", "cuda_llm"]
+
+
+def test_a_killed_benchmark_goes_on_by_the_command_that_it_prints(tmp_path: Path) -> None:
+    tasks = [str(tiny_task(tmp_path, name)) for name in ("one", "two")]
+    options = ("--quick", "--device", "emulated", "--candidates", "1", "--out", str(tmp_path))
+    killed = subprocess.Popen(
+        [*PROGRAM, "bench", *tasks, *options], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    wait_for(tmp_path, "*/runs/two/events.jsonl", killed)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    folder = find_benchmark("latest", tmp_path)
+    first = folder.run("one").events.read_bytes()
+    again = [*PROGRAM, *shlex.split(folder.resume_command)[1:]]
+    stopped = subprocess.Popen(again, stderr=subprocess.PIPE, text=True)
+    assert stopped.stderr is not None
+    assert stopped.stderr.readline().startswith("benchmark ")
+    stopped.send_signal(signal.SIGINT)
+    _, told = stopped.communicate()
+    assert stopped.returncode == 130
+    assert [*commands_in(told)] == [folder.resume_command]
+    ended = subprocess.run([*again, "--json"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert [one["state"] for one in document["rows"]] == ["done", "done"]
+    assert document["settings"]["candidates"] == 1
+    assert folder.run("one").events.read_bytes() == first
+
+
+def wait_for(folder: Path, pattern: str, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a file is there."""
+    deadline = time.monotonic() + 120
+    while not list(folder.glob(pattern)):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_what_cannot_be_is_refused_before_any_work(command: Command, tmp_path: Path) -> None:
+    assert "no_such_task" in command("bench", "no_such_task").complaint
+    twice = command("bench", "vector_add", "vector_add", "--device", "emulated")
+    assert (twice.code, "two tasks are called vector_add" in twice.complaint) == (2, True)
+    assert "there are none" in command("bench", "--resume", "latest").complaint
+    assert command("bench", "--replay", "latest").code == 2
+    (tmp_path / "bench.json").write_text('{"schema": 9}')
+    newer = command("bench", "--resume", tmp_path)
+    assert (newer.code, "expected schema 1" in newer.complaint) == (2, True)
+
+
+def test_a_resumed_benchmark_takes_no_other_settings(command: Command) -> None:
+    more = command("bench", "--resume", "latest", "--rounds", "2")
+    assert (more.code, "leave out: rounds" in more.complaint) == (2, True)
+
+
+def test_quick_says_what_it_leaves_out_and_gives_way_to_what_is_typed() -> None:
+    usual = RunRequest(task="")
+    quick, told = make_quick(usual, {"candidates"})
+    assert (quick.candidates, quick.rounds, quick.tune) == (usual.candidates, 1, 0)
+    assert told.startswith("rounds 1, tune 0, where rounds 5, tune 8 is usual")
+
+
+def test_evaluate_says_where_the_published_check_would_accept(
+    command: Command, tmp_path: Path
+) -> None:
+    task, kernel = tiny_task(tmp_path, "tiny"), tmp_path / "nan.cu"
+    baseline = (task / "baseline.cu").read_text()
+    kernel.write_text(baseline.replace("A[i] + B[i]", 'nanf("")'))
+    told = command("evaluate", task, kernel, "--device", "emulated")
+    assert (told.code, "WRONG_RESULT" in told.stdout) == (1, True), told.stderr
+    assert "published    the check that is published with the task accepts" in told.stdout
+    document = json.loads(
+        command("evaluate", task, kernel, "--device", "emulated", "--json").stdout
+    )
+    jsonschema.validate(document, SCHEMA)
+    assert document["results"][0]["published_check"]["accepts"]

@@ -1,0 +1,258 @@
+"""Whole benchmarks on the emulated device: rows, tables, failures, and going on after a stop."""
+
+import asyncio
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graph_runs import TableBench, Writer, numbered
+from run_starts import ReadyDevice
+from tiny_tasks import tiny_task
+
+from cuda_llm.agents.situation import Situation
+from cuda_llm.errors import DeviceLost
+from cuda_llm.failures import NoCode
+from cuda_llm.graph.benchmark.folder import (
+    BenchmarkFolder,
+    BenchmarkPlan,
+    plan_benchmark,
+)
+from cuda_llm.graph.benchmark.render import COLUMNS, write_tables
+from cuda_llm.graph.benchmark.row import LibraryTime, TaskRow, TimedLibraries, read_row
+from cuda_llm.graph.benchmark.work import assemble, work
+from cuda_llm.graph.request import Overrides, RunRequest
+from cuda_llm.graph.runs.result import read_result, seconds_of
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.profile import LibraryTimes
+from cuda_llm.search import Brief, Draft
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.device.group import DeviceGroup
+from cuda_llm.tools.open_device import open_device
+from cuda_llm.traces.event_log import read_events
+
+KERNEL = """\
+__global__ void add(const float* A, const float* B, float* C, int n) {{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) C[i] = {what};
+}}
+extern "C" void solve(const float* A, const float* B, float* C, int n) {{
+    add<<<(n + 255) / 256, 256>>>(A, B, C, n);
+    cudaDeviceSynchronize();
+}}
+"""
+WHAT = {1: "A[i] + B[i]", 2: 'nanf("")', 3: "A[i] - B[i]", 4: "no such name"}
+"""By index of the candidate: right, accepted by theirs alone, wrong for both, not compiled."""
+
+
+def write(brief: Brief, _situation: Situation) -> Draft | NoCode:
+    return Draft(source=KERNEL.format(what=WHAT[brief.index]), idea=WHAT[brief.index])
+
+
+WRITTEN = Overrides(generator=Writer(write))
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One benchmark, with what its rows were when each was told."""
+
+    folder: BenchmarkFolder
+    plan: BenchmarkPlan
+
+    @property
+    def rows(self) -> dict[str, TaskRow]:
+        return {one.task: one for one in self.folder.rows(self.plan)}
+
+    def run(self, overrides: Overrides = WRITTEN) -> list[str]:
+        """Work on what is left; the names of the tasks that were told, in order."""
+        told = []
+
+        def keep(name: str, row: TaskRow) -> None:
+            told.append(name)
+            self.folder.write_row(name, row)
+            write_tables(self.folder, self.plan, self.folder.rows(self.plan))
+
+        device = open_device("emulated")
+        asyncio.run(work(self.folder, self.plan, device, keep, overrides=overrides))
+        return told
+
+
+def planned(out: Path, tasks: Mapping[str, Path], **request: Any) -> Benchmark:
+    asked: dict[str, Any] = {"candidates": 4, "rounds": 1, "tune": 0, "l2": "cold", **request}
+    common = RunRequest(task="", device="emulated", **asked)
+    names = {name: str(path) for name, path in tasks.items()}
+    plan = plan_benchmark(common, names, open_device("emulated"))
+    folder = BenchmarkFolder(out / plan.name)
+    folder.write_plan(plan)
+    return Benchmark(folder, folder.read_plan())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
+    """Two tasks, the first of which cannot be read."""
+    parent = tmp_path_factory.mktemp("tasks")
+    tasks = {name: tiny_task(parent, name) for name in ("broken", "small")}
+    (tasks["broken"] / "task.toml").write_text('title = "nothing else"')
+    made = planned(tmp_path_factory.mktemp("out"), tasks)
+    assert made.run() == ["broken", "small"]
+    return made
+
+
+def test_a_task_that_fails_is_a_row_with_its_error_and_the_others_go_on(whole: Benchmark) -> None:
+    broken, small = whole.rows["broken"], whole.rows["small"]
+    assert (broken.state, broken.sizes, small.state) == ("failed", (), "done")
+    assert "task.toml" in broken.error
+
+
+def test_a_row_says_what_the_run_says(whole: Benchmark) -> None:
+    row, result = whole.rows["small"], read_result(whole.folder.run("small"))
+    assert row.verdicts == {"COMPILE_FAILED": 1, "PASSED": 1, "WRONG_RESULT": 2}
+    assert (row.best, row.written_by, row.evaluations, row.passed) == ("r1-c1", "model", 4, 1)
+    assert (row.rounds, row.model_calls, row.usd) == (1, 0, 0.0)
+    assert row.seconds["total"] == result.seconds["total"] > 0 < row.seconds["compile"]
+    assert row.first_appeared is not None
+    assert 0 < row.first_appeared.seconds <= row.seconds["total"]
+    assert [one.dims for one in row.sizes] == [{"n": 4096}, {"n": 16384}]
+    for size in row.sizes:
+        assert size.best_us is not None and size.roofline_share is not None
+        assert 0 < size.roofline_share <= 1 and 0 < size.baseline_roofline_share <= 1
+        assert size.speedup == pytest.approx(size.baseline_us / size.best_us)
+    assert row.time_source == "modelled" and row.libraries_note
+
+
+def test_the_published_check_is_kept_with_each_kernel_that_compiled(whole: Benchmark) -> None:
+    kept = {one.id: one.published_check for one in read_result(whole.folder.run("small")).attempts}
+    right, nan, wrong, none = (kept[f"r1-c{index}"] for index in (1, 2, 3, 4))
+    assert right is not None and (right.accepts, right.basis) == (True, "passed ours")
+    assert nan is not None and (nan.accepts, nan.basis, nan.sizes) == (True, "executed", "emulated")
+    assert wrong is not None and not wrong.accepts and "n = 4,096" in wrong.detail
+    assert none is None, "it did not compile"
+    row = whole.rows["small"]
+    assert (row.asked_as_published, row.passes_theirs_fails_ours) == (3, ("r1-c2",))
+
+
+def test_the_csv_has_a_row_a_task_and_size(whole: Benchmark) -> None:
+    with (whole.folder.path / "table.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(one["task"], one["size"]) for one in rows] == [
+        ("broken", ""),
+        ("small", "n=4096"),
+        ("small", "n=16384"),
+    ]
+    assert tuple(rows[0]) == COLUMNS
+    last, size = rows[2], whole.rows["small"].sizes[1]
+    assert float(last["size_best_us"]) == size.best_us
+    assert last["passes_theirs_fails_ours"] == "1"
+
+
+def test_the_json_names_device_version_and_settings_and_holds_every_figure(
+    whole: Benchmark,
+) -> None:
+    document = json.loads((whole.folder.path / "table.json").read_text())
+    assert document["device"] == "emulated RTX 3090 Ti"
+    assert document["versions"]["cuda-llm"] and document["began_at"]
+    assert document["settings"]["candidates"] == 4
+    (means,) = document["aggregates"]
+    assert means["time_source"] == "modelled" and means["tasks"] == 1
+    assert [one["gpu"] for one in means["beside_published"]] == ["GTX 1660 SUPER", "RTX 3090 Ti"]
+    assert document["totals"]["passes_theirs_fails_ours"] == 1
+    small = document["rows"][1]
+    assert small["sizes"][0]["roofline_share"] == whole.rows["small"].sizes[0].roofline_share
+
+
+class Cells(HTMLParser):
+    """The text of each row of a page's tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.rows and self.rows[-1] and self.lasttag in ("td", "th"):
+            self.rows[-1][-1] += data
+
+
+def test_markdown_and_html_tell_the_same(whole: Benchmark) -> None:
+    lines = (whole.folder.path / "table.md").read_text().splitlines()
+    table = [line for line in lines if line.startswith("| ") and not line.startswith("| ---")]
+    text = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
+    page = (whole.folder.path / "table.html").read_text()
+    found = [[cell.strip() for cell in row] for row in Cells(page).rows]
+    assert found == text and len(found) > 6
+    assert "1 of 3" in page and "<script" not in page
+
+
+def test_what_is_done_is_not_done_again_and_what_failed_is_tried_again(whole: Benchmark) -> None:
+    before = whole.folder.run("small").events.read_bytes()
+    assert whole.run() == ["broken"]
+    assert whole.folder.run("small").events.read_bytes() == before
+
+
+def test_a_lost_device_ends_its_worker_and_leaves_the_others_waiting(tmp_path: Path) -> None:
+    tasks = {name: tiny_task(tmp_path, name) for name in ("one", "two")}
+
+    def lose(_brief: Brief, _situation: Situation) -> Draft | NoCode:
+        return Draft(source=KERNEL.format(what="A[i] + B[i]"))
+
+    class LosingBench:
+        async def time_baseline(self) -> None:
+            raise DeviceLost("device", "cuda:0 is in quarantine")
+
+        compile = validate = profile = with_fresh_inputs = None
+
+    brought = Overrides(generator=Writer(lose), bench=LosingBench())  # type: ignore[arg-type]
+    made = planned(tmp_path / "out", tasks)
+    assert made.run(brought) == ["one"]
+    assert [one.state for one in made.rows.values()] == ["failed", "waiting"]
+
+
+def test_devices_of_a_group_share_the_tasks(tmp_path: Path) -> None:
+    tasks = {name: tiny_task(tmp_path, name) for name in ("one", "two", "three")}
+    made, told = planned(tmp_path / "out", tasks), dict[str, TaskRow]()
+    pair = DeviceGroup([ReadyDevice(find_hardware("RTX 3090 Ti")) for _ in range(2)])
+    table = Overrides(generator=Writer(numbered), bench=TableBench(delay=lambda _: 0.05))
+    asyncio.run(work(made.folder, made.plan, pair, told.__setitem__, overrides=table))
+    assert {name: row.state for name, row in told.items()} == dict.fromkeys(tasks, "done")
+    began, ended = (
+        {name: seconds_of(read_events(made.folder.run(name).events)[at].at) for name in tasks}
+        for at in (0, -1)
+    )
+    assert began["two"] < ended["one"] and began["one"] < ended["two"]
+    assert began["three"] >= min(ended["one"], ended["two"])
+
+
+def test_the_fastest_library_of_each_size_counts_and_a_copy_is_none() -> None:
+    found = assemble(
+        [
+            LibraryTimes(name="torch.sum", times=(4.0, None)),
+            LibraryTimes(name="CUB", times=(3.0, 9.0)),
+            LibraryTimes(name="plain copy", times=(1.0, 2.0)),
+        ],
+        2,
+    )
+    cub = [LibraryTime(name="CUB", time_us=time) for time in (3.0, 9.0)]
+    assert found == TimedLibraries(fastest=tuple(cub), copies_us=(1.0, 2.0))
+    failed = assemble([LibraryTimes(name="CUB", fault="wrong"), LibraryTimes(name="copy")], 1)
+    assert (failed.fastest, failed.copies_us) == ((None,), (None,))
+    assert failed.note == "not timed: CUB: wrong"
+
+
+def test_library_and_copy_stand_beside_the_size_they_were_timed_at(whole: Benchmark) -> None:
+    run, task = whole.folder.run("small"), load_task(whole.plan.tasks["small"])
+    named = LibraryTime(name="torch.add", time_us=2.0)
+    timed = TimedLibraries(fastest=(named, None), copies_us=(1.0, 2.0))
+    first, second = read_row(run, task, open_device("emulated").hardware, libraries=timed).sizes
+    assert first.best_us is not None
+    assert first.over_library == 2.0 / first.best_us
+    assert (second.library, second.over_library, second.copy_us) == (None, None, 2.0)

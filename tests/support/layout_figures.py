@@ -30,9 +30,13 @@ class Figures:
 
 
 def product_files() -> list[Path]:
-    """Python files with content of the package, the benchmarks and the scripts."""
+    """Python files with content of the package, the benchmarks and the scripts.
+
+    What a task's folder holds is data: nothing imports it.
+    """
     folders = [ROOT / name for name in (*ROOMS, *SCRIPTS)]
     found = [path for folder in folders for path in folder.rglob("*.py")]
+    found = [path for path in found if path.parent.parent != ROOT / "tasks"]
     package = ROOT / "src/cuda_llm"
     found += [*package.glob("*.py"), *(package / "cli").rglob("*.py")]
     return sorted(path for path in found if path.read_text(encoding="utf-8").strip())

@@ -7,4 +7,4 @@ PROMOTED = False
 
 
 def reference(xp: Any, *, data: Any) -> dict[str, Any]:
-    return {"data": xp.sort(data, axis=-1)}
+    return {"data": xp.sort(data, axis=-1).astype(xp.float64)}

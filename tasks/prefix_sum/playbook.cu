@@ -6,15 +6,18 @@
 #define THREADS 256  // tunable: 128 256 512 1024; of a block
 #define ROWS 1       // tunable: 1 2 4; vectors of four elements that a thread has of a tile
 #define ALONE 0      // tunable: 0 4096 16384; up to so many elements one block does everything
+#define CLUSTER 0    // tunable: 0 8 16; most blocks that tell each other through shared memory, from sm_90 on
 #define STREAMED 0   // tunable: 0 1; the output is stored past what L2 keeps
 
 // tunable-if: ALONE == 0 or ACROSS > 0
+// tunable-if: CLUSTER == 0 or ACROSS == 2 and ALONE > 0 and THREADS >= 512
 
 // tunable-hint: launch_overhead ACROSS=2
 // tunable-hint: launch_overhead ALONE=4096
 // tunable-hint: dram_bandwidth ACROSS=1
 // tunable-hint: dram_bandwidth ROWS=4
 // tunable-hint: latency ACROSS=2
+// tunable-hint: latency CLUSTER=8
 // tunable-hint: latency THREADS=512
 // tunable-hint: low_occupancy THREADS=512
 // tunable-hint: tail ROWS=1
@@ -100,9 +103,10 @@ __device__ float sum_warp(float value)
 }
 
 // Idea: rows are scanned by warps side by side; the first warp scans the warps' totals, and meanwhile
-// finds what lies before the tile: `sum_before(total)`, called by all its lanes with the tile's sum.
-template <int rows, typename SumBefore>
-__device__ void scan_tile(Elements<rows>& own, SumBefore sum_before)
+// finds what lies before the tile: `sum_before(total)`, called by all its lanes with the tile's sum. The
+// other warps do `meanwhile()`.
+template <int rows, typename SumBefore, typename Meanwhile>
+__device__ void scan_tile(Elements<rows>& own, SumBefore sum_before, Meanwhile meanwhile)
 {
     constexpr int kMostWarps = 32;
     __shared__ float totals[rows * kMostWarps];
@@ -141,6 +145,8 @@ __device__ void scan_tile(Elements<rows>& own, SumBefore sum_before)
                 totals[row * warps + lane] = start + exclusive[row];
             }
         }
+    } else {
+        meanwhile();
     }
     __syncthreads();
 #pragma unroll
@@ -151,6 +157,12 @@ __device__ void scan_tile(Elements<rows>& own, SumBefore sum_before)
             own.at[row][j] += start;
         }
     }
+}
+
+template <int rows, typename SumBefore>
+__device__ void scan_tile(Elements<rows>& own, SumBefore sum_before)
+{
+    scan_tile(own, sum_before, [] {});
 }
 
 #if ACROSS == 0
@@ -308,6 +320,106 @@ __global__ void __launch_bounds__(THREADS)
     store(output, blockIdx.x * kTile, n, own);
 }
 
+#if CLUSTER > 0
+// All threads of the cluster arrive and wait; what was stored before is seen after.
+__device__ void arrive_in_cluster()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+
+__device__ void wait_for_cluster()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+// Stores to where `place` is in another block of the cluster.
+__device__ void store_in_block(float* place, unsigned block, float value)
+{
+#if __CUDA_ARCH__ >= 900
+    unsigned there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(there)
+                 : "r"((unsigned)__cvta_generic_to_shared(place)), "r"(block));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
+#endif
+}
+
+// Idea: the grid is one cluster, whose blocks write their sums into the shared memory of those after them:
+// no trip through L2.
+template <int rows>
+__global__ void __launch_bounds__(THREADS)
+    scan_in_cluster(const float* __restrict__ input, float* output, unsigned n)
+{
+    __shared__ float sums[CLUSTER];
+    arrive_in_cluster(); // a block's shared memory is there once it has begun
+    unsigned begin = blockIdx.x * THREADS * rows * kWidth;
+    Elements<rows> own = load<rows>(input, begin, n);
+    auto before = [&](float total) {
+        wait_for_cluster();
+        if (threadIdx.x > blockIdx.x && threadIdx.x < gridDim.x) {
+            store_in_block(sums + blockIdx.x, threadIdx.x, total);
+        }
+        __syncwarp();
+        arrive_in_cluster();
+        wait_for_cluster();
+        return sum_warp(threadIdx.x < blockIdx.x ? sums[threadIdx.x] : 0.0f);
+    };
+    auto meanwhile = [] {
+        wait_for_cluster();
+        arrive_in_cluster();
+        wait_for_cluster();
+    };
+    scan_tile(own, before, meanwhile);
+    store(output, begin, n, own);
+}
+
+template <int rows>
+bool launch_cluster(const float* input, float* output, unsigned n)
+{
+    unsigned blocks = 1;
+    while (blocks * THREADS * rows * kWidth < n) {
+        blocks *= 2;
+    }
+    if (blocks > CLUSTER) {
+        return false;
+    }
+#if CLUSTER == 16
+    cudaFuncSetAttribute(scan_in_cluster<rows>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+#endif
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = blocks;
+    cluster.val.clusterDim.y = 1;
+    cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(THREADS);
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, scan_in_cluster<rows>, input, output, n);
+    cudaDeviceSynchronize();
+    return true;
+}
+
+// Whether the device has clusters, and one holds everything; then it is done.
+bool scan_by_cluster(const float* input, float* output, unsigned n)
+{
+    int device = 0;
+    int major = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (major < 9 || n > CLUSTER * THREADS * 4 * kWidth) {
+        return false;
+    }
+    return launch_cluster<1>(input, output, n) || launch_cluster<2>(input, output, n) ||
+           launch_cluster<4>(input, output, n);
+}
+#endif
+
 // Blocks that the device holds at once.
 unsigned resident_blocks()
 {
@@ -343,6 +455,11 @@ extern "C" void solve(const float* input, float* output, int n)
             scan_alone<ALONE / 4096><<<1, 1024>>>(input, output, n);
         }
         cudaDeviceSynchronize();
+        return;
+    }
+#endif
+#if CLUSTER > 0
+    if (scan_by_cluster(input, output, n)) {
         return;
     }
 #endif

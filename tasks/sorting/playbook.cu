@@ -4,10 +4,10 @@
 #include <cuda_runtime.h>
 
 #define REACH 0     // tunable: 0 1 2; a network in global memory; one block or digits; blocks that meet too
-#define ITEMS 1     // tunable: 1 2 4 8; keys of a thread of a block that sorts
-#define ALONE 1024  // tunable: 512 1024 2048 4096; most elements that one block sorts, but for a power of 2
+#define ITEMS 1     // tunable: 1 2 4; keys of a thread of a block that sorts
+#define ALONE 1024  // tunable: 512 1024 2048; most elements that one block sorts, but for a power of 2
 #define CHUNK 256   // tunable: 256 512 1024; elements that each of the meeting blocks sorts
-#define SHARE 8     // tunable: 1 2 4 8 16; blocks that sort the same chunk, and rank a part of it each
+#define SHARE 8     // tunable: 4 8 16; blocks that sort the same chunk, and rank a part of it each
 #define THREADS 256 // tunable: 256 512; of a block that does not sort on its own
 
 // tunable-if: REACH > 0 or ITEMS == 1 and ALONE == 1024

@@ -54,7 +54,7 @@ void select(const float* input, float* output, unsigned n, unsigned k)
     float* values = nullptr;
     cudaMalloc(&values, sizeof(float) * n);
     cudaMemcpyAsync(values, input, sizeof(float) * n, cudaMemcpyDeviceToDevice);
-    for (unsigned half = 1; half < n; half *= 2) {
+    for (unsigned half = 1; half == 1 || half < n; half *= 2) {
         // Pairs up to the last one that may be below n: whole groups of `distance` pairs.
         for (unsigned distance = half; distance > 0; distance /= 2) {
             unsigned pairs = (n - 1) / (2 * distance) * distance + distance;

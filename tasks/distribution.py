@@ -86,19 +86,27 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         ),
         "exact_signs": Family(meaning="-1, 0 and 1 alike", floats=True),
         "ints_full_range": Family(meaning="every value of the type alike", integers=True),
+        "infinities": Family(
+            meaning="normal, but one in eight a zero, an infinity or the largest, of either sign",
+            floats=True,
+        ),
         "ints": Family(
-            meaning="uniform whole numbers in [low, high)", integers=True, arguments=("low", "high")
+            meaning="uniform whole numbers in [low, high)",
+            floats=True,
+            integers=True,
+            arguments=("low", "high"),
         ),
         "sorted_ints": Family(
-            meaning="as `ints`, ascending", integers=True, arguments=("low", "high")
+            meaning="as `ints`, ascending", floats=True, integers=True, arguments=("low", "high")
         ),
         "nearly_sorted_ints": Family(
             meaning="as `sorted_ints`, but for a few elements",
+            floats=True,
             integers=True,
             arguments=("low", "high"),
         ),
         "descending_ints": Family(
-            meaning="as `ints`, descending", integers=True, arguments=("low", "high")
+            meaning="as `ints`, descending", floats=True, integers=True, arguments=("low", "high")
         ),
         "rare_bins": Family(
             meaning="in [0, count), but for a few elements", integers=True, arguments=("count",)

@@ -169,7 +169,7 @@ def test_an_unknown_task_suggests_the_nearest() -> None:
             '"gaussian"',
             "arguments[0].distributions[0]: found gaussian",
         ),
-        ('"normal", "uniform_signed"', '"ints(0, n)"', "found ints for float32; expected"),
+        ('"normal", "uniform_signed"', '"bins(n)"', "found bins for float32; expected"),
         ('"normal", "uniform_signed"', '"uniform(0, m)"', "found unknown m; expected only n"),
         ('name = "y"', 'name = "x"', "arguments[1].name: found x twice; expected"),
         ('name = "y"', 'name = "n"', "arguments[1].name: found n, which is a dim; expected"),

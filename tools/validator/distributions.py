@@ -181,6 +181,16 @@ def outliers(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     return values
 
 
+def infinities(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
+    """Draw normal values, but one in eight is 0, infinite or the largest number, of either sign."""
+    values = normal(source, shape, dtype)
+    kind = source.rng.integers(0, 24, shape)
+    for number, special in enumerate((0.0, np.inf, float(np.finfo(np.dtype(dtype)).max))):
+        chosen = source.xp.copysign(np.float32(special), values).astype(dtype)
+        values = source.xp.where(kind == number, chosen, values)
+    return values
+
+
 def all_equal(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> Array:
     """Return one value everywhere: every atomic hits one address."""
     return source.xp.full(shape, value, dtype)
@@ -239,6 +249,7 @@ DISTRIBUTIONS: Mapping[str, InputDistribution] = MappingProxyType(
             bit_patterns,
             spike,
             outliers,
+            infinities,
             exact_odd_13bit,
             exact_signs,
             ints_full_range,

@@ -36,7 +36,8 @@ SPELLINGS = [
     (name + ARGUMENTS.get(name, ""), dtype)
     for name, family in FAMILIES.items()
     for dtype in ("float32", "float16") * family.floats + ("int32", "uint8") * family.integers
-    if not (dtype == "uint8" and name in ("ints", "sorted_ints", "bins")) and name != "bit_patterns"
+    if not (dtype == "uint8" and name in ("ints", "sorted_ints", "bins"))
+    and name not in ("bit_patterns", "infinities")
 ]
 SHAPES = st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple)
 
@@ -207,6 +208,24 @@ def test_few_elements_are_out_of_order_or_of_range() -> None:
     assert (np.diff(drawn("descending_ints(0, n)", (5000,), "int32")) <= 0).all()
     rare = drawn("rare_bins(n)", (5000,), "int32")
     assert 1 <= ((rare < 0) | (rare >= 10)).sum() <= 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_infinities_of_both_signs_lie_among_numbers(dtype: str) -> None:
+    values = drawn("infinities", (5000,), dtype)
+    largest = np.finfo(np.dtype(dtype)).max
+    for special in (np.inf, -np.inf, largest, -largest):
+        assert 50 < (values == special).sum() < 200
+    zeros = values[values == 0]
+    assert 0 < np.signbit(zeros).sum() < zeros.size
+    assert not np.isnan(values).any()
+
+
+def test_whole_numbers_may_be_floats() -> None:
+    assert set(drawn("ints(-2, 3)", (1000,)).tolist()) == {-2, -1, 0, 1, 2}
+    assert (np.diff(drawn("sorted_ints(0, n)", (1000,))) >= 0).all()
+    assert (np.diff(drawn("descending_ints(0, n)", (1000,))) <= 0).all()
+    assert 0 <= (np.diff(drawn("nearly_sorted_ints(0, n)", (1000,))) < 0).sum() <= 3
 
 
 def test_regions_share_an_array() -> None:

@@ -86,7 +86,7 @@ struct Window {
 };
 #endif
 
-#if VARIANT == 1
+#if VARIANT > 0
 // Idea: all taps are loaded before the first is needed; loops and products are gone.
 template <class Known>
 __global__ void __launch_bounds__(THREADS)
@@ -135,7 +135,9 @@ __global__ void __launch_bounds__(THREADS)
         store(output + channel * outputs + i, largest);
     }
 }
-#elif VARIANT == 2
+#endif
+
+#if VARIANT == 2
 struct alignas(sizeof(float) * WIDTH) Vector {
     float at[WIDTH];
 };
@@ -170,7 +172,8 @@ __device__ void wait_group()
 #endif
 }
 
-constexpr int kBorder = 4; // columns of padding left of a row: the next row's are right of it
+constexpr int kFewPlaces = 64; // of an output plane
+constexpr int kBorder = 4;      // columns of padding left of a row: the next row's are right of it
 
 // How the output is cut: a block pools `band` rows of `section` planes of one channel.
 struct Cut {
@@ -201,29 +204,34 @@ __global__ void __launch_bounds__(THREADS)
     int rows_out = min(cut.band, v.OH - band * cut.band);
     int places = rows_out * v.OW;
 
-    // What no copy reaches stays as it is now: the padding.
-    for (int i = threadIdx.x; i < kStages * kStride * plane_size; i += THREADS) {
-        planes[i] = -INFINITY;
-    }
-    __syncthreads();
-
     const float* from = input + channel * v.D * v.H * v.W;
     int top = max(first_row, 0);
-    int bottom = min(first_row + cut.rows, v.H);
+    int rows_in = min(first_row + cut.rows, v.H) - top;
     int row_vectors = v.W / WIDTH;
-    int vectors = (bottom - top) * row_vectors;
+    // A thread's vectors are THREADS apart: so many rows and columns further, without a division each.
+    int my_row = threadIdx.x / row_vectors;
+    int my_column = threadIdx.x - my_row * row_vectors;
+    int row_step = THREADS / row_vectors;
+    int column_step = THREADS - row_step * row_vectors;
     // The planes that complete output plane `out`: the last of its window.
     auto load = [&](int out, int stage) {
 #pragma unroll
         for (int p = 0; p < kStride; ++p) {
             int d = out * kStride - Known::padding + Known::reach - kStride + p;
-            float* to = planes + (stage * kStride + p) * plane_size;
+            float* to = planes + (stage * kStride + p) * plane_size + (top - first_row) * cut.pitch + kBorder;
             if (d >= 0 && d < v.D) {
                 const float* plane = from + ((size_t)d * v.H + top) * v.W;
-                for (int i = threadIdx.x; i < vectors; i += THREADS) {
-                    int row = i / row_vectors;
-                    int column = (i - row * row_vectors) * WIDTH;
-                    copy_async(to + (row + top - first_row) * cut.pitch + kBorder + column, plane + i * WIDTH);
+                int row = my_row;
+                int column = my_column;
+#pragma unroll 4
+                for (int i = threadIdx.x; row < rows_in; i += THREADS) {
+                    copy_async(to + row * cut.pitch + column * WIDTH, plane + i * WIDTH);
+                    row += row_step;
+                    column += column_step;
+                    if (column >= row_vectors) {
+                        column -= row_vectors;
+                        ++row;
+                    }
                 }
             }
         }
@@ -247,6 +255,28 @@ __global__ void __launch_bounds__(THREADS)
     for (int stage = 0; stage < kStages - 1; ++stage) {
         load(step + stage, stage);
     }
+
+    // What no copy reaches: left and right of each row, and whole rows above and below.
+    int all_rows = kStages * kStride * cut.rows;
+    for (int i = threadIdx.x; i < all_rows; i += THREADS) {
+        int row = i % cut.rows;
+        float* begin = planes + i / cut.rows * plane_size + row * cut.pitch;
+        bool outside = row < top - first_row || row >= top - first_row + rows_in;
+#pragma unroll
+        for (int column = 0; column < kBorder; ++column) {
+            begin[column] = -INFINITY;
+        }
+        for (int column = outside ? kBorder : kBorder + v.W; column < cut.pitch; ++column) {
+            begin[column] = -INFINITY;
+        }
+        if (row == cut.rows - 1) {
+#pragma unroll
+            for (int column = 0; column < kBorder; ++column) {
+                begin[cut.pitch + column] = -INFINITY;
+            }
+        }
+    }
+
     int stage = 0;
     for (; step < last_out; ++step) {
         wait_group<kStages - 2>();
@@ -269,15 +299,17 @@ __global__ void __launch_bounds__(THREADS)
                     int d = step * kStride - Known::padding + Known::reach - kStride + p;
                     const float* corner = planes + (stage * kStride + p) * plane_size + corners[item];
                     float largest = -INFINITY;
+                    if (d >= 0 && d < v.D) {
 #pragma unroll
-                    for (int y = 0; y < Known::kernel; ++y) {
+                        for (int y = 0; y < Known::kernel; ++y) {
 #pragma unroll
-                        for (int x = 0; x < Known::kernel; ++x) {
-                            largest = fmaxf(largest, corner[y * Known::dilation * cut.pitch + x * Known::dilation]);
+                            for (int x = 0; x < Known::kernel; ++x) {
+                                int tap = y * Known::dilation * cut.pitch + x * Known::dilation;
+                                largest = fmaxf(largest, corner[tap]);
+                            }
                         }
                     }
-                    // Shared memory holds another plane where this one lies outside.
-                    pooled[item][Known::reach - kStride + p] = d >= 0 && d < v.D ? largest : -INFINITY;
+                    pooled[item][Known::reach - kStride + p] = largest;
                 }
                 if (step >= first_out) {
                     float largest = pooled[item][0];
@@ -361,16 +393,18 @@ extern "C" void solve(const float* input, float* output, int N, int C, int D, in
 #if VARIANT > 0
     bool is_known = kernel == 3 && stride == 2 && padding == 1 && dilation == 3;
 #endif
-#if VARIANT == 1
+#if VARIANT == 2
+    // Of small planes too few are under way.
+    if (is_known && v.OH * v.OW >= kFewPlaces && pool_by_planes<Window<3, 2, 1, 3>>(input, output, v)) {
+        cudaDeviceSynchronize();
+        return;
+    }
+#endif
+#if VARIANT > 0
     size_t outputs = (size_t)v.OD * v.OH * v.OW;
     if (is_known && outputs < 0x7fffffff) {
         dim3 blocks((unsigned)((outputs - 1) / THREADS + 1), v.channels < 65535 ? v.channels : 65535);
         pool_known<Window<3, 2, 1, 3>><<<blocks, THREADS>>>(input, output, v);
-        cudaDeviceSynchronize();
-        return;
-    }
-#elif VARIANT == 2
-    if (is_known && pool_by_planes<Window<3, 2, 1, 3>>(input, output, v)) {
         cudaDeviceSynchronize();
         return;
     }

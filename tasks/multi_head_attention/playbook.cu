@@ -6,7 +6,7 @@
 
 #define VARIANT 0 // tunable: 0 1 2; a thread an output, a warp a query, a lane a query while warps share the keys
 #define WARPS 8   // tunable: 4 8 16; of a block
-#define QUERIES 1 // tunable: 1 2; of a lane, variant 2
+#define QUERIES 1 // tunable: 1 2; of a lane at most, variant 2; one where two would leave processors idle
 #define GROUP 4   // tunable: 1 2 4 8; keys between two looks at the largest score, variant 2
 #define TILE 64   // tunable: 32 64 128; keys in shared memory, twice, variant 2
 
@@ -150,7 +150,6 @@ __global__ void __launch_bounds__(kThreads)
 #endif
 
 #if VARIANT == 2
-constexpr int kRows = kWarp * QUERIES; // queries of a block
 constexpr int kPart = 16;              // columns in which warps meet at once
 
 // Keys and values of a tile, row by row.
@@ -161,17 +160,19 @@ struct Tile {
 };
 
 // What the warps tell each other when all keys are done; it takes the place of the tiles.
+template <int kQueries>
 struct Meeting {
+    static constexpr int kRows = kWarp * kQueries; // queries of a block
     float largest[WARPS][kRows];
     float sum[WARPS][kRows];
     float parts[WARPS][kRows][kPart + 1]; // one more, so that rows begin in different banks
 };
 
-template <int kWidth>
+template <int kWidth, int kQueries>
 constexpr size_t shared_bytes()
 {
     size_t tiles = 2 * sizeof(Tile<kWidth>);
-    return tiles > sizeof(Meeting) ? tiles : sizeof(Meeting);
+    return tiles > sizeof(Meeting<kQueries>) ? tiles : sizeof(Meeting<kQueries>);
 }
 
 template <int kBytes>
@@ -232,19 +233,19 @@ __device__ void load_tile(Tile<kWidth>& tile, const float* K, const float* V, in
 }
 
 // A lane's queries: the largest score so far, the sum of weights, and the weighted sum of values.
-template <int kWidth>
+template <int kWidth, int kQueries>
 struct Sums {
-    float query[QUERIES][kWidth];
-    float largest[QUERIES];
-    float sum[QUERIES];
-    float weighted[QUERIES][kWidth];
+    float query[kQueries][kWidth];
+    float largest[kQueries];
+    float sum[kQueries];
+    float weighted[kQueries][kWidth];
 };
 
 // GROUP keys from `first` on; those from `count` on weigh nothing.
-template <int kWidth>
-__device__ void add_group(Sums<kWidth>& own, const Tile<kWidth>& tile, int first, int count)
+template <int kWidth, int kQueries>
+__device__ void add_group(Sums<kWidth, kQueries>& own, const Tile<kWidth>& tile, int first, int count)
 {
-    float scores[QUERIES][GROUP] = {};
+    float scores[kQueries][GROUP] = {};
 #pragma unroll
     for (int g = 0; g < GROUP; ++g) {
         const float4* key = reinterpret_cast<const float4*>(tile.keys[min(first + g, count - 1)]);
@@ -252,7 +253,7 @@ __device__ void add_group(Sums<kWidth>& own, const Tile<kWidth>& tile, int first
         for (int c = 0; c < kWidth / 4; ++c) {
             float4 part = key[c];
 #pragma unroll
-            for (int q = 0; q < QUERIES; ++q) {
+            for (int q = 0; q < kQueries; ++q) {
                 float score = scores[q][g];
                 score = fmaf(own.query[q][4 * c], part.x, score);
                 score = fmaf(own.query[q][4 * c + 1], part.y, score);
@@ -262,7 +263,7 @@ __device__ void add_group(Sums<kWidth>& own, const Tile<kWidth>& tile, int first
         }
     }
 #pragma unroll
-    for (int q = 0; q < QUERIES; ++q) {
+    for (int q = 0; q < kQueries; ++q) {
         float next = own.largest[q];
 #pragma unroll
         for (int g = 0; g < GROUP; ++g) {
@@ -289,7 +290,7 @@ __device__ void add_group(Sums<kWidth>& own, const Tile<kWidth>& tile, int first
         for (int c = 0; c < kWidth / 4; ++c) {
             float4 part = value[c];
 #pragma unroll
-            for (int q = 0; q < QUERIES; ++q) {
+            for (int q = 0; q < kQueries; ++q) {
                 float weight = scores[q][g];
                 own.weighted[q][4 * c] = fmaf(weight, part.x, own.weighted[q][4 * c]);
                 own.weighted[q][4 * c + 1] = fmaf(weight, part.y, own.weighted[q][4 * c + 1]);
@@ -302,14 +303,15 @@ __device__ void add_group(Sums<kWidth>& own, const Tile<kWidth>& tile, int first
 
 // Idea: a lane keeps a query and its output in registers, so that keys and values are read once a warp, as
 // broadcasts. The warps share the keys out, so that few queries fill the chip too, and meet at the end.
-template <int kWidth>
+template <int kWidth, int kQueries>
 __global__ void __launch_bounds__(kThreads)
     attend_by_lanes(const float* __restrict__ Q, const float* __restrict__ K, const float* __restrict__ V,
                     float* __restrict__ output, int N, int d_model, int h)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     Tile<kWidth>* tiles = reinterpret_cast<Tile<kWidth>*>(shared);
-    Meeting& meeting = *reinterpret_cast<Meeting*>(shared);
+    Meeting<kQueries>& meeting = *reinterpret_cast<Meeting<kQueries>*>(shared);
+    constexpr int kRows = kWarp * kQueries;
     int width = d_model / h;
     int lane = threadIdx.x % kWarp;
     int warp = threadIdx.x / kWarp;
@@ -328,10 +330,10 @@ __global__ void __launch_bounds__(kThreads)
     }
     load_tile(tiles[0], K, V, min(TILE, N), width, d_model);
 
-    Sums<kWidth> own;
+    Sums<kWidth, kQueries> own;
     float scale = kLog2E / sqrtf((float)width);
 #pragma unroll
-    for (int q = 0; q < QUERIES; ++q) {
+    for (int q = 0; q < kQueries; ++q) {
         own.largest[q] = -INFINITY;
         own.sum[q] = 0.0f;
         // Queries beyond the last are the last once more.
@@ -378,13 +380,13 @@ __global__ void __launch_bounds__(kThreads)
     }
 
 #pragma unroll
-    for (int q = 0; q < QUERIES; ++q) {
+    for (int q = 0; q < kQueries; ++q) {
         meeting.largest[warp][q * kWarp + lane] = own.largest[q];
         meeting.sum[warp][q * kWarp + lane] = own.sum[q];
     }
     __syncthreads();
 #pragma unroll
-    for (int q = 0; q < QUERIES; ++q) {
+    for (int q = 0; q < kQueries; ++q) {
         float largest = -INFINITY;
 #pragma unroll
         for (int w = 0; w < WARPS; ++w) {
@@ -405,7 +407,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int left = 0; left < kWidth; left += kColumns) {
 #pragma unroll
-        for (int q = 0; q < QUERIES; ++q) {
+        for (int q = 0; q < kQueries; ++q) {
 #pragma unroll
             for (int c = 0; c < kColumns; ++c) {
                 meeting.parts[warp][q * kWarp + lane][c] = own.weighted[q][left + c];
@@ -429,19 +431,34 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Returns false where the chip has less shared memory.
-template <int kWidth>
+template <int kWidth, int kQueries>
 bool launch_lanes(const float* Q, const float* K, const float* V, float* output, int N, int d_model, int h)
 {
-    auto kernel = attend_by_lanes<kWidth>;
-    constexpr size_t kBytes = shared_bytes<kWidth>();
+    auto kernel = attend_by_lanes<kWidth, kQueries>;
+    constexpr size_t kBytes = shared_bytes<kWidth, kQueries>();
     if (kBytes > 48 * 1024 &&
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kBytes) != cudaSuccess) {
         cudaGetLastError(); // the caller goes another way
         return false;
     }
-    unsigned blocks = (unsigned)h * ((N - 1) / kRows + 1);
+    unsigned blocks = (unsigned)h * ((N - 1) / (kWarp * kQueries) + 1);
     kernel<<<blocks, kThreads, kBytes>>>(Q, K, V, output, N, d_model, h);
     return true;
+}
+
+template <int kWidth>
+bool launch_width(const float* Q, const float* K, const float* V, float* output, int N, int d_model, int h)
+{
+#if QUERIES == 2
+    int device = 0;
+    int processors = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    if ((long long)h * ((N - 1) / kWarp + 1) > processors) {
+        return launch_lanes<kWidth, 2>(Q, K, V, output, N, d_model, h);
+    }
+#endif
+    return launch_lanes<kWidth, 1>(Q, K, V, output, N, d_model, h);
 }
 #endif
 
@@ -454,9 +471,9 @@ extern "C" void solve(const float* Q, const float* K, const float* V, float* out
     bool done = false;
 #if VARIANT == 2
     int width = d_model / h;
-    done = width <= 8    ? launch_lanes<8>(Q, K, V, output, N, d_model, h)
-           : width <= 16 ? launch_lanes<16>(Q, K, V, output, N, d_model, h)
-           : width <= 32 ? launch_lanes<32>(Q, K, V, output, N, d_model, h)
+    done = width <= 8    ? launch_width<8>(Q, K, V, output, N, d_model, h)
+           : width <= 16 ? launch_width<16>(Q, K, V, output, N, d_model, h)
+           : width <= 32 ? launch_width<32>(Q, K, V, output, N, d_model, h)
                          : false;
 #endif
     if (!done) {

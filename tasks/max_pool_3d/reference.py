@@ -22,4 +22,4 @@ def reference(
             values = xp.where(inside, values, xp.asarray(-xp.inf, input.dtype))
             pooled = values if pooled is None else xp.maximum(pooled, values)
         output = pooled
-    return {"output": xp.ascontiguousarray(output)}
+    return {"output": xp.ascontiguousarray(output).astype(xp.float64)}

@@ -1,5 +1,6 @@
-"""beta = (X^T X)^-1 X^T y, in float64."""
+"""beta = (X^T X)^-1 X^T y in float64, and once more for what that leaves."""
 
+from collections.abc import Iterator
 from typing import Any
 
 BATCHED = True
@@ -9,14 +10,19 @@ _ELEMENTS = 1 << 23
 """Elements of X that are held in float64 at once."""
 
 
-def _products(xp: Any, X: Any, y: Any) -> tuple[Any, Any]:
-    """Return A^T A, and the same of A's squares, where A is X with y as its last column."""
-    *calls, rows, columns = X.shape
-    sums = xp.zeros((*calls, columns + 1, columns + 1))
-    squares = xp.zeros_like(sums)
+def _parts(X: Any) -> Iterator[slice]:
+    rows = X.shape[-2]
     step = max(1, _ELEMENTS // max(1, X.size // rows))
     for first in range(0, rows, step):
-        part = slice(first, first + step)
+        yield slice(first, first + step)
+
+
+def _products(xp: Any, X: Any, y: Any) -> tuple[Any, Any]:
+    """Return A^T A, and the same of A's squares, where A is X with y as its last column."""
+    *calls, _, columns = X.shape
+    sums = xp.zeros((*calls, columns + 1, columns + 1))
+    squares = xp.zeros_like(sums)
+    for part in _parts(X):
         both = xp.concatenate((X[..., part, :], y[..., part, None]), axis=-1).astype(xp.float64)
         sums += xp.swapaxes(both, -1, -2) @ both
         both *= both
@@ -30,7 +36,12 @@ def _solution(xp: Any, sums: Any) -> tuple[Any, Any]:
 
 
 def reference(xp: Any, *, X: Any, y: Any) -> dict[str, Any]:
-    _, beta = _solution(xp, _products(xp, X, y)[0])
+    inverse, beta = _solution(xp, _products(xp, X, y)[0])
+    rest = xp.zeros_like(beta)
+    for part in _parts(X):
+        samples = X[..., part, :].astype(xp.float64)
+        rest += xp.swapaxes(samples, -1, -2) @ (y[..., part, None] - samples @ beta)
+    beta = beta + inverse @ rest
     return {"beta": beta[..., 0]}
 
 

@@ -67,8 +67,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             arguments=("low", "high"),
         ),
         "full_rank": Family(
-            meaning="normal plus offset, with 4 sqrt(columns) more in one column of each row in turn: "
-            "columns that are far from dependent, also where there are no more rows than columns",
+            meaning="normal plus offset, with 4 sqrt(columns) more in one column of each row in "
+            "turn: columns far from dependent, even where they are as many as the rows",
             floats=True,
             arguments=("offset",),
         ),

@@ -16,6 +16,4 @@ def call(
     dilation: int,
 ) -> None:
     """It takes no output of the caller's: the pooled volumes are copied, a tenth of the input."""
-    output.copy_(
-        torch.nn.functional.max_pool3d(input, kernel, stride, padding, dilation=dilation)
-    )
+    output.copy_(torch.nn.functional.max_pool3d(input, kernel, stride, padding, dilation=dilation))

@@ -54,7 +54,8 @@ def scale(xp: Any, *, Q: Any, K: Any, V: Any, h: int) -> dict[str, Any]:
 
     A score is off by a few u |q| |k_j| / sqrt(w), its difference from the largest by as many u of
     itself, exp by a few u: p_j has the relative error d_j of a few u b_j before it is normalised.
-    To first order y is then off by sum_j p_j d_j (v_j - y), and its sums by u sum_j p_j |v_j| a step.
+    To first order y is then off by sum_j p_j d_j (v_j - y), and its sums by u sum_j p_j |v_j|
+    a step.
     """
     units = xp.empty(V.shape, xp.float64)
     for part, q, k, v in _by_heads(xp, Q, K, V, h):

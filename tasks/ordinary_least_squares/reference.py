@@ -48,12 +48,12 @@ def reference(xp: Any, *, X: Any, y: Any) -> dict[str, Any]:
 def scale(xp: Any, *, X: Any, y: Any) -> dict[str, Any]:
     """|G^-1| (e_c + (e_G + 2 d d^T) |beta|), with G = X^T X, c = X^T y, d_i^2 = G_ii.
 
-    G and c with errors E and f give beta + G^-1 (f - E beta) to first order. A chain of m additions of
-    products a_k in one accumulator is off by about 0.4 u sqrt(sum S_k^2), S_k its partial sums; with
-    rows in no order S_k is k/m of the sum, give or take sqrt(k mean(a^2)). Hence e = sqrt(m) |sum| / 2
-    + sqrt(m sum a^2) is at least twice that for every element of G and c. A Cholesky or LDL^T
-    decomposition solves with G off by a few u d d^T (Higham, section 10.1). So the condition of G is
-    in the scale as |G^-1| d d^T.
+    G and c with errors E and f give beta + G^-1 (f - E beta) to first order. A chain of m additions
+    of products a_k in one accumulator is off by about 0.4 u sqrt(sum S_k^2), S_k its partial sums;
+    with rows in no order S_k is k/m of the sum, give or take sqrt(k mean(a^2)). Hence sqrt(m) |sum|
+    / 2 + sqrt(m sum a^2) is at least twice that for every element of G and c: their e. A Cholesky
+    or LDL^T decomposition solves with G off by a few u d d^T (Higham, Accuracy and Stability of
+    Numerical Algorithms, section 10.1). So the condition of G is in the scale as |G^-1| d d^T.
     """
     sums, squares = _products(xp, X, y)
     inverse, beta = _solution(xp, sums)

@@ -66,6 +66,12 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             floats=True,
             arguments=("low", "high"),
         ),
+        "full_rank": Family(
+            meaning="normal plus offset, with 4 sqrt(columns) more in one column of each row in "
+            "turn: columns far from dependent, even where they are as many as the rows",
+            floats=True,
+            arguments=("offset",),
+        ),
         "bit_patterns": Family(
             meaning="every bit random, with -0, infinities, subnormals and NaNs of any payload",
             floats=True,

@@ -150,6 +150,20 @@ def scaled_rows(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, hi
     return _stored(source, values, dtype)
 
 
+def full_rank(source: Source, shape: Shape, dtype: npt.DTypeLike, offset: float) -> Array:
+    """Draw normal values plus `offset`, and more in one column of each row in turn.
+
+    As many rows as columns are 4 sqrt(c) I + E, and |E| is about 2 sqrt(c): a condition of about 3.
+    """
+    values = normal(source, shape, np.float32)
+    columns = shape[-1]
+    rows = values.reshape(-1, columns)
+    index = source.xp.arange(rows.shape[0])
+    rows[index, index % columns] += np.float32(4 * columns**0.5)
+    values += np.float32(offset)
+    return _stored(source, values, dtype)
+
+
 def spike(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> Array:
     """Return `value` everywhere, but in a few random places: there it is another one."""
     values = source.xp.full(shape, value, dtype)
@@ -246,6 +260,7 @@ DISTRIBUTIONS: Mapping[str, InputDistribution] = MappingProxyType(
             mixed,
             magnitudes,
             scaled_rows,
+            full_rank,
             bit_patterns,
             spike,
             outliers,

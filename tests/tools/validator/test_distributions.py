@@ -27,6 +27,7 @@ ARGUMENTS = {
     "bins": "(n)",
     "magnitudes": "(-126, 127)",
     "scaled_rows": "(-9, 9)",
+    "full_rank": "(2)",
     "spike": "(1)",
     "nearly_sorted_ints": "(0, n)",
     "descending_ints": "(0, n)",

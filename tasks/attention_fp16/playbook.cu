@@ -11,14 +11,17 @@
 #define ITEMS 1     // tunable: 1 2 4; queries of a warp, in structure 2 sixteen times as many
 #define KEYS 64     // tunable: 32 64 128; keys of a tile
 #define BUFFERS 1   // tunable: 1 2; tiles of keys and of values held at once
-#define GROUPS 2    // tunable: 1 2 3; warpgroups of a block that multiply, 64 queries each
+#define GROUPS 2    // tunable: 2 3; warpgroups of a block that multiply, 64 queries each
+#define ORDERED 0   // tunable: 0 1; two warpgroups take turns: one multiplies while the other weighs
+#define SMALL 0     // tunable: 0 1; one warpgroup a block where two leave multiprocessors idle
 
 // tunable-if: STRUCTURE != 0 or ITEMS == 1
 // tunable-if: STRUCTURE >= 2 or KEYS == 64 and BUFFERS == 1
 // tunable-if: STRUCTURE != 2 or ITEMS <= 2
 // tunable-if: STRUCTURE != 2 or ITEMS * KEYS <= 128
 // tunable-if: STRUCTURE != 3 or WARPS == 4 and ITEMS == 1 and KEYS >= 64
-// tunable-if: STRUCTURE == 3 or GROUPS == 2
+// tunable-if: STRUCTURE == 3 or GROUPS == 2 and ORDERED == 0 and SMALL == 0
+// tunable-if: GROUPS == 2 or ORDERED == 0
 // tunable-if: GROUPS != 3 or KEYS == 64
 
 // tunable-hint: l1_bandwidth STRUCTURE=1 ITEMS=4
@@ -465,13 +468,12 @@ __global__ void __launch_bounds__(kThreads) attend_mma(Problem p)
 
 #if STRUCTURE == 3
 constexpr int kGroup = 128; // threads of a warpgroup
-constexpr int kTop = GROUPS * 64;
-constexpr int kProducers = GROUPS == 3 ? 32 : 24; // registers of a thread
-constexpr int kConsumers = GROUPS == 3 ? 160 : GROUPS == 2 ? 240 : 232;
 
-template <int kWidth>
+template <int kWidth, int kGroups>
 struct Layout { // bytes of panels, 64 columns of a tile, from a multiple of 1,024
-    static constexpr int kPanels = kWidth / 64, kQueryPanel = kTop * 128, kPanel = KEYS * 128;
+    static constexpr int kQueries = kGroups * 64, kThreads = (kGroups + 1) * kGroup;
+    static constexpr int kProducer = kGroups == 3 ? 32 : 24, kConsumer = kGroups == 3 ? 160 : 240; // registers
+    static constexpr int kPanels = kWidth / 64, kQueryPanel = kQueries * 128, kPanel = KEYS * 128;
     static constexpr int kTile = kPanels * kPanel, kKeys = kPanels * kQueryPanel;
     static constexpr int kValues = kKeys + BUFFERS * kTile, kBytes = kValues + BUFFERS * kTile + 1024;
 };
@@ -569,33 +571,35 @@ __device__ void bring(uint32_t to, const CUtensorMap& map, int head, int row, in
 
 // Idea: one thread has tiles copied ahead; the others multiply. A tile's scores are under way while the
 // weights of the one before multiply its values, and are weighed beside that.
-template <int kWidth>
-__global__ void __launch_bounds__((GROUPS + 1) * kGroup, GROUPS == 1 ? 2 : 1)
+template <int kWidth, int kGroups>
+__global__ void __launch_bounds__(Layout<kWidth, kGroups>::kThreads, 1)
     attend_groups(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
                   const __grid_constant__ CUtensorMap v_map, Problem p)
 {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    using At = Layout<kWidth>;
+    using At = Layout<kWidth, kGroups>;
     extern __shared__ unsigned char raw[];
     __shared__ uint64_t barriers[1 + 4 * BUFFERS];
     uint32_t queries = (shared_address(raw) + 1023) & ~1023u;
     uint32_t q_full = shared_address(barriers), k_full = q_full + 8, v_full = k_full + 8 * BUFFERS;
     uint32_t k_empty = v_full + 8 * BUFFERS, v_empty = k_empty + 8 * BUFFERS;
-    Place place = place_of(p, kTop);
-    int tiles = (seen_by(p, place.top + kTop - 1) - 1) / KEYS + 1;
+    Place place = place_of(p, At::kQueries);
+    int tiles = (seen_by(p, place.top + At::kQueries - 1) - 1) / KEYS + 1;
     if (threadIdx.x == 0) {
         make(q_full, 1);
         for (int i = 0; i < BUFFERS; ++i) {
             make(k_full + 8 * i, 1);
             make(v_full + 8 * i, 1);
-            make(k_empty + 8 * i, GROUPS * 4);
-            make(v_empty + 8 * i, GROUPS * 4);
+            make(k_empty + 8 * i, kGroups * 4);
+            make(v_empty + 8 * i, kGroups * 4);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     if (threadIdx.x < kGroup) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kProducers));
+        if (kGroups > 1) {
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(At::kProducer));
+        }
         if (threadIdx.x == 0) {
             bring<At::kPanels>(queries, q_map, place.head, place.top, At::kQueryPanel, q_full);
             for (int tile = 0; tile < tiles; ++tile) {
@@ -609,7 +613,9 @@ __global__ void __launch_bounds__((GROUPS + 1) * kGroup, GROUPS == 1 ? 2 : 1)
             }
         }
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumers));
+        if (kGroups > 1) {
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(At::kConsumer));
+        }
         int thread = threadIdx.x - kGroup, lane = thread % kWarp;
         int first = place.top + thread / kWarp * 16, row = first + lane / 4;
         uint32_t own = queries + thread / kGroup * 64 * 128;
@@ -648,6 +654,14 @@ __global__ void __launch_bounds__((GROUPS + 1) * kGroup, GROUPS == 1 ? 2 : 1)
             }
             return weigh(scores, rows, p.scale);
         };
+#if ORDERED == 1
+        // Named barriers 1 and 2: the turns of two warpgroups.
+        int group = thread / kGroup;
+        auto give_turn = [&] { asm volatile("bar.arrive %0, 256;" ::"r"(2 - group) : "memory"); };
+        if (kGroups == 2 && group == 1) {
+            give_turn();
+        }
+#endif
         wait(q_full, 0);
         score(0);
         finish<0>(scores);
@@ -656,8 +670,18 @@ __global__ void __launch_bounds__((GROUPS + 1) * kGroup, GROUPS == 1 ? 2 : 1)
         pack(weights, scores);
 #pragma unroll 1
         for (int tile = 1; tile < tiles; ++tile) {
+#if ORDERED == 1
+            if (kGroups == 2) {
+                asm volatile("bar.sync %0, 256;" ::"r"(1 + group) : "memory");
+            }
+#endif
             score(tile);
             add_values(tile - 1);
+#if ORDERED == 1
+            if (kGroups == 2 && (group == 0 || tile + 1 < tiles)) {
+                give_turn();
+            }
+#endif
             finish<1>(scores);
             release(k_empty, tile);
             float2 factor = weigh_tile(tile);
@@ -699,6 +723,22 @@ int attribute(cudaDeviceAttr which)
     return value;
 }
 
+#if STRUCTURE == 3
+template <int kWidth, int kGroups>
+bool attend_by_groups(const Problem& p)
+{
+    using At = Layout<kWidth, kGroups>;
+    CUtensorMap q, k, v;
+    if (!describe(&q, p.Q, p, At::kQueries) || !describe(&k, p.K, p, KEYS) || !describe(&v, p.V, p, KEYS)) {
+        return false;
+    }
+    auto* kernel = attend_groups<kWidth, kGroups>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, At::kBytes);
+    kernel<<<blocks_of(p, At::kQueries), At::kThreads, At::kBytes>>>(q, k, v, p);
+    return true;
+}
+#endif
+
 // By tensor cores, where the device and the shape allow it.
 template <int kWidth>
 bool attend(const Problem& p)
@@ -706,11 +746,13 @@ bool attend(const Problem& p)
     int most = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     int generation = attribute(cudaDevAttrComputeCapabilityMajor);
 #if STRUCTURE == 3
-    CUtensorMap q, k, v;
-    if (generation == 9 && describe(&q, p.Q, p, kTop) && describe(&k, p.K, p, KEYS) && describe(&v, p.V, p, KEYS)) {
-        constexpr int kBytes = Layout<kWidth>::kBytes;
-        cudaFuncSetAttribute(attend_groups<kWidth>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-        attend_groups<kWidth><<<blocks_of(p, kTop), (GROUPS + 1) * kGroup, kBytes>>>(q, k, v, p);
+#if SMALL == 1
+    bool few = (int)blocks_of(p, 128) < attribute(cudaDevAttrMultiProcessorCount);
+    if (generation == 9 && few && attend_by_groups<kWidth, 1>(p)) {
+        return true;
+    }
+#endif
+    if (generation == 9 && attend_by_groups<kWidth, GROUPS>(p)) {
         return true;
     }
 #endif

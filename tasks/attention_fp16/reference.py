@@ -25,17 +25,14 @@ def scale(xp: Any, *, Q: Any, K: Any, V: Any, causal: int) -> dict[str, Any]:
 
     - Storing y rounds it: |y|.
     - exp(s_j - m) may be rounded to half, relative to the largest one so far: at most
-      max(p_j, 2^-14 p_max) |v_j| for each key, the second where halves are subnormal. The same
-      roundings in the sum that is divided by are at most as much of |y| once more, which the limit of
-      1.6 units covers: one-signed terms cannot be off in one direction in both.
-    - A float32 score is off by d_j <= 16 2^-24 a_j: a_j = |q| |k_j| / sqrt(head_dim) bounds the sum of
-      its terms' magnitudes by their Euclidean norms, and a chain of 256 of them rounds with a standard
+      max(p_j, 2^-14 p_max) |v_j| for each key, the second where halves are subnormal. The sum that
+      is divided by may be of the rounded ones, which moves y by as much as |y| more; the limit of
+      1.6 units covers that, because roundings are not all as large as they can be, one way.
+    - A float32 score is off by d_j <= 16 2^-24 a_j: a_j = |q| |k_j| / sqrt(head_dim) bounds its
+      terms' magnitudes by Euclidean norms, and a chain of 256 of them rounds with a standard
       deviation of 4 units at most. To first order that moves y by sum_j p_j d_j (v_j - y), so by
-      Cauchy's inequality by at most the root of sum_j p_j d_j^2 times sum_j p_j (v_j - y)^2. Inputs
-      keep a_j below about 1e5, where it is the first order that counts.
-
-    All of it together is within 1.6 units for kernels that round so, and an order of magnitude beyond
-    them where sums over long sequences are kept in half, scores are, or a rescaling is left out.
+      Cauchy's inequality by at most the root of sum_j p_j d_j^2 times sum_j p_j (v_j - y)^2.
+      Inputs keep a_j below about 1e5, where it is the first order that counts.
     """
     bound = xp.empty(Q.shape)
     norms = xp.square(K).sum(axis=-1, keepdims=True)

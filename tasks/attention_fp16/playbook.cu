@@ -10,18 +10,20 @@
 #define WARPS 4     // tunable: 4 8; of a block, in structures 0 to 2
 #define ITEMS 1     // tunable: 1 2 4; queries of a warp, in structure 2 sixteen times as many
 #define KEYS 64     // tunable: 32 64 128; keys of a tile
-#define BUFFERS 1   // tunable: 1 2; tiles of keys and of values held at once
-#define GROUPS 2    // tunable: 2 3; warpgroups of a block that multiply, 64 queries each
+#define BUFFERS 1   // tunable: 1 2 3; tiles of keys and of values held at once
+#define GROUPS 2    // tunable: 1 2 3; warpgroups of a block that multiply, 64 queries each
 #define ORDERED 0   // tunable: 0 1; two warpgroups take turns: one multiplies while the other weighs
 #define SMALL 0     // tunable: 0 1; one warpgroup a block where two leave multiprocessors idle
 
 // tunable-if: STRUCTURE != 0 or ITEMS == 1
 // tunable-if: STRUCTURE >= 2 or KEYS == 64 and BUFFERS == 1
 // tunable-if: STRUCTURE != 2 or ITEMS <= 2
-// tunable-if: STRUCTURE != 2 or ITEMS * KEYS <= 128
+// tunable-if: STRUCTURE != 2 or ITEMS * KEYS <= 128 and BUFFERS <= 2
+// tunable-if: STRUCTURE != 1 or WARPS * ITEMS <= 16
 // tunable-if: STRUCTURE != 3 or WARPS == 4 and ITEMS == 1 and KEYS >= 64
 // tunable-if: STRUCTURE == 3 or GROUPS == 2 and ORDERED == 0 and SMALL == 0
 // tunable-if: GROUPS == 2 or ORDERED == 0
+// tunable-if: GROUPS != 1 or SMALL == 0
 // tunable-if: GROUPS != 3 or KEYS == 64
 
 // tunable-hint: l1_bandwidth STRUCTURE=1 ITEMS=4
@@ -262,11 +264,10 @@ __device__ float2 weigh(float (&s)[kScores], Rows& rows, float scale)
 template <int kScores>
 __device__ void hide(float (&s)[kScores], const Problem& p, int row, int column)
 {
+    int left[2] = {seen_by(p, row) - column, seen_by(p, row + 8) - column};
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
-        if (column + i / 4 * 8 + i % 2 >= seen_by(p, row + i / 2 % 2 * 8)) {
-            s[i] = lowest();
-        }
+        s[i] = i / 4 * 8 + i % 2 < left[i / 2 % 2] ? s[i] : lowest();
     }
 }
 
@@ -315,9 +316,15 @@ __device__ uint32_t shared_address(const void* pointer)
 {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
+
+#if STRUCTURE == 3 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define BY_MMA 0 // warpgroups are there
+#elif __CUDA_ARCH__ >= 800
+#define BY_MMA 1
+#else
+#define BY_MMA 0
 #endif
 
-#if STRUCTURE >= 2
 constexpr int kHeld = ITEMS * 16; // queries of a warp
 constexpr int kQueries = WARPS * kHeld;
 
@@ -329,7 +336,7 @@ __device__ int chunk_at(int row, int chunk)
     return (row * (kWidth / 8) + (chunk ^ row % 8)) * 16;
 }
 
-#if __CUDA_ARCH__ >= 800
+#if BY_MMA
 __device__ void load_four(uint32_t (&to)[4], uint32_t from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -354,14 +361,17 @@ __device__ void multiply_add(float* d, const uint32_t* a, const uint32_t* b)
 template <int kWidth, int kRows>
 __device__ void bring(uint32_t to, const half* matrix, const Problem& p, int head, int first)
 {
-    const half* from = matrix + (size_t)head * p.length * p.width;
+    constexpr int kStep = kThreads * 8 / kWidth; // rows of one turn of all threads, a multiple of eight
+    int chunk = threadIdx.x % (kWidth / 8), row = threadIdx.x / (kWidth / 8);
+    int left = chunk * 8 < p.width ? p.length - first - row : 0;
+    const half* from = matrix + ((size_t)head * p.length + first + row) * p.width + chunk * 8;
+    to += chunk_at<kWidth>(row, chunk);
 #pragma unroll
-    for (int i = 0; i < kRows * kWidth / 8 / kThreads; ++i) {
-        int at = threadIdx.x + i * kThreads, row = at / (kWidth / 8), chunk = at % (kWidth / 8);
-        bool inside = first + row < p.length && chunk * 8 < p.width;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + chunk_at<kWidth>(row, chunk)),
-                     "l"(from + (inside ? (size_t)(first + row) * p.width + chunk * 8 : 0)), "r"(inside ? 16 : 0)
-                     : "memory");
+    for (int i = 0; i < kRows / kStep; ++i) {
+        bool inside = i * kStep < left;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + i * kStep * kWidth * 2),
+                     "l"(inside ? from : matrix), "r"(inside ? 16 : 0) : "memory");
+        from += (size_t)kStep * p.width;
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -371,7 +381,7 @@ __device__ void bring(uint32_t to, const half* matrix, const Problem& p, int hea
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads) attend_mma(Problem p)
 {
-#if __CUDA_ARCH__ >= 800
+#if BY_MMA
     extern __shared__ __align__(128) unsigned char raw[];
     constexpr int kTileBytes = KEYS * kWidth * 2;
     Place place = place_of(p, kQueries);
@@ -743,21 +753,19 @@ bool attend_by_groups(const Problem& p)
 template <int kWidth>
 bool attend(const Problem& p)
 {
-    int most = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     int generation = attribute(cudaDevAttrComputeCapabilityMajor);
 #if STRUCTURE == 3
+    if (generation == 9) {
 #if SMALL == 1
-    bool few = (int)blocks_of(p, 128) < attribute(cudaDevAttrMultiProcessorCount);
-    if (generation == 9 && few && attend_by_groups<kWidth, 1>(p)) {
-        return true;
-    }
+        if ((int)blocks_of(p, 128) < attribute(cudaDevAttrMultiProcessorCount)) {
+            return attend_by_groups<kWidth, 1>(p);
+        }
 #endif
-    if (generation == 9 && attend_by_groups<kWidth, GROUPS>(p)) {
-        return true;
+        return attend_by_groups<kWidth, GROUPS>(p);
     }
 #endif
     constexpr int kBytes = (kQueries + 2 * BUFFERS * KEYS) * kWidth * 2;
-    if (generation < 8 || kBytes > most) {
+    if (generation < 8 || kBytes > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)) {
         return false;
     }
     cudaFuncSetAttribute(attend_mma<kWidth>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);

@@ -14,12 +14,12 @@
 #define SUPER 8    // tunable: 1 4 8 16; rows of tiles that are computed together, for the L2
 #define WIDE 256   // tunable: 128 256; columns of a warpgroup's tile, where tiles are many
 #define RING 4     // tunable: 3 4; tiles under way, by warpgroups
-#define PAIR 1     // tunable: 1 2; blocks that share the tiles of B that they load
-#define SPLITS 1   // tunable: 1 2 4 8; parts of K, at most, where tiles are too few for the chip
+#define FEW 128    // tunable: 64 128; columns of a warpgroup's tile, where tiles are few
+#define SPLITS 1   // tunable: 1 2 4 8; parts of K, at most, where tiles are few
 
 // tunable-if: UNITS == 1 or TILE_M == 64 and TILE_N == 64 and WARPS == 4 and STAGES == 2
 // tunable-if: UNITS != 0 or SUPER == 8
-// tunable-if: UNITS == 2 or WIDE == 256 and RING == 4 and PAIR == 1 and SPLITS == 1
+// tunable-if: UNITS == 2 or WIDE == 256 and RING == 4 and FEW == 128 and SPLITS == 1
 // tunable-if: STAGES * (TILE_M * 40 + 32 * (TILE_N + 8)) <= 32768
 
 // tunable-hint: uncoalesced_global UNITS=1
@@ -27,11 +27,11 @@
 // tunable-hint: fp32 UNITS=2
 // tunable-hint: issue UNITS=2
 // tunable-hint: shared_bandwidth TILE_M=128 TILE_N=128
-// tunable-hint: l2_bandwidth PAIR=2
 // tunable-hint: l2_bandwidth TILE_M=128 TILE_N=128
 // tunable-hint: dram_bandwidth SUPER=16
 // tunable-hint: latency STAGES=4
-// tunable-hint: latency SPLITS=8
+// tunable-hint: latency SPLITS=2
+// tunable-hint: latency FEW=64
 // tunable-hint: tail SPLITS=8
 // tunable-hint: low_occupancy SPLITS=8
 // tunable-hint: low_occupancy WARPS=8
@@ -268,12 +268,10 @@ constexpr int kTileM = 128;              // two warpgroups, 64 rows each
 constexpr int kStep = 64;                // along K: 64 halves are one swizzled row of 128 bytes
 constexpr int kBoxBytes = 64 * 64 * 2;   // 64 rows of 128 bytes
 constexpr int kBoxColumns = 64;
-constexpr int kFew = 128;                // columns of a tile where tiles are few
-constexpr int kFewRing = 5;
 constexpr int kConsumers = 256;          // threads that multiply
-constexpr int kGroupThreads = kConsumers + 128;
+constexpr int kGroupThreads = kConsumers + 32; // and a warp that brings tiles
 constexpr int kAlignment = 1024;         // swizzling counts from multiples of it
-constexpr int kSumStride = kFew + 8;     // of sums in shared memory: spare columns against bank conflicts
+constexpr int kSumStride = FEW + 8;      // of sums in shared memory: spare columns against bank conflicts
 
 template <int columns>
 constexpr int kStageBytes = (kTileM + columns) * kStep * (int)sizeof(half);
@@ -301,18 +299,12 @@ __device__ uint32_t address_in_block(uint32_t address, int rank)
     return there;
 }
 
-__device__ void arrive_at(uint32_t barrier, int rank)
-{
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(address_in_block(barrier, rank))
-                 : "memory");
-}
-
 __device__ void wait(uint32_t barrier, uint32_t parity)
 {
     asm volatile("{\n"
                  ".reg .pred done;\n"
                  "again:\n"
-                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
                  "@!done bra again;\n"
                  "}" ::"r"(barrier), "r"(parity) : "memory");
 }
@@ -321,14 +313,6 @@ __device__ void bring(uint32_t to, const CUtensorMap* map, int column, int row, 
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
                  "[%4];" ::"r"(to), "l"(map), "r"(column), "r"(row), "r"(barrier) : "memory");
-}
-
-// To the same place in each block of a pair, whose own barriers count the bytes.
-__device__ void bring_to_both(uint32_t to, const CUtensorMap* map, int column, int row, uint32_t barrier)
-{
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1, {%2, %3}], [%4], %5;" ::"r"(to), "l"(map), "r"(column), "r"(row), "r"(barrier),
-                 "h"((uint16_t)3) : "memory");
 }
 
 __device__ void meet_cluster()
@@ -353,9 +337,11 @@ __device__ uint64_t describe(uint32_t address, uint64_t leading)
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
         "+f"(d[i + 7])
 #define SUMS32(d, i) SUMS8(d, i), SUMS8(d, i + 8), SUMS8(d, i + 16), SUMS8(d, i + 24)
-#define NAMES64 \
+#define NAMES32 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
-    "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
+    "%24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES64 \
+    NAMES32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
     "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define NAMES128 \
     NAMES64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
@@ -363,8 +349,15 @@ __device__ uint64_t describe(uint32_t address, uint64_t leading)
             "%104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, " \
             "%121, %122, %123, %124, %125, %126, %127"
 
-// sums += 64 x 16 halves of A by 16 x 128 or 256 of B, whose columns are neighbours in memory; without
+// sums += 64 x 16 halves of A by 16 x 64, 128 or 256 of B, whose columns are neighbours in memory; without
 // `adds` the sums begin anew.
+__device__ void multiply_add(float (&d)[32], uint64_t a, uint64_t b, int adds)
+{
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" NAMES32
+                 "}, %32, %33, p, 1, 1, 0, 1;}"
+                 : SUMS32(d, 0) : "l"(a), "l"(b), "r"(adds));
+}
+
 __device__ void multiply_add(float (&d)[64], uint64_t a, uint64_t b, int adds)
 {
     asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" NAMES64
@@ -379,8 +372,8 @@ __device__ void multiply_add(float (&d)[128], uint64_t a, uint64_t b, int adds)
                  : SUMS32(d, 0), SUMS32(d, 32), SUMS32(d, 64), SUMS32(d, 96) : "l"(a), "l"(b), "r"(adds));
 }
 
-// A ring of tiles in shared memory. Both sides count the steps they have made; `pair` blocks fill it.
-template <int columns, int stages, int pair>
+// A ring of tiles in shared memory. Both sides count the steps they have made.
+template <int columns, int stages>
 struct Ring {
     uint32_t tiles;
     uint32_t barriers; // `stages` that say full, then as many that say empty
@@ -396,38 +389,27 @@ struct Ring {
     {
         for (int stage = 0; stage < stages; ++stage) {
             create_barrier(barriers + stage * 8, 1);
-            create_barrier(barriers + (stages + stage) * 8, kConsumers / 32 * pair);
+            create_barrier(barriers + (stages + stage) * 8, kConsumers / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
 
-    // By one thread. Each block of a pair brings its own rows of A, and its half of the columns of B to both.
-    __device__ void fill(const CUtensorMap* a_map, const CUtensorMap* b_map, int row, int column, int k, int rank)
+    // By one thread.
+    __device__ void fill(const CUtensorMap* a_map, const CUtensorMap* b_map, int row, int column, int k)
     {
         wait(empty(done), turn() ^ 1);
         expect_bytes(full(), kStageBytes<columns>);
         bring(a(), a_map, k, row, full());
-        constexpr int kBoxes = columns / kBoxColumns / pair;
 #pragma unroll
-        for (int i = 0; i < kBoxes; ++i) {
-            int box = rank * kBoxes + i;
-            if (pair == 1) {
-                bring(b() + i * kBoxBytes, b_map, column + i * kBoxColumns, k, full());
-            } else {
-                bring_to_both(b() + box * kBoxBytes, b_map, column + box * kBoxColumns, k, full());
-            }
+        for (int i = 0; i < columns / kBoxColumns; ++i) {
+            bring(b() + i * kBoxBytes, b_map, column + i * kBoxColumns, k, full());
         }
         ++done;
     }
 
     __device__ void release(int step) const
     {
-        int lane = threadIdx.x % 32;
-        if (pair == 1) {
-            if (lane == 0) arrive(empty(step));
-        } else if (lane < pair) {
-            arrive_at(empty(step), lane);
-        }
+        if (threadIdx.x % 32 == 0) arrive(empty(step));
     }
 
     // By a warpgroup: sums = the products of the next `steps` tiles; the tensor cores run one tile ahead.
@@ -499,7 +481,8 @@ __device__ void store(const float (&sums)[columns / 2], uint32_t buffers, const 
 #endif
 
 constexpr int kManyBytes = RING * kStageBytes<WIDE> + 4 * kBoxBytes + kAlignment;
-constexpr int kFewBytes = kFewRing * kStageBytes<kFew> + kAlignment;
+constexpr int kFewStages = 196608 / kStageBytes<FEW>;
+constexpr int kFewBytes = kFewStages * kStageBytes<FEW> + kAlignment;
 
 // Idea: a block stays for many tiles: one thread brings operands without a pause, two warpgroups multiply.
 __global__ void __launch_bounds__(kGroupThreads, 1) multiply_many(
@@ -509,47 +492,34 @@ __global__ void __launch_bounds__(kGroupThreads, 1) multiply_many(
 #if HAS_WARPGROUPS
     extern __shared__ unsigned char raw[];
     __shared__ uint64_t barriers[2 * RING];
-    Ring<WIDE, RING, PAIR> ring;
+    Ring<WIDE, RING> ring;
     ring.tiles = (shared_address(raw) + kAlignment - 1) & ~(kAlignment - 1);
     ring.barriers = shared_address(barriers);
-    int rank = PAIR == 1 ? 0 : rank_in_cluster();
     int steps = (K - 1) / kStep + 1;
-    int rows = (M - 1) / (kTileM * PAIR) + 1;
+    int rows = (M - 1) / kTileM + 1;
     int columns = (N - 1) / WIDE + 1;
-    int first = blockIdx.x / PAIR;
-    int stride = gridDim.x / PAIR;
     if (threadIdx.x == 0) ring.create();
-    if (PAIR == 1) {
-        __syncthreads();
-    } else {
-        meet_cluster();
-    }
+    __syncthreads();
     if (threadIdx.x >= kConsumers) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == kConsumers) {
-            for (int tile = first; tile < rows * columns; tile += stride) {
+            for (int tile = blockIdx.x; tile < rows * columns; tile += gridDim.x) {
                 Place place = place_of(tile, rows, columns);
                 for (int step = 0; step < steps; ++step) {
-                    ring.fill(&a_map, &b_map, (place.row * PAIR + rank) * kTileM, place.column * WIDE, step * kStep, rank);
+                    ring.fill(&a_map, &b_map, place.row * kTileM, place.column * WIDE, step * kStep);
                 }
             }
         }
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         int group = threadIdx.x / 128;
         uint32_t buffers = ring.tiles + RING * kStageBytes<WIDE> + group * 2 * kBoxBytes;
         float sums[WIDE / 2];
-        for (int tile = first; tile < rows * columns; tile += stride) {
+        for (int tile = blockIdx.x; tile < rows * columns; tile += gridDim.x) {
             Place place = place_of(tile, rows, columns);
             ring.multiply(sums, group, steps);
-            store<WIDE>(sums, buffers, &c_map, (place.row * PAIR + rank) * kTileM + group * 64, place.column * WIDE,
+            store<WIDE>(sums, buffers, &c_map, place.row * kTileM + group * 64, place.column * WIDE,
                         group, M, N);
         }
         if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-    }
-    if (PAIR > 1) {
-        __syncwarp();
-        meet_cluster(); // a block that left could not be told of empty tiles
     }
 #endif
 }
@@ -562,47 +532,56 @@ __global__ void __launch_bounds__(kGroupThreads, 1) multiply_few(
 {
 #if HAS_WARPGROUPS
     extern __shared__ unsigned char raw[];
-    __shared__ uint64_t barriers[2 * kFewRing];
-    Ring<kFew, kFewRing, 1> ring;
+    __shared__ uint64_t barriers[2 * kFewStages];
+    Ring<FEW, kFewStages> ring;
     ring.tiles = (shared_address(raw) + kAlignment - 1) & ~(kAlignment - 1);
     ring.barriers = shared_address(barriers);
-    int rank = rank_in_cluster();
+    int rank = splits == 1 ? 0 : rank_in_cluster();
     int all_steps = (K - 1) / kStep + 1;
     int first = (int)((long long)all_steps * rank / splits);
     int steps = (int)((long long)all_steps * (rank + 1) / splits) - first;
-    Place place = place_of(blockIdx.x / splits, (M - 1) / kTileM + 1, (N - 1) / kFew + 1);
+    Place place = place_of(blockIdx.x / splits, (M - 1) / kTileM + 1, (N - 1) / FEW + 1);
     int top = place.row * kTileM;
-    int left = place.column * kFew;
-    if (threadIdx.x == 0) ring.create();
+    int left = place.column * FEW;
+    int early = min(steps, kFewStages);
+    if (threadIdx.x == kConsumers) {
+        ring.create();
+        for (int step = first; step < first + early; ++step) {
+            ring.fill(&a_map, &b_map, top, left, step * kStep); // all are empty: the others need not be there yet
+        }
+    }
     __syncthreads();
     if (threadIdx.x >= kConsumers) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == kConsumers) {
-            for (int step = first; step < first + steps; ++step) {
-                ring.fill(&a_map, &b_map, top, left, step * kStep, 0);
+            for (int step = first + early; step < first + steps; ++step) {
+                ring.fill(&a_map, &b_map, top, left, step * kStep);
             }
         }
         __syncwarp();
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        float sums[kFew / 2];
+        float sums[FEW / 2];
         ring.multiply(sums, threadIdx.x / 128, steps);
         asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); // the other group still reads its tiles
         int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
         uint32_t to = ring.tiles + (row * kSumStride + threadIdx.x % 4 * 2) * 4;
 #pragma unroll
-        for (int i = 0; i < kFew / 2; i += 2) {
+        for (int i = 0; i < FEW / 2; i += 2) {
             asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + (i / 2 % 2 * 8 * kSumStride + i / 4 * 8) * 4),
                          "f"(sums[i]), "f"(sums[i + 1]) : "memory");
         }
     }
-    meet_cluster();
-    int share = kTileM / splits * (kFew / 8);
+    if (splits == 1) {
+        __syncthreads();
+    } else {
+        meet_cluster();
+    }
+    int share = kTileM / splits * (FEW / 8);
     for (int i = threadIdx.x; i < share; i += kGroupThreads) {
-        int row = rank * (kTileM / splits) + i / (kFew / 8);
-        int column = i % (kFew / 8) * 8;
+        int row = rank * (kTileM / splits) + i / (FEW / 8);
+        int column = i % (FEW / 8) * 8;
         uint32_t from = ring.tiles + (row * kSumStride + column) * 4;
         float sums[8] = {};
+#pragma unroll 4
         for (int part = 0; part < splits; ++part) {
             uint32_t there = address_in_block(from, part);
 #pragma unroll
@@ -622,7 +601,7 @@ __global__ void __launch_bounds__(kGroupThreads, 1) multiply_few(
             *reinterpret_cast<uint4*>(C + (size_t)(top + row) * N + left + column) = packed;
         }
     }
-    meet_cluster(); // the others still read from here
+    if (splits > 1) meet_cluster(); // the others still read from here
 #endif
 }
 
@@ -676,12 +655,12 @@ extern "C" void solve(const half* A, const half* B, half* C, int M, int N, int K
     }
     int processors = attribute(cudaDevAttrMultiProcessorCount);
     int rows = (M - 1) / kTileM + 1;
-    int many = ((rows - 1) / PAIR + 1) * PAIR * ((N - 1) / WIDE + 1);
+    int many = rows * ((N - 1) / WIDE + 1);
     if (many * 2 > processors) {
-        int blocks = many < processors ? many : processors / PAIR * PAIR;
-        launch(multiply_many, blocks, PAIR, kManyBytes, a_map, b_map, c_map, M, N, K);
+        int blocks = many < processors ? many : processors;
+        launch(multiply_many, blocks, 1, kManyBytes, a_map, b_map, c_map, M, N, K);
     } else {
-        int tiles = rows * ((N - 1) / kFew + 1);
+        int tiles = rows * ((N - 1) / FEW + 1);
         int steps = (K - 1) / kStep + 1;
         int splits = 1;
         while (splits < SPLITS && tiles * splits * 2 <= processors && splits * 2 <= steps) {

@@ -20,11 +20,12 @@ def scale(
 ) -> dict[str, Any]:
     """What the permitted roundings do to an element, as the root of a sum of squares.
 
-    Each rounding of an intermediate is off by at most a unit of it, in either direction, whatever the
-    others do. To first order a sum passes on the squares of its terms' errors times the squares of its
-    weights, and hidden passes on those of gate and up with the slopes |up| * 1.1 and |silu(gate)|.
-    Rounding one value of r moves many of hidden's, but by weights of random sign. What r as a whole is off
-    by, where its values are all rounded alike, moves gate and up by as much, and so y by its own size.
+    Each rounding of an intermediate is off by at most a unit of it, in either direction, whatever
+    the others do. To first order a sum passes on the squares of its terms' errors times the squares
+    of its weights, and hidden passes on those of gate and up with the slopes 1.1 |up| and
+    |silu(gate)|. Rounding one value of r moves many of hidden's, but by weights of random sign.
+    What r as a whole is off by, where its values are all rounded alike, moves gate and up by as
+    much, and so y by its own size.
     """
     r = normalised(xp, x, norm_weight, eps)
     gate, up = r @ W_gate.T, r @ W_up.T

@@ -15,10 +15,11 @@
 #define RING 4     // tunable: 3 4; tiles under way, by warpgroups
 #define FEW 128    // tunable: 64 128; columns of a warpgroup's tile, where tiles are few
 #define SPLITS 1   // tunable: 1 2 4; parts of the sum, at most, where tiles are few
+#define THIN 0     // tunable: 0 4 16; up to so many tokens, rows of weights are read once by a warp each
 #define NORM 256   // tunable: 128 256 512; threads that normalise a row
 
 // tunable-if: UNITS == 1 or TILE == 64 and WARPS == 4 and STAGES == 2
-// tunable-if: UNITS != 0 or SUPER == 8
+// tunable-if: UNITS != 0 or SUPER == 8 and THIN == 0
 // tunable-if: UNITS == 2 or RING == 4 and FEW == 128 and SPLITS == 1
 // tunable-if: STAGES * TILE * 120 <= 32768
 
@@ -31,6 +32,8 @@
 // tunable-hint: dram_bandwidth SUPER=16
 // tunable-hint: latency SPLITS=2
 // tunable-hint: latency STAGES=3
+// tunable-hint: tail THIN=16
+// tunable-hint: dram_bandwidth THIN=4
 // tunable-hint: latency NORM=512
 // tunable-hint: tail FEW=64
 // tunable-hint: low_occupancy SPLITS=2
@@ -132,6 +135,67 @@ __device__ uint32_t shared_address(const void* pointer)
 {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
+
+#if THIN > 0
+constexpr int kThinWarps = 8; // of a block
+
+// Idea: with few tokens the weights are all that counts: a warp reads a row of them once, in 16-byte loads,
+// for all tokens.
+template <bool is_gated>
+__global__ void __launch_bounds__(kThinWarps * 32) multiply_thin(
+    const half* __restrict__ rows, const half* __restrict__ W, const half* __restrict__ W_up,
+    const half* __restrict__ x, half* __restrict__ out, int tokens, int columns, int depth)
+{
+    constexpr int kFactors = is_gated ? 2 : 1;
+    int column = blockIdx.x * kThinWarps + threadIdx.x / 32;
+    int lane = threadIdx.x % 32;
+    if (column >= columns) {
+        return;
+    }
+    const uint4* weights[2] = {reinterpret_cast<const uint4*>(W + (size_t)column * depth),
+                               reinterpret_cast<const uint4*>((is_gated ? W_up : W) + (size_t)column * depth)};
+    float sums[kFactors][THIN] = {};
+#pragma unroll 4
+    for (int k = lane; k < depth / 8; k += 32) {
+        uint4 held[kFactors];
+#pragma unroll
+        for (int f = 0; f < kFactors; ++f) {
+            held[f] = __ldcs(weights[f] + k);
+        }
+#pragma unroll
+        for (int t = 0; t < THIN; ++t) {
+            if (t < tokens) {
+                uint4 row = *reinterpret_cast<const uint4*>(rows + (size_t)t * depth + k * 8);
+                const half2* a = reinterpret_cast<const half2*>(&row);
+#pragma unroll
+                for (int f = 0; f < kFactors; ++f) {
+                    const half2* b = reinterpret_cast<const half2*>(&held[f]);
+#pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        float2 u = __half22float2(a[j]);
+                        float2 v = __half22float2(b[j]);
+                        sums[f][t] = fmaf(u.x, v.x, fmaf(u.y, v.y, sums[f][t]));
+                    }
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int t = 0; t < THIN; ++t) {
+#pragma unroll
+        for (int f = 0; f < kFactors; ++f) {
+#pragma unroll
+            for (int distance = 16; distance > 0; distance /= 2) {
+                sums[f][t] += __shfl_xor_sync(0xffffffffu, sums[f][t], distance);
+            }
+        }
+        if (lane == t && t < tokens) {
+            size_t at = (size_t)t * columns + column;
+            out[at] = __float2half(is_gated ? gated(sums[0][t], sums[kFactors - 1][t]) : __half2float(x[at]) + sums[0][t]);
+        }
+    }
+}
+#endif
 
 constexpr int kDepth = 32;            // of the tiles along the sum
 constexpr int kStride = kDepth + 8;   // spare halves, so that eight rows lie in eight different groups of banks
@@ -293,6 +357,13 @@ template <bool is_gated>
 void multiply_everywhere(const half* rows, const half* W, const half* W_up, const half* x, half* out, int tokens,
                          int columns, int depth)
 {
+#if THIN > 0
+    if (tokens <= THIN && depth % 8 == 0) {
+        multiply_thin<is_gated>
+            <<<(columns - 1) / kThinWarps + 1, kThinWarps * 32>>>(rows, W, W_up, x, out, tokens, columns, depth);
+        return;
+    }
+#endif
     constexpr int kBytes = STAGES * (is_gated ? 3 : 2) * kTileHalves * sizeof(half);
     unsigned blocks = ((tokens - 1) / TILE + 1) * ((columns - 1) / TILE + 1);
     cudaFuncSetAttribute(multiply_by_warps<is_gated>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
@@ -729,7 +800,7 @@ void product(const half* rows, const half* W, const half* W_up, const half* x, h
     int box = (is_many ? kWide : FEW) / 2;
     CUtensorMap rows_map, w_map, up_map, out_map;
     bool aligned = columns % 8 == 0 && depth % 8 == 0;
-    if (!aligned || attribute(cudaDevAttrComputeCapabilityMajor) != 9 ||
+    if (!aligned || tokens <= THIN || attribute(cudaDevAttrComputeCapabilityMajor) != 9 ||
         !map_boxes(&rows_map, rows, tokens, depth, kTileM) || !map_boxes(&w_map, W, columns, depth, box) ||
         !map_boxes(&up_map, is_gated ? W_up : W, columns, depth, box) ||
         !map_boxes(&out_map, out, tokens, columns, 64)) {

@@ -1,0 +1,674 @@
+// Half-precision matrix product: from one element a thread, by way of tiles for a warp's tensor-core
+// instructions, to Hopper's: TMA brings tiles, warpgroups multiply them, blocks stay for many tiles.
+
+#include <cstdint>
+#include <cuda.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#define UNITS 1    // tunable: 0 1 2; multiplies by threads, by warps (mma), by warpgroups where there are any (wgmma)
+#define TILE_M 64  // tunable: 64 128; rows of a block's tile, by warps
+#define TILE_N 64  // tunable: 64 128; columns of it
+#define WARPS 4    // tunable: 4 8; of a block
+#define STAGES 2   // tunable: 2 3 4; tiles of A and B under way, by warps
+#define SUPER 8    // tunable: 1 4 8 16; rows of tiles that are computed together, for the L2
+#define WIDE 256   // tunable: 128 256; columns of a warpgroup's tile, where tiles are many
+#define RING 4     // tunable: 3 4; tiles under way, by warpgroups
+#define FEW 128    // tunable: 64 128; columns of a warpgroup's tile, where tiles are few
+#define SPLITS 1   // tunable: 1 2 4 8; parts of K, at most, where tiles are few
+
+// tunable-if: UNITS == 1 or TILE_M == 64 and TILE_N == 64 and WARPS == 4 and STAGES == 2
+// tunable-if: UNITS != 0 or SUPER == 8
+// tunable-if: UNITS == 2 or WIDE == 256 and RING == 4 and FEW == 128 and SPLITS == 1
+// tunable-if: STAGES * (TILE_M * 40 + 32 * (TILE_N + 8)) <= 32768
+
+// tunable-hint: uncoalesced_global UNITS=1
+// tunable-hint: l1_bandwidth UNITS=1
+// tunable-hint: fp32 UNITS=2
+// tunable-hint: issue UNITS=2
+// tunable-hint: shared_bandwidth TILE_M=128 TILE_N=128
+// tunable-hint: l2_bandwidth TILE_M=128 TILE_N=128
+// tunable-hint: dram_bandwidth SUPER=16
+// tunable-hint: latency STAGES=4
+// tunable-hint: latency SPLITS=2
+// tunable-hint: latency FEW=64
+// tunable-hint: tail SPLITS=8
+// tunable-hint: low_occupancy SPLITS=8
+// tunable-hint: low_occupancy WARPS=8
+
+#if UNITS == 0
+// Idea: every thread reads its row and its column; L1 holds what neighbours share.
+__global__ void __launch_bounds__(256) multiply(
+    const half* __restrict__ A, const half* __restrict__ B, half* __restrict__ C, int M, int N, int K)
+{
+    size_t i = (size_t)blockIdx.x * 256 + threadIdx.x;
+    if (i >= (size_t)M * N) {
+        return;
+    }
+    const half* row = A + i / N * K;
+    const half* column = B + i % N;
+    float sum = 0.0f;
+#pragma unroll 4
+    for (int k = 0; k < K; ++k) {
+        sum = fmaf(__half2float(row[k]), __half2float(column[(size_t)k * N]), sum);
+    }
+    C[i] = __float2half(sum);
+}
+
+extern "C" void solve(const half* A, const half* B, half* C, int M, int N, int K)
+{
+    multiply<<<(unsigned)(((size_t)M * N + 255) / 256), 256>>>(A, B, C, M, N, K);
+    cudaDeviceSynchronize();
+}
+#else
+struct Place {
+    int row, column; // counted in tiles
+};
+
+// Tiles in bands of SUPER rows, column by column: neighbours in time share operands in the L2.
+__device__ Place place_of(int tile, int rows, int columns)
+{
+    int band = tile / (SUPER * columns);
+    int within = tile - band * SUPER * columns;
+    int height = min(SUPER, rows - band * SUPER);
+    return {band * SUPER + within % height, within / height};
+}
+
+__device__ uint32_t shared_address(const void* pointer)
+{
+    return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+constexpr int kDepth = 32;              // of the tiles along K
+constexpr int kStrideA = kDepth + 8;    // spare halves, so that eight rows lie in eight different groups of banks
+constexpr int kStrideB = TILE_N + 8;
+constexpr int kStageHalves = TILE_M * kStrideA + kDepth * kStrideB;
+constexpr int kThreads = WARPS * 32;
+constexpr int kWarpM = TILE_M / 2;      // a warp's part of the tile
+constexpr int kWarpN = TILE_N / (WARPS / 2);
+
+// Eight neighbours of a row into shared memory, zeros beyond the matrix.
+__device__ void fetch(half* to, const half* matrix, int row, int column, int rows, int columns, bool wide)
+{
+    const half* from = matrix + (size_t)row * columns + column;
+    if (wide) {
+        bool inside = row < rows && column < columns;
+#if __CUDA_ARCH__ >= 800
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                     "l"(inside ? from : matrix), "r"(inside ? 16 : 0) : "memory");
+#else
+        *reinterpret_cast<uint4*>(to) = inside ? *reinterpret_cast<const uint4*>(from) : uint4{};
+#endif
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+        to[j] = row < rows && column + j < columns ? from[j] : __ushort_as_half(0);
+    }
+}
+
+__device__ void commit_fetches()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// All but the latest STAGES - 2 groups of this thread have arrived.
+__device__ void wait_for_fetches()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+#endif
+}
+
+__device__ void load_matrices(uint32_t (&to)[4], const half* row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_address(row)) : "memory");
+}
+
+__device__ void load_turned(uint32_t (&to)[4], const half* row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_address(row)) : "memory");
+}
+
+// sums += 16 x 16 halves of A by 16 x 8 of B.
+__device__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], const uint32_t* b)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+                     "{%0, %1, %2, %3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a[2 * part]), "r"(a[2 * part + 1]), "r"(b[part]));
+    }
+#endif
+}
+
+// Idea: a warp multiplies matrices of its registers; STAGES tiles are under way while it does.
+__global__ void __launch_bounds__(kThreads) multiply_by_warps(
+    const half* __restrict__ A, const half* __restrict__ B, half* __restrict__ C, int M, int N, int K)
+{
+    extern __shared__ __align__(128) unsigned char raw[];
+    half* tiles = reinterpret_cast<half*>(raw);
+    Place place = place_of(blockIdx.x, (M - 1) / TILE_M + 1, (N - 1) / TILE_N + 1);
+    int top = place.row * TILE_M;
+    int left = place.column * TILE_N;
+    int steps = (K - 1) / kDepth + 1;
+    bool wide_a = K % 8 == 0;
+    bool wide_b = N % 8 == 0;
+
+    auto load = [&](int step) {
+        half* a = tiles + step % STAGES * kStageHalves;
+        half* b = a + TILE_M * kStrideA;
+        int k = step * kDepth;
+        if (step < steps) {
+#pragma unroll
+            for (int i = threadIdx.x * 8; i < TILE_M * kDepth; i += kThreads * 8) {
+                int row = i / kDepth, column = i % kDepth;
+                fetch(a + row * kStrideA + column, A, top + row, k + column, M, K, wide_a);
+            }
+#pragma unroll
+            for (int i = threadIdx.x * 8; i < TILE_N * kDepth; i += kThreads * 8) {
+                int row = i / TILE_N, column = i % TILE_N;
+                fetch(b + row * kStrideB + column, B, k + row, left + column, K, N, wide_b);
+            }
+        }
+        commit_fetches();
+    };
+
+    int warp = threadIdx.x / 32;
+    int lane = threadIdx.x % 32;
+    int warp_top = warp % 2 * kWarpM;
+    int warp_left = warp / 2 * kWarpN;
+    float sums[kWarpM / 16][kWarpN / 8][4] = {};
+    for (int step = 0; step < STAGES - 1; ++step) {
+        load(step);
+    }
+    for (int step = 0; step < steps; ++step) {
+        wait_for_fetches();
+        __syncthreads();
+        load(step + STAGES - 1);
+        const half* a = tiles + step % STAGES * kStageHalves + (warp_top + lane % 16) * kStrideA + lane / 16 * 8;
+        const half* b = tiles + step % STAGES * kStageHalves + TILE_M * kStrideA + lane % 16 * kStrideB + warp_left +
+                        lane / 16 * 8;
+#pragma unroll
+        for (int k = 0; k < kDepth; k += 16) {
+            uint32_t rows[kWarpM / 16][4];
+            uint32_t columns[kWarpN / 16][4];
+#pragma unroll
+            for (int i = 0; i < kWarpM / 16; ++i) {
+                load_matrices(rows[i], a + i * 16 * kStrideA + k);
+            }
+#pragma unroll
+            for (int j = 0; j < kWarpN / 16; ++j) {
+                load_turned(columns[j], b + k * kStrideB + j * 16);
+            }
+#pragma unroll
+            for (int i = 0; i < kWarpM / 16; ++i) {
+#pragma unroll
+                for (int j = 0; j < kWarpN / 8; ++j) {
+                    multiply_add(sums[i][j], rows[i], columns[j / 2] + j % 2 * 2);
+                }
+            }
+        }
+    }
+
+#pragma unroll
+    for (int i = 0; i < kWarpM / 16; ++i) {
+#pragma unroll
+        for (int j = 0; j < kWarpN / 8; ++j) {
+#pragma unroll
+            for (int pair = 0; pair < 2; ++pair) {
+                int row = top + warp_top + i * 16 + pair * 8 + lane / 4;
+                int column = left + warp_left + j * 8 + lane % 4 * 2;
+                half* to = C + (size_t)row * N + column;
+                half2 values = __floats2half2_rn(sums[i][j][pair * 2], sums[i][j][pair * 2 + 1]);
+                if (row < M && N % 2 == 0 && column < N) {
+                    *reinterpret_cast<half2*>(to) = values;
+                } else if (row < M) {
+                    if (column < N) to[0] = __low2half(values);
+                    if (column + 1 < N) to[1] = __high2half(values);
+                }
+            }
+        }
+    }
+}
+
+void solve_by_warps(const half* A, const half* B, half* C, int M, int N, int K)
+{
+    constexpr int kBytes = STAGES * kStageHalves * sizeof(half);
+    unsigned blocks = ((M - 1) / TILE_M + 1) * ((N - 1) / TILE_N + 1);
+    cudaFuncSetAttribute(multiply_by_warps, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+    multiply_by_warps<<<blocks, kThreads, kBytes>>>(A, B, C, M, N, K);
+    cudaDeviceSynchronize();
+}
+
+#if UNITS == 1
+extern "C" void solve(const half* A, const half* B, half* C, int M, int N, int K)
+{
+    solve_by_warps(A, B, C, M, N, K);
+}
+#else
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define HAS_WARPGROUPS 1
+#endif
+
+constexpr int kTileM = 128;              // two warpgroups, 64 rows each
+constexpr int kStep = 64;                // along K: 64 halves are one swizzled row of 128 bytes
+constexpr int kBoxBytes = 64 * 64 * 2;   // 64 rows of 128 bytes
+constexpr int kBoxColumns = 64;
+constexpr int kConsumers = 256;          // threads that multiply
+constexpr int kGroupThreads = kConsumers + 32; // and a warp that brings tiles
+constexpr int kAlignment = 1024;         // swizzling counts from multiples of it
+constexpr int kSumStride = FEW + 8;      // of sums in shared memory: spare columns against bank conflicts
+
+template <int columns>
+constexpr int kStageBytes = (kTileM + columns) * kStep * (int)sizeof(half);
+
+#if HAS_WARPGROUPS
+__device__ void create_barrier(uint32_t barrier, int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+__device__ void expect_bytes(uint32_t barrier, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+__device__ void arrive(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ uint32_t address_in_block(uint32_t address, int rank)
+{
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
+
+__device__ void wait(uint32_t barrier, uint32_t parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra again;\n"
+                 "}" ::"r"(barrier), "r"(parity) : "memory");
+}
+
+__device__ void bring(uint32_t to, const CUtensorMap* map, int column, int row, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
+                 "[%4];" ::"r"(to), "l"(map), "r"(column), "r"(row), "r"(barrier) : "memory");
+}
+
+__device__ void meet_cluster()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+__device__ int rank_in_cluster()
+{
+    int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// Rows of 128 bytes, swizzled, in groups of eight; `leading` bytes lie between groups of 64 columns of B.
+__device__ uint64_t describe(uint32_t address, uint64_t leading)
+{
+    return (uint64_t)((address & 0x3ffff) >> 4) | leading >> 4 << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
+}
+
+#define SUMS8(d, i) \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+        "+f"(d[i + 7])
+#define SUMS32(d, i) SUMS8(d, i), SUMS8(d, i + 8), SUMS8(d, i + 16), SUMS8(d, i + 24)
+#define NAMES32 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+    "%24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES64 \
+    NAMES32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
+    "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES128 \
+    NAMES64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
+            "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, " \
+            "%104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, " \
+            "%121, %122, %123, %124, %125, %126, %127"
+
+// sums += 64 x 16 halves of A by 16 x 64, 128 or 256 of B, whose columns are neighbours in memory; without
+// `adds` the sums begin anew.
+__device__ void multiply_add(float (&d)[32], uint64_t a, uint64_t b, int adds)
+{
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" NAMES32
+                 "}, %32, %33, p, 1, 1, 0, 1;}"
+                 : SUMS32(d, 0) : "l"(a), "l"(b), "r"(adds));
+}
+
+__device__ void multiply_add(float (&d)[64], uint64_t a, uint64_t b, int adds)
+{
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" NAMES64
+                 "}, %64, %65, p, 1, 1, 0, 1;}"
+                 : SUMS32(d, 0), SUMS32(d, 32) : "l"(a), "l"(b), "r"(adds));
+}
+
+__device__ void multiply_add(float (&d)[128], uint64_t a, uint64_t b, int adds)
+{
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" NAMES128
+                 "}, %128, %129, p, 1, 1, 0, 1;}"
+                 : SUMS32(d, 0), SUMS32(d, 32), SUMS32(d, 64), SUMS32(d, 96) : "l"(a), "l"(b), "r"(adds));
+}
+
+// A ring of tiles in shared memory. Both sides count the steps they have made.
+template <int columns, int stages>
+struct Ring {
+    uint32_t tiles;
+    uint32_t barriers; // `stages` that say full, then as many that say empty
+    int done = 0;
+
+    __device__ uint32_t a() const { return tiles + done % stages * kStageBytes<columns>; }
+    __device__ uint32_t b() const { return a() + 2 * kBoxBytes; }
+    __device__ uint32_t full() const { return barriers + done % stages * 8; }
+    __device__ uint32_t empty(int step) const { return barriers + (stages + step % stages) * 8; }
+    __device__ uint32_t turn() const { return done / stages % 2; }
+
+    __device__ void create()
+    {
+        for (int stage = 0; stage < stages; ++stage) {
+            create_barrier(barriers + stage * 8, 1);
+            create_barrier(barriers + (stages + stage) * 8, kConsumers / 32);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+
+    // By one thread.
+    __device__ void fill(const CUtensorMap* a_map, const CUtensorMap* b_map, int row, int column, int k)
+    {
+        wait(empty(done), turn() ^ 1);
+        expect_bytes(full(), kStageBytes<columns>);
+        bring(a(), a_map, k, row, full());
+#pragma unroll
+        for (int i = 0; i < columns / kBoxColumns; ++i) {
+            bring(b() + i * kBoxBytes, b_map, column + i * kBoxColumns, k, full());
+        }
+        ++done;
+    }
+
+    __device__ void release(int step) const
+    {
+        if (threadIdx.x % 32 == 0) arrive(empty(step));
+    }
+
+    // By a warpgroup: sums = the products of the next `steps` tiles; the tensor cores run one tile ahead.
+    __device__ void multiply(float (&sums)[columns / 2], int group, int steps)
+    {
+        for (int step = 0; step < steps; ++step) {
+            wait(full(), turn());
+            uint64_t left = describe(a() + group * kBoxBytes, 0);
+            uint64_t right = describe(b(), kBoxBytes);
+            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+            for (int k = 0; k < kStep / 16; ++k) {
+                multiply_add(sums, left + (k * 32 >> 4), right + (k * 16 * 128 >> 4), step + k);
+            }
+            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+            if (step > 0) {
+                asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+                release(done - 1);
+            }
+            ++done;
+        }
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        release(done - 1);
+    }
+};
+
+__device__ uint32_t pack(float low, float high)
+{
+    half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<uint32_t*>(&pair);
+}
+
+__device__ void meet_group(int group)
+{
+    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+}
+
+// By a warpgroup: its 64 rows, 64 columns at a time, by way of two buffers, which the copy engine empties.
+template <int columns>
+__device__ void store(const float (&sums)[columns / 2], uint32_t buffers, const CUtensorMap* map, int row, int column,
+                      int group, int M, int N)
+{
+    int lane = threadIdx.x % 32;
+    int line = threadIdx.x % 128 / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int part = 0; part < columns / kBoxColumns; ++part) {
+        uint32_t buffer = buffers + part % 2 * kBoxBytes;
+        if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
+        meet_group(group);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const float* d = sums + part * 32 + i * 8;
+            uint32_t to = buffer + line * 128 + ((i * 2 + lane / 16) ^ line % 8) * 16;
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                         "r"(pack(d[0], d[1])), "r"(pack(d[2], d[3])), "r"(pack(d[4], d[5])), "r"(pack(d[6], d[7]))
+                         : "memory");
+        }
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        meet_group(group);
+        if (threadIdx.x % 128 == 0) {
+            if (row < M && column + part * kBoxColumns < N) {
+                asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map),
+                             "r"(column + part * kBoxColumns), "r"(row), "r"(buffer) : "memory");
+            }
+            asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        }
+    }
+}
+#endif
+
+constexpr int kManyBytes = RING * kStageBytes<WIDE> + 4 * kBoxBytes + kAlignment;
+constexpr int kFewStages = 196608 / kStageBytes<FEW>;
+constexpr int kFewBytes = kFewStages * kStageBytes<FEW> + kAlignment;
+
+// Idea: a block stays for many tiles: one thread brings operands without a pause, two warpgroups multiply.
+__global__ void __launch_bounds__(kGroupThreads, 1) multiply_many(
+    const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+    const __grid_constant__ CUtensorMap c_map, int M, int N, int K)
+{
+#if HAS_WARPGROUPS
+    extern __shared__ unsigned char raw[];
+    __shared__ uint64_t barriers[2 * RING];
+    Ring<WIDE, RING> ring;
+    ring.tiles = (shared_address(raw) + kAlignment - 1) & ~(kAlignment - 1);
+    ring.barriers = shared_address(barriers);
+    int steps = (K - 1) / kStep + 1;
+    int rows = (M - 1) / kTileM + 1;
+    int columns = (N - 1) / WIDE + 1;
+    if (threadIdx.x == 0) ring.create();
+    __syncthreads();
+    if (threadIdx.x >= kConsumers) {
+        if (threadIdx.x == kConsumers) {
+            for (int tile = blockIdx.x; tile < rows * columns; tile += gridDim.x) {
+                Place place = place_of(tile, rows, columns);
+                for (int step = 0; step < steps; ++step) {
+                    ring.fill(&a_map, &b_map, place.row * kTileM, place.column * WIDE, step * kStep);
+                }
+            }
+        }
+    } else {
+        int group = threadIdx.x / 128;
+        uint32_t buffers = ring.tiles + RING * kStageBytes<WIDE> + group * 2 * kBoxBytes;
+        float sums[WIDE / 2];
+        for (int tile = blockIdx.x; tile < rows * columns; tile += gridDim.x) {
+            Place place = place_of(tile, rows, columns);
+            ring.multiply(sums, group, steps);
+            store<WIDE>(sums, buffers, &c_map, place.row * kTileM + group * 64, place.column * WIDE,
+                        group, M, N);
+        }
+        if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+#endif
+}
+
+// Idea: where tiles are few, the blocks of a cluster share the steps of one, and add their sums through
+// each other's shared memory, always in the same order.
+__global__ void __launch_bounds__(kGroupThreads, 1) multiply_few(
+    const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map, half* __restrict__ C, int M,
+    int N, int K, int splits)
+{
+#if HAS_WARPGROUPS
+    extern __shared__ unsigned char raw[];
+    __shared__ uint64_t barriers[2 * kFewStages];
+    Ring<FEW, kFewStages> ring;
+    ring.tiles = (shared_address(raw) + kAlignment - 1) & ~(kAlignment - 1);
+    ring.barriers = shared_address(barriers);
+    int rank = splits == 1 ? 0 : rank_in_cluster();
+    int all_steps = (K - 1) / kStep + 1;
+    int first = (int)((long long)all_steps * rank / splits);
+    int steps = (int)((long long)all_steps * (rank + 1) / splits) - first;
+    Place place = place_of(blockIdx.x / splits, (M - 1) / kTileM + 1, (N - 1) / FEW + 1);
+    int top = place.row * kTileM;
+    int left = place.column * FEW;
+    int early = min(steps, kFewStages);
+    if (threadIdx.x == kConsumers) {
+        ring.create();
+        for (int step = first; step < first + early; ++step) {
+            ring.fill(&a_map, &b_map, top, left, step * kStep); // all are empty: the others need not be there yet
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x >= kConsumers) {
+        if (threadIdx.x == kConsumers) {
+            for (int step = first + early; step < first + steps; ++step) {
+                ring.fill(&a_map, &b_map, top, left, step * kStep);
+            }
+        }
+        __syncwarp();
+    } else {
+        float sums[FEW / 2];
+        ring.multiply(sums, threadIdx.x / 128, steps);
+        asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); // the other group still reads its tiles
+        int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+        uint32_t to = ring.tiles + (row * kSumStride + threadIdx.x % 4 * 2) * 4;
+#pragma unroll
+        for (int i = 0; i < FEW / 2; i += 2) {
+            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to + (i / 2 % 2 * 8 * kSumStride + i / 4 * 8) * 4),
+                         "f"(sums[i]), "f"(sums[i + 1]) : "memory");
+        }
+    }
+    if (splits == 1) {
+        __syncthreads();
+    } else {
+        meet_cluster();
+    }
+    int share = kTileM / splits * (FEW / 8);
+    for (int i = threadIdx.x; i < share; i += kGroupThreads) {
+        int row = rank * (kTileM / splits) + i / (FEW / 8);
+        int column = i % (FEW / 8) * 8;
+        uint32_t from = ring.tiles + (row * kSumStride + column) * 4;
+        float sums[8] = {};
+#pragma unroll 4
+        for (int part = 0; part < splits; ++part) {
+            uint32_t there = address_in_block(from, part);
+#pragma unroll
+            for (int j = 0; j < 8; j += 4) {
+                float4 v;
+                asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                             : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(there + j * 4) : "memory");
+                sums[j] += v.x;
+                sums[j + 1] += v.y;
+                sums[j + 2] += v.z;
+                sums[j + 3] += v.w;
+            }
+        }
+        if (top + row < M && left + column < N) {
+            uint4 packed = {pack(sums[0], sums[1]), pack(sums[2], sums[3]), pack(sums[4], sums[5]),
+                            pack(sums[6], sums[7])};
+            *reinterpret_cast<uint4*>(C + (size_t)(top + row) * N + left + column) = packed;
+        }
+    }
+    if (splits > 1) meet_cluster(); // the others still read from here
+#endif
+}
+
+// A row-major matrix in swizzled boxes of `rows_of_box` x 64, zeros beyond it.
+bool map_boxes(CUtensorMap* map, const half* matrix, int rows, int columns, int rows_of_box)
+{
+    cuuint64_t extents[] = {(cuuint64_t)columns, (cuuint64_t)rows};
+    cuuint64_t pitch[] = {(cuuint64_t)columns * sizeof(half)};
+    cuuint32_t box[] = {kBoxColumns, (cuuint32_t)rows_of_box};
+    cuuint32_t every[] = {1, 1};
+    return cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, (void*)matrix, extents, pitch, box, every,
+                                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), int blocks, int cluster, int bytes, Arguments... arguments)
+{
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = cluster;
+    attribute.val.clusterDim.y = 1;
+    attribute.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(kGroupThreads);
+    config.dynamicSmemBytes = bytes;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+int attribute(cudaDeviceAttr which)
+{
+    int device = 0;
+    int value = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&value, which, device);
+    return value;
+}
+
+extern "C" void solve(const half* A, const half* B, half* C, int M, int N, int K)
+{
+    CUtensorMap a_map, b_map, c_map;
+    bool aligned = K % 8 == 0 && N % 8 == 0;
+    if (!aligned || attribute(cudaDevAttrComputeCapabilityMajor) != 9 || !map_boxes(&a_map, A, M, K, kTileM) ||
+        !map_boxes(&b_map, B, K, N, kStep) || !map_boxes(&c_map, C, M, N, 64)) {
+        solve_by_warps(A, B, C, M, N, K);
+        return;
+    }
+    int processors = attribute(cudaDevAttrMultiProcessorCount);
+    int rows = (M - 1) / kTileM + 1;
+    int many = rows * ((N - 1) / WIDE + 1);
+    if (many * 2 > processors) {
+        int blocks = many < processors ? many : processors;
+        launch(multiply_many, blocks, 1, kManyBytes, a_map, b_map, c_map, M, N, K);
+    } else {
+        int tiles = rows * ((N - 1) / FEW + 1);
+        int steps = (K - 1) / kStep + 1;
+        int splits = 1;
+        while (splits < SPLITS && tiles * splits * 2 <= processors && splits * 2 <= steps) {
+            splits *= 2;
+        }
+        launch(multiply_few, tiles * splits, splits, kFewBytes, a_map, b_map, C, M, N, K, splits);
+    }
+    cudaDeviceSynchronize();
+}
+#endif
+#endif

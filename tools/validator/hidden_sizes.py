@@ -65,6 +65,7 @@ def _anywhere(task: Task, rng: np.random.Generator) -> Iterator[Dims]:
 def _beside_timed(task: Task, rng: np.random.Generator) -> Iterator[Dims]:
     """Yield timed sizes with extents a few more or less, and others of as many elements."""
     timed = [*task.sizes.emulated, *task.sizes.bench]
+    timed = [size for size in timed if _fits(task, size)] or timed
     limits = task.sizes.hidden.dims
     for _ in range(_FEW_DRAWS * bool(timed)):
         size = dict(timed[rng.integers(len(timed))])
@@ -76,7 +77,8 @@ def _beside_timed(task: Task, rng: np.random.Generator) -> Iterator[Dims]:
                 size[more] *= factor
                 size[fewer] //= factor
         else:
-            for name in names:
+            # Not always all: most neighbours in many dims break what the task requires.
+            for name in rng.permutation(names)[: rng.integers(1, len(names), endpoint=True)]:
                 size[name] += int(rng.integers(-3, 4)) * limits[name].multiple_of
         yield size
 

@@ -141,7 +141,7 @@ def _spell(argument: TaskArgument) -> dict[str, Any]:
         "dtype": argument.dtype,
         "ctype": ctype,
         "extents": extents,
-        "tuple": f"({', '.join(extents)}{',' * (len(extents) == 1)})",
+        "tuple": _in_lines("(", extents, ")" if len(extents) != 1 else ",)", 8),
         "names": f"({', '.join(map(_quote, extents))}{',' * (len(extents) == 1)})",
         "value": _python(argument.value) if scalar else "",
         "parameter": f"{const}{ctype}{star} {argument.name}",
@@ -258,11 +258,28 @@ def _python_values(values: Mapping[str, Any], to: str) -> dict[str, Any]:
         "arrays": spoken,
         "array": array,
         "returns": returns,
-        "int_dims": ", ".join(f"{name}: int" for name in values["dims"]),
+        "int_dims": _in_lines("", [f"{name}: int" for name in values["dims"]], "", 0),
         "uses_ceil_div": "ceil_div(" in repr((values["arguments"], values["requires"])),
-        "signature": f"void solve({', '.join(values['parameters'])})",
+        "scalar_pairs": _in_lines(
+            "{", [f"{_quote(one['name'])}: {one['value']}" for one in values["scalars"]], "}", 4
+        ),
+        "dim_pairs": _in_lines("{", [f"{_quote(one)}: {one}" for one in values["dims"]], "}", 8),
+        "signature": _in_lines("void solve(", values["parameters"], ")", 0),
         "example": f"{made}{values['function']}({', '.join(passed)})",
     }
+
+
+LONGEST_LIST = 56
+"""Characters of a list that stands on the line of what it belongs to."""
+
+
+def _in_lines(opening: str, items: Sequence[str], closing: str, indent: int) -> str:
+    """Return the items between brackets on one line, or each on its own where that is too long."""
+    together = ", ".join(items)
+    if len(together) <= LONGEST_LIST or len(items) < 2:
+        return opening + together + closing
+    inner, outer = "\n" + " " * (indent + 4), "\n" + " " * indent
+    return opening + inner + f",{inner}".join(items) + outer + closing
 
 
 def _render(template: str, values: Mapping[str, Any]) -> str:

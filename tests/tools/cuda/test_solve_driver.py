@@ -159,9 +159,10 @@ def test_every_task_has_a_word_for_each_argument(name: str) -> None:
     task = load_task(name)
     dims = task.sizes.edge[-1]
     words = [argument_word(argument, dims).split(":") for argument in task.arguments]
+    kinds = {"in": "in", "inout": "in", "out": "out"}
+    scalars = {"int32": "int", "float32": "float"}
     assert [word[0] for word in words] == [
-        {"in": "in", "inout": "in", "out": "out", "scalar": "int"}[argument.role.value]
-        for argument in task.arguments
+        kinds.get(argument.role.value) or scalars[argument.dtype] for argument in task.arguments
     ]
 
 

@@ -23,6 +23,7 @@ from cuda_llm.tools.validator.cases import (
     distribution_rows,
     fresh_nonce,
     generator,
+    inputs_of,
     plan,
     put_informative_first,
     terms_of,
@@ -43,7 +44,7 @@ def test_every_size_and_every_distribution_occurs(name: str, seed: int) -> None:
     sizes = [dict(case.dims) for case in cases]
     assert all(dict(dims) in sizes for dims in (*task.sizes.edge, task.sizes.emulated[0]))
     assert sum(case.group == "hidden" for case in cases) >= 2
-    assert len(cases) <= len(task.sizes.edge) + len(distribution_rows(task)) + 8
+    assert len(cases) <= len(task.sizes.edge) + len(distribution_rows(task)) + 10
 
 
 @pytest.mark.parametrize("name", list_tasks())
@@ -150,7 +151,8 @@ def test_hidden_sizes_are_fresh_admissible_and_new_each_time(name: str) -> None:
             )
             assert size not in task.sizes.edge
             seen.append(tuple(size.items()))
-    assert len(set(seen)) > 0.75 * len(seen)
+    # Where a task requires one extent to reach another, few sizes just meet that.
+    assert len(set(seen)) > (0.6 if task.requires else 0.7) * len(seen)
 
 
 def test_hidden_sizes_respect_multiples_and_reach_small_and_large() -> None:
@@ -241,7 +243,8 @@ def test_the_smallest_timed_size_is_checked_on_as_many_inputs_as_it_affords(name
     every = timed_checks(task, smallest, rng, "bench", most=99)
     drawn = [case.distributions for case in every]
     assert all(row in drawn for row in rows[1:])
-    assert any("regions" in case.label for case in every) == (name != "reduction")
+    sums_one = task.tolerance.kind in ("reduction", "dot") and len(inputs_of(task)) == 1
+    assert any("regions" in case.label for case in every) != sums_one
 
 
 def test_one_value_repeated_is_checked_at_the_largest_size_that_affords_two() -> None:

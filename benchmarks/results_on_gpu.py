@@ -1,0 +1,147 @@
+"""Times one known point of every playbook on a GPU, beside baselines, libraries and plain copies.
+
+    PYTHONPATH=src:benchmarks python benchmarks/results_on_gpu.py --out FOLDER --limit-s 540
+
+It is `cuda-llm bench`, but the playbook is not searched: each run judges the point of
+`h200_points.toml` alone, inspects it and times it again at the end. The next call goes on where
+the last one stopped; `--shard` takes a part of the tasks. Writes the tables and `rows.json`.
+"""
+
+import argparse
+import asyncio
+import json
+import time
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import record
+
+from cuda_llm.agents.playbook.generator import open_playbook
+from cuda_llm.agents.situation import Situation
+from cuda_llm.codec import encode
+from cuda_llm.failures import NoCode
+from cuda_llm.graph.benchmark.folder import BenchmarkFolder, plan_benchmark
+from cuda_llm.graph.benchmark.render import write_tables
+from cuda_llm.graph.benchmark.row import TaskRow
+from cuda_llm.graph.benchmark.work import work
+from cuda_llm.graph.request import Overrides, RunRequest
+from cuda_llm.graph.runs.resolve import resolve_request
+from cuda_llm.search import Author, Brief, Draft
+from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.open_device import open_device
+
+POINTS = Path(__file__).parent / "h200_points.toml"
+
+
+class KnownPoint:
+    """A generator that answers the recorded point of the task's playbook, once."""
+
+    name = "known_point"
+    written_by: Author = "playbook"
+
+    def __init__(self, points: Mapping[str, Mapping[str, int]]) -> None:
+        """`points` by task."""
+        self._points = points
+
+    async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
+        """Return the kernel at the point."""
+        point = dict(self._points[situation.task.name])
+        return Draft(source=write(situation.task, point), idea="the known point", tunables=point)
+
+
+def write(task: Task, point: Mapping[str, int]) -> str:
+    """Return the task's playbook at a point."""
+    return open_playbook(task).write(dict(point))
+
+
+def main() -> None:
+    """Judge the points until the time is up."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
+    parser.add_argument("--limit-s", type=float, default=540)
+    parser.add_argument("tasks", nargs="*")
+    arguments = parser.parse_args()
+    deadline = time.monotonic() + arguments.limit_s
+    points = tomllib.loads(POINTS.read_text(encoding="utf-8"))
+    tasks = record.sharded(arguments.tasks or [*list_tasks()], arguments.shard)
+    asyncio.run(measure(tasks, points, open_device(arguments.device), arguments.out, deadline))
+
+
+async def measure(
+    tasks: list[str],
+    points: Mapping[str, Mapping[str, int]],
+    device: Device,
+    out: Path,
+    deadline: float,
+) -> None:
+    """Compile everything first, then run the tasks in turn; rewrite the tables after each."""
+    await compile_all(tasks, points, device)
+    folder = BenchmarkFolder(out.absolute() / "results")
+    if (folder.path / "bench.json").exists():
+        plan = folder.read_plan()
+    else:
+        request = RunRequest(task=tasks[0], candidates=1, rounds=1, tune=0)
+        plan = plan_benchmark(resolve_request(request), {one: one for one in tasks}, device)
+        folder.write_plan(plan)
+    rows: dict[str, TaskRow] = {}
+
+    def keep(name: str, row: TaskRow) -> None:
+        folder.write_row(name, row)
+        rows[name] = row
+        found = folder.rows(plan)
+        write_tables(folder, plan, found)
+        (out / "rows.json").write_text(json.dumps([encode(one) for one in found]))
+        us = [one.best_us and round(one.best_us, 2) for one in row.sizes]
+        over = [one.over_library and round(one.over_library, 2) for one in row.sizes]
+        print(f"{left_s(deadline):4.0f} s left: {name} {row.state} {row.error[:200]}", flush=True)
+        print(f"      {row.verdicts} {row.speedup} {us} library/ours {over}", flush=True)
+
+    overrides = Overrides(generator=KnownPoint(points))
+    working = asyncio.ensure_future(
+        work(folder, plan, device, keep, overrides=overrides, report=lambda _: None)
+    )
+    done, _ = await asyncio.wait([working], timeout=left_s(deadline))
+    if not done:
+        working.cancel()
+    await asyncio.gather(working, return_exceptions=not done)
+
+
+def left_s(deadline: float) -> float:
+    """Return the seconds until the deadline."""
+    return max(0.0, deadline - time.monotonic())
+
+
+async def compile_all(
+    tasks: list[str], points: Mapping[str, Mapping[str, int]], device: Device
+) -> None:
+    """Fill the cache, so that no core compiles while a GPU waits."""
+    requests = []
+    for task in map(load_task, tasks):
+        requests.append(baseline_request(task, device.target))
+        sources = {"source.cu": write(task, points[task.name])}
+        sources |= {
+            one.name: one.read_text(encoding="utf-8")
+            for one in task.libraries
+            if one.suffix == ".cu"
+        }
+        requests += [
+            compile_request(task, device.target, text, name) for name, text in sources.items()
+        ]
+    cores = asyncio.Semaphore(16)
+
+    async def compile_one(number: int) -> None:
+        async with cores:
+            await compile_candidate(requests[number])
+
+    await asyncio.gather(*map(compile_one, range(len(requests))))
+    print(f"compiled {len(requests)} sources", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,8 @@ kernel is left, `results/playbook_TASK.json` is written. Points that specialise 
 are judged once.
 
 `replay` searches the recorded sweeps: no device is needed, and the times may be modelled or
-measured. The generator is the real one; it gets the hint that the deterministic reflection would
+measured. A playbook that was changed after its sweep lies in `swept_playbooks/` as it was swept
+(delete it when you sweep anew). The generator is the real one; it gets the hint that the deterministic reflection would
 give, the dominating bottleneck of the incumbent. Bars: over 20 seeds the median search comes within
 5 % of the sweep's best in at most a third of its kernels, and sooner than the median random search.
 """
@@ -22,7 +23,7 @@ import random
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -218,9 +219,15 @@ def read_sweep(path: Path) -> Sweep:
     """Read one recorded sweep."""
     data = json.loads(path.read_text())
     rows = {row["sha"]: row for row in data["rows"]}
-    task, hardware = load_task(data["task"]), find_hardware(data["hardware"])
+    task, hardware = as_swept(load_task(data["task"])), find_hardware(data["hardware"])
     able = Capabilities(full_isa=data["time_source"] == "measured")
     return Sweep(task, data["device"], hardware, able, rows)
+
+
+def as_swept(task: Task) -> Task:
+    """Return the task with the playbook that was swept, where it has another one by now."""
+    swept = Path(__file__).parent / "swept_playbooks" / f"{task.name}.cu"
+    return replace(task, playbook=swept) if swept.exists() else task
 
 
 def measure(sweep: Sweep, seeds: int) -> dict[str, Any]:

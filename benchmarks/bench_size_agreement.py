@@ -24,8 +24,9 @@ from typing import Any
 import record
 from corpus import KINDS, Known
 from rank_agreement import Row, agreement, model_shard, rows_to_compare
+from recorded_tasks import RECORDED_TASKS
 
-from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, time_calls_there
@@ -50,7 +51,7 @@ def is_held_back(name: str) -> bool:
 def kernels() -> list[Known]:
     """Return the honest kernels of shipped tasks that the emulated device can run."""
     every = [one for kind in KINDS for one in kind() if one.honest and not one.gpu_alone]
-    return [one for one in every if one.task in list_tasks()]
+    return [one for one in every if one.task in RECORDED_TASKS]
 
 
 def model_kernels() -> None:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import record
+from recorded_tasks import RECORDED_TASKS, load_recorded
 
 from cuda_llm.agents.playbook.kernels import TunableKernel
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space
-from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 
 FIXTURES = record.ROOT / "tests/fixtures"
@@ -66,10 +67,10 @@ def kernels() -> tuple[Kernel, ...]:
     """Return all kernels, in an order that a time limit leaves some of each kind of."""
     found = [
         _kernel(f"honest/{task}/{path.stem}", task, path.read_text())
-        for task in list_tasks()
+        for task in RECORDED_TASKS
         for path in sorted((FIXTURES / "honest" / task).glob("*.cu"))[::2]
     ]
-    found += [one for task in list_tasks() for one in _of_playbook(task)]
+    found += [one for task in RECORDED_TASKS for one in _of_playbook(task)]
     found += [
         _kernel(f"diagnosed/{path.stem}", _task_of(path.stem), path.read_text())
         for path in sorted((FIXTURES / "diagnosed").glob("*.cu"))[::2]
@@ -105,7 +106,7 @@ def _task_of(stem: str) -> str:
 def _of_playbook(name: str) -> list[Kernel]:
     recorded = json.loads((record.RESULTS / f"playbook_{name}.json").read_text())["rows"]
     ranked = sorted((row for row in recorded if row["speedup"]), key=lambda row: row["speedup"])
-    source = load_task(name).playbook
+    source = load_recorded(name).playbook
     assert source is not None, name
     text = source.read_text()
     space = read_space(text)

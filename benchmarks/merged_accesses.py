@@ -28,8 +28,9 @@ from typing import Any
 import record
 from bench_size_agreement import is_held_back, kernels, name_of
 from rank_agreement import variants
+from recorded_tasks import RECORDED_TASKS
 
-from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.cuda.sass import read_sass
 from cuda_llm.tools.device.candidate import Compiled
@@ -107,7 +108,7 @@ def sources() -> list[Source]:
         )
         for known in kernels()
     ]
-    points = [one for task in list_tasks() for one in variants(task) if one.point]
+    points = [one for task in RECORDED_TASKS for one in variants(task) if one.point]
     return found + [
         Source(task=one.task.name, name=one.name, text=one.source, part="points of playbooks")
         for one in points

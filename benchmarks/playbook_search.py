@@ -10,10 +10,10 @@ kernel is left, `results/playbook_TASK.json` is written. Points that specialise 
 are judged once.
 
 `replay` searches the recorded sweeps: no device is needed, and the times may be modelled or
-measured. A playbook that was changed after its sweep lies in `swept_playbooks/` as it was swept
-(delete it when you sweep anew). The generator is the real one; it gets the hint that the deterministic reflection would
-give, the dominating bottleneck of the incumbent. Bars: over 20 seeds the median search comes within
-5 % of the sweep's best in at most a third of its kernels, and sooner than the median random search.
+measured. A playbook that was changed since lies in `swept_playbooks/`: delete it to sweep anew. The
+real generator gets the hint of the deterministic reflection, the incumbent's dominating bottleneck.
+Bars: over 20 seeds the median search comes within 5 % of the sweep's best in at most a third of its
+kernels, and sooner than the median random search.
 """
 
 import argparse
@@ -23,11 +23,12 @@ import random
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import record
+from recorded_tasks import as_swept
 
 from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
@@ -222,12 +223,6 @@ def read_sweep(path: Path) -> Sweep:
     task, hardware = as_swept(load_task(data["task"])), find_hardware(data["hardware"])
     able = Capabilities(full_isa=data["time_source"] == "measured")
     return Sweep(task, data["device"], hardware, able, rows)
-
-
-def as_swept(task: Task) -> Task:
-    """Return the task with the playbook that was swept, where it has another one by now."""
-    swept = Path(__file__).parent / "swept_playbooks" / f"{task.name}.cu"
-    return replace(task, playbook=swept) if swept.exists() else task
 
 
 def measure(sweep: Sweep, seeds: int) -> dict[str, Any]:

@@ -31,13 +31,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import record
+from recorded_tasks import load_recorded
 
 from cuda_llm.agents.playbook.kernels import TunableKernel
 from cuda_llm.agents.playbook.propose import fill_space
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
 from cuda_llm.tools.device.candidate import Compiled
@@ -77,7 +77,7 @@ class Variant:
 
 def variants(name: str) -> Iterator[Variant]:
     """Yield the baseline, then points of the playbook that are different kernels."""
-    task = load_task(name)
+    task = load_recorded(name)
     assert task.playbook, f"{name} has no playbook"
     source = task.playbook.read_text()
     space = read_space(source)

@@ -26,13 +26,14 @@ from typing import Any
 import record
 from playbook_search import CANDIDATES, Row, Sweep, ask_round, judged, situation, to_row
 from rank_agreement import agreement
+from recorded_tasks import RECORDED_TASKS
 
 from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
 from cuda_llm.agents.tunables.space import Point
 from cuda_llm.agents.tunables.write import write_point
 from cuda_llm.search import Attempt
-from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.device_bench import open_bench
@@ -58,7 +59,7 @@ def main() -> None:
     folder = arguments.lines or cache_folder(f"searches/{source}")
     folder.mkdir(parents=True, exist_ok=True)
     emulated = read_winners(record.RESULTS) if source == "measured" else {}
-    for name in record.sharded(list_tasks(), arguments.shard):
+    for name in record.sharded(RECORDED_TASKS, arguments.shard):
         rows = search_task(
             load_task(name),
             device,
@@ -72,7 +73,7 @@ def main() -> None:
             return
         (folder / f"{name}.json").write_text(json.dumps(rows))
     done = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    if set(done) == set(list_tasks()):
+    if set(done) == set(RECORDED_TASKS):
         hardware = {"device": device.name, "hardware": device.hardware.name}
         content = {"seed": SEED, "rounds": arguments.rounds, **hardware, "tasks": done}
         print(record.write(RESULTS[source], content, arguments.results))

@@ -11,6 +11,7 @@ import pytest
 from corpus import KINDS, Known, fault_in, honest_styles, mutants
 from corpus_rows import Counts, Row, count, inspected_verdict, is_due
 from record import RESULTS, ROOT
+from recorded_tasks import RECORDED_TASKS
 
 from cuda_llm.failures import DataRace
 from cuda_llm.outcomes import Passed
@@ -18,7 +19,12 @@ from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.cuda.sanitizer import SanitizerResult
 
 BENCHMARKS = ROOT / "benchmarks"
-KNOWN = {one.name: one for kind in KINDS for one in kind()}
+KNOWN = {
+    one.name: one
+    for kind in KINDS
+    for one in kind()
+    if kind not in (mutants, honest_styles) or one.task in RECORDED_TASKS
+}
 
 
 def run_python(*command: str) -> str:

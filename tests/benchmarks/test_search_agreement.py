@@ -29,7 +29,7 @@ def test_a_search_goes_on_where_it_was_and_judges_another_winner_besides(tmp_pat
     whole = search_task(task, device, lines, rounds=1, deadline=now + 600, also=None)
     assert whole is not None
     before = lines.read_text()
-    other = {"LOOPS": 1, "THREADS": 128, "VECTORS": 1, "WIDTH": 1}
+    other = {"LOOPS": 1, "THREADS": 128, "VECTORS": 1, "WIDTH": 1, "STREAM": 0}
     again = search_task(task, device, lines, rounds=1, deadline=now + 600, also=other)
     assert again is not None
     assert again["winner"] == whole["winner"]
@@ -62,7 +62,9 @@ def test_without_a_recorded_search_there_is_no_winner(tmp_path: Path) -> None:
 
 def test_points_are_modelled_once_and_until_the_time_is_over(tmp_path: Path) -> None:
     task, device, lines = small_task("vector_add"), open_device("emulated"), tmp_path / "lines"
-    points = [{"LOOPS": 1, "THREADS": size, "VECTORS": 1, "WIDTH": 1} for size in (128, 256)]
+    points = [
+        {"LOOPS": 1, "THREADS": size, "VECTORS": 1, "WIDTH": 1, "STREAM": 0} for size in (128, 256)
+    ]
     now = time.monotonic()
     assert model_points(task, device, lines, now, points) is None
     rows = model_points(task, device, lines, now + 600, points)

@@ -1,6 +1,7 @@
 """What `run.json` holds: what was asked for, what it was asked of, and which task to the byte."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,11 +27,20 @@ REQUIRED_KEYS = ("request", "brought", "task_files", "forked_from")
 
 
 def task_digests(task: Task) -> dict[str, str]:
-    """Return the SHA-256 of each file of the task that decides a run, by file name."""
+    """Return the SHA-256 of each file of the task that decides a run, by file name.
+
+    What others have published of the task decides nothing.
+    """
     found = (task.folder / name for name in DECIDING_FILES)
     return {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in found if file.is_file()
+        file.name: hashlib.sha256(_PUBLISHED.sub(b"", file.read_bytes())).hexdigest()
+        for file in found
+        if file.is_file()
     }
+
+
+_PUBLISHED = re.compile(rb"\n\[published\]\n.*?(?=\n\[|\Z)", re.DOTALL)
+"""The table of `task.toml`, up to the next one."""
 
 
 def changed_files(task: Task, before: Mapping[str, str]) -> list[str]:

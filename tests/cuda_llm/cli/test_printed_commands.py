@@ -62,6 +62,7 @@ RUN_BY: dict[Place, str] = {
     Place("src/cuda_llm/cli/trace.py", "cd {} && {}"): RUN,
     Place("src/cuda_llm/cli/trace.py", "cuda-llm run vector_add{}"): START,
     Place("tasks/objective.py", "cuda-llm tasks show {}"): TASK,
+    Place("tasks/own_sizes.py", "cuda-llm tasks show {}"): TASK,
     Place("tools/compiler/nvcc.py", "pip install 'cuda-llm[toolkit]'"): INSTALL,
     Place("tools/cuda/arrays.py", "pip install 'cuda-llm[gpu]'"): INSTALL,
     Place("tools/cuda/device.py", "pip install 'cuda-llm[{}]'"): INSTALL,
@@ -355,8 +356,10 @@ def test_a_task_of_ones_own_is_checked_by_what_is_printed(printed: Printed, shel
     kernel = (task / "baseline.cu").read_text()
     (shell.folder / "mine.cu").write_text(kernel)
     unfit = printed.ask("evaluate", "my tasks/mine", "mine.cu", *["--weight", 1] * 99)
-    told = printed.run(printed.pick(unfit.stderr, "cuda-llm tasks show"))
-    assert (told.code, "mine" in told.stdout) == (0, True), told.stderr
+    unsized = printed.ask("evaluate", "my tasks/mine", "mine.cu", "--size", "n")
+    for refused in (unfit, unsized):
+        told = printed.run(printed.pick(refused.stderr, "cuda-llm tasks show"))
+        assert (told.code, "mine" in told.stdout) == (0, True), told.stderr
 
     (task / "baseline.cu").write_text(kernel.replace('extern "C"', "oops"))
     refused = printed.ask("evaluate", "my tasks/mine", "mine.cu", "--device", "emulated")

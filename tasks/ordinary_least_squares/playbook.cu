@@ -418,8 +418,9 @@ extern "C" void solve(const float* X, const float* y, float* beta, int n_samples
         add_by_samples<<<blocks, THREADS>>>(X, y, matrix, beta, n_samples);
         done = true;
 #else
-        done = kShared <= 48 * 1024 || cudaFuncSetAttribute(add_by_samples, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                            (int)kShared) == cudaSuccess;
+        // Static shared memory counts too, so that less than 48 KiB may need the attribute.
+        done = cudaFuncSetAttribute(add_by_samples, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kShared) ==
+               cudaSuccess;
         if (done) {
             add_by_samples<<<blocks, THREADS, kShared>>>(X, y, matrix, beta, n_samples);
         } else {

@@ -128,7 +128,7 @@ def run(folder: Path, server: ModelServer) -> "subprocess.CompletedProcess[str]"
         "OPENAI_BASE_URL": server.base_url,
         "CUDA_LLM_MODEL_TRY_S": str(TRY_S),
         "CUDA_LLM_MODEL_TRIES": str(TRIES),
-        "CUDA_LLM_CALL_LIMIT_S": "4",
+        "CUDA_LLM_CALL_LIMIT_S": "12",
     }
     command = [sys.executable, "-P", "-m", "cuda_llm", "run", "matrix_transpose", *options]
     return subprocess.run(

@@ -29,17 +29,14 @@ passed):
   element in rounding units; NaN is wrong.
 """
 
-import importlib.util
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
+from cuda_llm.tasks.task_module import MEND, import_module_file, named_parameters
 from cuda_llm.tasks.time_limit import Overdue, call_within
 
 Arrays = Mapping[str, Any]
@@ -81,7 +78,8 @@ def load_reference(task: Task) -> Reference:
     from cuda_llm.settings import settings
 
     limit_s = settings().reference_limit_s
-    module = _import(task.reference, limit_s)
+    module = import_module_file(task.reference, limit_s)
+    known = set(task.dims) | {a.name for a in task.arguments if a.role != ArgumentRole.OUT}
     outputs = {
         a.name: a for a in task.arguments if a.role in (ArgumentRole.OUT, ArgumentRole.INOUT)
     }
@@ -94,7 +92,7 @@ def load_reference(task: Task) -> Reference:
         where = f"{task.reference}: {name}"
         if not callable(function):
             raise TaskError(f"{where}: not found; expected a function")
-        wanted = _named_parameters(task, function, leading, where)
+        wanted = named_parameters(function, leading, known, where)
 
         def call(xp: Any, *rest: Any) -> dict[str, Any]:
             *got, inputs, dims = rest
@@ -107,7 +105,7 @@ def load_reference(task: Task) -> Reference:
                     result = call_within(limit_s, lambda: function(xp, *got, **own))
             except Overdue:
                 raise TaskError(
-                    f"{where}: did not return within {limit_s:g} s at {dict(dims)}; {_MEND}"
+                    f"{where}: did not return within {limit_s:g} s at {dict(dims)}; {MEND}"
                 ) from None
             except Exception as error:
                 raise TaskError(f"{where}: {type(error).__name__}: {error}") from error
@@ -157,35 +155,6 @@ def _split(module: Any, task: Task, outputs: Iterable[TaskArgument]) -> str:
                 f"has {', '.join(output.shape)}"
             )
     return dim
-
-
-_MEND = "make it end, or allow more by the setting reference_limit_s"
-
-
-def _import(path: Path, limit_s: float) -> Any:
-    spec = importlib.util.spec_from_file_location(f"cuda_llm_reference_{path.parent.name}", path)
-    if spec is None or spec.loader is None:
-        raise TaskError(f"{path}: cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        call_within(limit_s, partial(spec.loader.exec_module, module))
-    except Overdue:
-        raise TaskError(f"{path}: importing it takes longer than {limit_s:g} s; {_MEND}") from None
-    except Exception as error:
-        raise TaskError(f"{path}: {type(error).__name__}: {error}") from error
-    return module
-
-
-def _named_parameters(
-    task: Task, function: Callable[..., Any], leading: int, where: str
-) -> tuple[str, ...]:
-    """Return the parameters of a function of reference.py after its `leading` positional ones."""
-    known = set(task.dims) | {a.name for a in task.arguments if a.role != ArgumentRole.OUT}
-    wanted = tuple(inspect.signature(function).parameters)[leading:]
-    for name in wanted:
-        if name not in known:
-            raise TaskError(f"{where}: asks for {name}; expected one of {', '.join(sorted(known))}")
-    return wanted
 
 
 def _scalars(task: Task, dims: Dims) -> dict[str, int | float]:

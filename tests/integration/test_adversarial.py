@@ -7,7 +7,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra, read_table
+from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra
+from task_fixtures import read_table
 
 from cuda_llm.cli.evaluate_output import report
 from cuda_llm.failures import TimedOut

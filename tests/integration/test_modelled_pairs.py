@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from corpus import FIXTURES, honest_styles, read_table
+from corpus import FIXTURES, honest_styles
+from task_fixtures import read_table
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import Verdict

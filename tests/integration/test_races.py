@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from corpus import FIXTURES, races, read_table
+from corpus import FIXTURES, races
 from small_tasks import small_task
+from task_fixtures import read_table
 
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tools.judge.device_bench import open_bench

@@ -1,13 +1,11 @@
 """Kernels whose verdict is known: those that cheat or are broken, and honest ones."""
 
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from small_tasks import small_task
-from task_fixtures import MUTANTS, mutant_rows
+from task_fixtures import MUTANTS, mutant_rows, read_table
 
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tasks.loader import list_tasks, load_task
@@ -184,8 +182,3 @@ KINDS = (honest_extra, adversarial, mutants, honest_styles)
 """What yields all kernels whose verdict is known, but those that results do not show."""
 HIDDEN_KINDS = (races, parameter_readers)
 """What yields the kernels whose faults no result and no time shows on a GPU, and their twins."""
-
-
-def read_table(path: Path) -> Mapping[str, Any]:
-    """A TOML file."""
-    return tomllib.loads(path.read_text())

@@ -5,7 +5,6 @@ tags. All else is as in `timed_session`: slots, a copy of each input in front of
 of L2, one graph a batch, our own clock.
 """
 
-import importlib.util
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,8 @@ from typing import Any
 
 from cuda_llm.errors import MissingError, TaskError
 from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.settings import settings
+from cuda_llm.tasks.task_module import import_module_file, named_parameters
 from cuda_llm.tools.cuda.layout import SessionMemory, SlotLayout
 from cuda_llm.tools.cuda.memory import Memory
 from cuda_llm.tools.device import (
@@ -25,7 +26,7 @@ from cuda_llm.tools.device import (
     CallReport,
     TimeClass,
 )
-from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Role, Slots
+from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
 from cuda_llm.tools.device.session import Scalar
 
 _WARM_UPS = 2
@@ -54,26 +55,11 @@ class Library:
 
 def load_library(library: LibraryCall) -> Library:
     """Load `NAME` and `call(torch, *, ...)` from the file. Raises TaskError naming what is off."""
-    import inspect
-
-    spec = importlib.util.spec_from_file_location("cuda_llm_library_call", library.file)
-    if spec is None or spec.loader is None:
-        raise TaskError(f"{library.file}: cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise TaskError(f"{library.file}: {type(error).__name__}: {error}") from error
+    module = import_module_file(library.file, settings().reference_limit_s)
     name, call = getattr(module, "NAME", None), getattr(module, "call", None)
     if not isinstance(name, str) or not callable(call):
         raise TaskError(f"{library.file}: expected NAME, a text, and call(torch, *, ...)")
-    wanted = tuple(inspect.signature(call).parameters)[1:]
-    for one in wanted:
-        if one not in library.arguments:
-            raise TaskError(
-                f"{library.file}: call asks for {one}; expected one of "
-                f"{', '.join(library.arguments)}"
-            )
+    wanted = named_parameters(call, 1, library.arguments, f"{library.file}: call")
     return Library(name=name, call=call, wanted=wanted)
 
 
@@ -149,16 +135,14 @@ class LibrarySession:
     async def capture(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> TimeClass | Verdict:
-        """See `TimedSession.capture`. Batches are captured when they are armed."""
+        """See `TimedSession.capture`. Batches are captured when they are armed, with
+        a copy of every input in front of each call: what the warm-ups overwrite does not matter."""
         self._keep_scalars(arguments)
         self.arena.memory.finish()
-        kept = self._inputs(0)
         for _ in range(_WARM_UPS):
             with self._torch.cuda.stream(self._stream):
                 self._solve(0)
             self._torch.cuda.synchronize()
-        for tensor, value in kept:
-            tensor.copy_(value)
         return TimeClass.DEVICE
 
     def seal(
@@ -246,16 +230,6 @@ class LibrarySession:
         layout, memory = self.arena.layout, self.arena.memory
         column = memory.column(begin, spec.dtype, (layout.slots, *spec.shape), layout.stride)
         return self._torch.as_tensor(column[slot], device="cuda")
-
-    def _inputs(self, slot: int) -> list[tuple[Any, Any]]:
-        """Return what a call overwrites of its inputs, with copies."""
-        spans = self.arena.layout.spans.values()
-        tensors = [
-            self._tensor(span.begin, span.spec, slot)
-            for span in spans
-            if span.spec.role is Role.INOUT
-        ]
-        return [(one, one.clone()) for one in tensors]
 
     def _openings(self, slot: int) -> Iterator[tuple[Any, Any]]:
         layout = self.arena.layout

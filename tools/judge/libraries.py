@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuda_llm.errors import TaskError
+from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.loader import load_task
@@ -14,7 +15,8 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge import plain_copy
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source
-from cuda_llm.tools.measure.failures import FailedCase
+from cuda_llm.tools.measure.baseline_doubt import size_key
+from cuda_llm.tools.measure.failures import FailedCase, without_case
 from cuda_llm.tools.measure.library import measure_library
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions
@@ -66,12 +68,14 @@ async def _time_candidate(
     compiled = await compile_source(task, device, file.read_text(encoding="utf-8"), file.name)
     if not isinstance(compiled, Compiled):
         return LibraryTimes(name=HEADER_LIBRARY, fault="; ".join(describe(compiled)))
-    timed = await device.carry_out(measure_candidate, task, compiled, baseline, options)
+    outcome: KernelTimes | Verdict | FailedCase = await device.carry_out(
+        measure_candidate, task, compiled, baseline, options
+    )
+    timed: KernelTimes | Verdict = without_case(outcome)
     if not isinstance(timed, KernelTimes):
-        verdict = timed.verdict if isinstance(timed, FailedCase) else timed
-        return LibraryTimes(name=HEADER_LIBRARY, fault="; ".join(describe(verdict)))
-    known = {tuple(sorted(one.dims.items())): one for one in timed.sizes}
-    sizes = [known.get(tuple(sorted(dims.items()))) for dims in task.sizes.bench]
+        return LibraryTimes(name=HEADER_LIBRARY, fault="; ".join(describe(timed)))
+    known = {size_key(one.dims): one for one in timed.sizes}
+    sizes = [known.get(size_key(dims)) for dims in task.sizes.bench]
     return LibraryTimes(
         name=HEADER_LIBRARY,
         times=tuple(None if one is None else one.time_us for one in sizes),

@@ -27,7 +27,7 @@ def test_a_call_is_given_the_arguments_that_it_names(tmp_path: Path) -> None:
     [
         (CALL.replace("NAME", "OTHER"), "expected NAME, a text, and call"),
         (CALL.replace("def call", "def other"), "expected NAME, a text, and call"),
-        (CALL.replace("A, C, n)", "A, B, n)"), "call asks for B; expected one of A, C, n"),
+        (CALL.replace("A, C, n)", "A, B, n)"), "call: asks for B; expected one of A, C, n"),
         ("def call(", "SyntaxError"),
         ("import nothing_of_this_name", "ModuleNotFoundError"),
     ],

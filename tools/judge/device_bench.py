@@ -300,4 +300,7 @@ async def time_compiled(
         )
     if not isinstance(timing, KernelTimes):
         return timing
-    return find_impossible_model(task, device.hardware, timing.times, timing.launches) or timing
+    impossible = find_impossible_model(
+        task, device.hardware, timing.times, timing.launches, timing.launched
+    )
+    return impossible or timing

@@ -79,7 +79,8 @@ async def model_sizes(
         )
         for number, dims in enumerate(sizes)
     )
-    last = reports[by_work[len(reports) - 1]] if reports else None
+    largest = by_work[len(reports) - 1] if reports else None
+    last = None if largest is None else reports[largest]
     return replace(
         verified,
         times=times,
@@ -90,7 +91,8 @@ async def model_sizes(
         ),
         launches=last.launches if last else verified.launches,
         bottlenecks=last.bottlenecks if last else verified.bottlenecks,
-        smaller=profiles_below(by_work[len(reports) - 1], reports) if reports else (),
+        launched=verified.times[-1][0] if largest is None else sizes[largest],
+        smaller=() if largest is None else profiles_below(largest, reports),
     )
 
 

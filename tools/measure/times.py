@@ -53,16 +53,17 @@ def find_impossible_model(
     hardware: Hardware,
     times: Sequence[tuple[Mapping[str, int], float]],
     launches: Sequence[LaunchProfile] = (),
+    launched: Mapping[str, int] | None = None,
 ) -> ImpossibleTime | None:
     """Find the first modelled size below its roofline's time on the units that are modelled.
 
     Nothing is slack: every byte and operation of a call is counted, in a cold L2, so less than the
     task's own work means that some was hidden. CUDA cores need not have done the part of it that
-    `launches`, those of the last size, did on tensor cores.
+    `launches`, those of the size `launched` (the last without one), did on tensor cores.
     """
     precision = core_precision(task, hardware)
     done = sum(launch.figures.get("tensor_operations", 0.0) for launch in launches)
-    wanted = least_time(task, hardware, times[-1][0]).flops
+    wanted = least_time(task, hardware, launched or times[-1][0]).flops
     left = max(0.0, 1 - done / wanted) if wanted else 0.0
 
     def floor_us(dims: Mapping[str, int]) -> float:
@@ -127,6 +128,8 @@ class KernelTimes:
     """Dims and microseconds, in the order of the task."""
     launches: tuple[LaunchProfile, ...]
     bottlenecks: tuple[Bottleneck, ...]
+    launched: Dims | None = None
+    """The size that `launches` and `bottlenecks` are of; None: the last of `times`."""
     smaller: tuple[SizeProfile, ...] = ()
     """The same of the sizes below the largest, where it is known of them."""
     sizes: tuple[SizeTime, ...] = ()

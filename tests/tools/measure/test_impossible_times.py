@@ -78,6 +78,18 @@ def test_a_modelled_time_has_no_slack(part: float, impossible: bool) -> None:
     assert isinstance(found, ImpossibleTime) is impossible
 
 
+def launch_with(tensor_operations: float) -> LaunchProfile:
+    return LaunchProfile(
+        kernel="k",
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        shared_bytes=0,
+        occupancy=1.0,
+        time_us=1.0,
+        figures={"tensor_operations": tensor_operations},
+    )
+
+
 def test_work_that_was_counted_on_tensor_cores_is_not_asked_of_cuda_cores() -> None:
     product = load_task("matrix_multiplication")
     dims = {"M": 1024, "N": 1024, "K": 1024}
@@ -85,15 +97,7 @@ def test_work_that_was_counted_on_tensor_cores_is_not_asked_of_cuda_cores() -> N
     floor_us = work / (HARDWARE.peaks.fp32_tflops * 1e6)
 
     def found(part: float, done: float) -> ImpossibleTime | None:
-        launch = LaunchProfile(
-            kernel="k",
-            grid=(1, 1, 1),
-            block=(32, 1, 1),
-            shared_bytes=0,
-            occupancy=1.0,
-            time_us=1.0,
-            figures={"tensor_operations": done},
-        )
+        launch = launch_with(done)
         return find_impossible_model(product, HARDWARE, [(dims, part * floor_us)], [launch])
 
     assert found(0.51, work / 2) is None
@@ -102,6 +106,16 @@ def test_work_that_was_counted_on_tensor_cores_is_not_asked_of_cuda_cores() -> N
     assert isinstance(found(0.9, 0.0), ImpossibleTime)
     moving_us = 3 * 4 * 1024**2 / (HARDWARE.peaks.dram_gb_s * 1e3)
     assert isinstance(found(0.9 * moving_us / floor_us, 3 * work), ImpossibleTime)
+
+
+def test_the_tensor_work_of_a_size_is_held_against_what_that_size_asks_for() -> None:
+    product = load_task("matrix_multiplication")
+    executed, extrapolated = ({"M": n, "N": n, "K": n} for n in (1024, 4096))
+    floor_us = 2.0 * 1024**3 / (HARDWARE.peaks.fp32_tflops * 1e6)
+    times = [(executed, 0.5 * floor_us), (extrapolated, 64 * 0.5 * floor_us)]
+    launch = launch_with(2.0 * 1024**3)
+    assert find_impossible_model(product, HARDWARE, times, [launch], executed) is None
+    assert isinstance(find_impossible_model(product, HARDWARE, times, [launch]), ImpossibleTime)
 
 
 def test_modelled_fp32_work_is_held_against_fp32_peaks() -> None:

@@ -47,10 +47,13 @@ LIBRARY = "kernels.so"
 _LIMIT_S = 240.0
 MOST_PTX_BYTES = 4 << 20
 """g++ takes about a second for a thousand lines: 10 MiB did not end in the limit."""
+_OPTIMISED = ("-O1", "-ftree-vectorize")
+_QUICKLY = ("-Og",)
+"""For much code, of which g++ takes most of a candidate's time: two to three times as quick to compile
+as optimised, its execution one to two times as slow, and the results the same."""
+_MUCH_CODE_BYTES = 200_000
 _KERNEL_FLAGS = (
     "-std=c++20",
-    "-O1",
-    "-ftree-vectorize",
     "-march=native",
     # nvcc has already chosen which multiplications and additions are fused.
     "-ffp-contract=off",
@@ -147,7 +150,8 @@ async def _compile(text: str, folder: Path) -> Path:
         cpu_s=_LIMIT_S,
     )
     includes = f"-I{_RUNTIME.resolve()}"
-    command = [str(gxx), *_KERNEL_FLAGS, includes, "kernels.cpp", "-o", LIBRARY]
+    effort = _QUICKLY if len(text) > _MUCH_CODE_BYTES else _OPTIMISED
+    command = [str(gxx), *effort, *_KERNEL_FLAGS, includes, "kernels.cpp", "-o", LIBRARY]
     result = await run_jailed(command, jail)
     if not result.ok:
         reason = result.stderr.text.strip()[-1500:] or f"it ended by {result.end}"
@@ -171,7 +175,7 @@ def _key(text: str, kernels: Sequence[KernelResources], source_name: str, source
         registers,
         source_name,
         source,
-        _KERNEL_FLAGS,
+        (_OPTIMISED, _QUICKLY, _MUCH_CODE_BYTES, *_KERNEL_FLAGS),
         cpu_model(),
         gxx_version(find_gxx()),
     )

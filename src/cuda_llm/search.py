@@ -44,7 +44,6 @@ from cuda_llm.profile import Objective, Outcome
 from cuda_llm.published_check import PublishedCheck
 
 Author = Literal["model", "playbook", "human"]
-"""Who wrote a kernel."""
 
 HardwareContext = Literal["full", "name", "none"]
 """How much of the GPU an agent's text may name: facts and figures, its name alone, or nothing."""

@@ -21,6 +21,9 @@ from cuda_llm.wording import describe, printable
 
 ATTACKS = {known.path.stem: known for known in adversarial() if not known.gpu_alone}
 HONEST = {known.path.stem: known for known in honest_extra() if not known.gpu_alone}
+pytestmark = pytest.mark.timeout(1200)
+"""The first test of each corpus waits until all of it is judged: five minutes of two idle cores."""
+
 LIMIT = "CUDA_LLM_CALL_LIMIT_S"
 SHORT_S = "2"
 LONG_S = "30"

@@ -15,6 +15,9 @@ from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.wording import describe
 
+pytestmark = pytest.mark.timeout(600)
+"""The first test waits until all kernels are judged."""
+
 RACES = FIXTURES / "races"
 TABLE: Mapping[str, Any] = read_table(RACES / "table.toml")
 AT_ONCE = 3

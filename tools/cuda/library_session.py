@@ -14,7 +14,6 @@ from typing import Any
 
 from cuda_llm.errors import MissingError, TaskError
 from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.settings import settings
 from cuda_llm.tasks.task_module import import_module_file, named_parameters
 from cuda_llm.tools.cuda.layout import SessionMemory, SlotLayout
 from cuda_llm.tools.cuda.memory import Memory
@@ -55,6 +54,8 @@ class Library:
 
 def load_library(library: LibraryCall) -> Library:
     """Load `NAME` and `call(torch, *, ...)` from the file. Raises TaskError naming what is off."""
+    from cuda_llm.settings import settings
+
     module = import_module_file(library.file, settings().reference_limit_s)
     name, call = getattr(module, "NAME", None), getattr(module, "call", None)
     if not isinstance(name, str) or not callable(call):

@@ -71,11 +71,11 @@ def test_another_system_text_or_form_of_answer_is_another_question() -> None:
 def test_a_question_ends_before_the_agents_own_time_does() -> None:
     async def run(server: ModelServer) -> Reply | CallFailed:
         client = make_client(server)
-        with AgentAsk(client, "lessons", FOLDER, limit_s=2.0) as ask:
-            async with asyncio.timeout(2.0):
+        with AgentAsk(client, "lessons", FOLDER, limit_s=5.0) as ask:
+            async with asyncio.timeout(5.0):
                 return await ask("a")
 
-    with ModelServer([Say("late", wait_s=10.0)]) as server:
+    with ModelServer([Say("late", wait_s=20.0)]) as server:
         failed = asyncio.run(run(server))
     assert isinstance(failed, CallFailed)
     assert failed.kind == "timed_out"
@@ -91,7 +91,7 @@ def test_a_task_that_an_agent_leaves_behind_asks_no_more() -> None:
                 await asyncio.sleep(0.01)
         return [await left, await ask("b")]
 
-    with ModelServer([Say("late", wait_s=10.0)]) as server:
+    with ModelServer([Say("late", wait_s=20.0)]) as server:
         answers = asyncio.run(run(server))
     assert [one.kind for one in answers if isinstance(one, CallFailed)] == ["timed_out"] * 2
     assert len(server.requests) == 1
@@ -104,7 +104,7 @@ def test_an_agent_that_is_cancelled_is_cancelled_while_it_asks_too() -> None:
             async with asyncio.timeout(0.2):
                 await ask("a")
 
-    with ModelServer([Say("late", wait_s=10.0)]) as server, pytest.raises(TimeoutError):
+    with ModelServer([Say("late", wait_s=20.0)]) as server, pytest.raises(TimeoutError):
         asyncio.run(run(server))
 
 

@@ -15,6 +15,7 @@ CRASHES = {"host_reads_nothing"}
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_no_scenario_upsets_the_sanitizers(sanitized_driver: Path) -> None:
     assert len(NAMES) > 60
     for name in NAMES:

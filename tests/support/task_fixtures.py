@@ -1,6 +1,5 @@
 """What each shipped task brings to its tests: wrong kernels, honest arithmetic, a strong point."""
 
-import importlib.util
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,14 @@ from measured_site import Buffers, MeasuredSession, untimed
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
+from cuda_llm.tasks.task_module import import_module_file
 from cuda_llm.tools.device import Argument, CallOptions, CallReport
 from cuda_llm.tools.device.session import Scalar
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MUTANTS = FIXTURES / "mutants"
 PLAYBOOKS = FIXTURES / "playbooks"
+IMPORT_LIMIT_S = 60.0
 
 Row = Mapping[str, Any]
 Definition = Callable[[Mapping[str, npt.NDArray[Any]], Mapping[str, int]], Mapping[str, Any]]
@@ -86,11 +87,7 @@ def array_kernels(task: str) -> ArrayKernels | None:
     path = MUTANTS / task / "on_arrays.py"
     if not path.is_file():
         return None
-    spec = importlib.util.spec_from_file_location(f"on_arrays_{task}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = import_module_file(path, IMPORT_LIMIT_S)
     return ArrayKernels(
         honest=module.HONEST, wrong=module.WRONG, by_definition=module.by_definition
     )

@@ -136,8 +136,10 @@ class LibrarySession:
     async def capture(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> TimeClass | Verdict:
-        """See `TimedSession.capture`. Batches are captured when they are armed, with
-        a copy of every input in front of each call: what the warm-ups overwrite does not matter."""
+        """See `TimedSession.capture`. Batches are captured when they are armed.
+
+        Each of their calls has a copy of its inputs in front, whatever the warm-ups overwrite.
+        """
         self._keep_scalars(arguments)
         self.arena.memory.finish()
         for _ in range(_WARM_UPS):

@@ -88,7 +88,7 @@ RUN_BY: dict[Place, str] = {
     Place("traces/export/export.py", "nvcc -O3 -arch=native -include=solve.h -I. {}"): MAKE_ON_GPU,
     Place("traces/export/templates/Makefile.j2", "make"): MAKE_ON_GPU,
     Place("traces/export/templates/Makefile.j2", "make ARCH=sm_90"): (
-        f"{BUILDS}::test_the_plain_export_of_every_task_compiles_with_its_own_makefile"
+        f"{BUILDS}::test_the_plain_export_of_every_kind_of_task_compiles_with_its_own_makefile"
     ),
     Place("traces/export/templates/Makefile.j2", "make check"): MAKE_ON_GPU,
     Place("traces/export/templates/README.md.j2", "cuda-llm evaluate {}"): RUN,

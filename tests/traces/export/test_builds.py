@@ -74,7 +74,7 @@ def kinds_of_arguments(name: str) -> frozenset[tuple[str, str]]:
 
 
 UNLIKE = sorted({kinds_of_arguments(name): name for name in [*list_tasks(), QUICK]}.values())
-"""One task of each kind of signature: what is exported differs by nothing else."""
+"""One task of each kind of signature; the others differ from it by names and shapes."""
 
 
 @pytest.mark.parametrize(

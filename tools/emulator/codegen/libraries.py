@@ -50,7 +50,7 @@ MOST_PTX_BYTES = 4 << 20
 _OPTIMISED = ("-O1", "-ftree-vectorize")
 _QUICKLY = ("-Og",)
 """For much code, of which g++ takes most of a candidate's time: compiled in a half to a third of
-the time of optimised code, executed in once to twice its time, with the same results."""
+the time of optimised code, executed in once to twice its time."""
 _MUCH_CODE_BYTES = 200_000
 _KERNEL_FLAGS = (
     "-std=c++20",

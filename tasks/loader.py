@@ -35,7 +35,7 @@ def read_task(folder: Path) -> Task:
         "name": folder.name,
         "folder": folder,
         "description": _text_of(folder / "description.md"),
-        "baseline": _required(folder / "baseline.cu"),
+        "baseline": _baseline_of(folder),
         "host": _text_of(host) if host else "",
         "reference": _optional(folder / "reference.py"),
         "playbook": _optional(folder / "playbook.cu"),
@@ -175,6 +175,11 @@ def _check_dims(given: Collection[str], task: Task, expected: str, place: Place)
     for name in given:
         if name not in task.dims:
             raise UnfitError("an unknown key", f"one of {', '.join(task.dims)}", *place, name)
+
+
+def _baseline_of(folder: Path) -> Path:
+    """Return baseline.cu, or the call of PyTorch that takes its place."""
+    return _optional(folder / "baseline.py") or _required(folder / "baseline.cu")
 
 
 def _required(path: Path) -> Path:

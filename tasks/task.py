@@ -234,6 +234,7 @@ class Task:
     linear: bool = False
     """Linear in its float inputs: the exactness probe applies."""
     baseline: Path
+    """baseline.cu, or baseline.py: a call of PyTorch."""
     host: str
     """Host-code context for a prompt."""
     reference: Path | None

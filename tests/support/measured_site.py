@@ -32,7 +32,7 @@ from cuda_llm.profile import LaunchProfile
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, CallReport, TimeClass
 from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, PlacedBuffer, Slots
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled
 
 Buffers = Mapping[str, Array]
 Candidate = Callable[[Buffers, CallOptions], Verdict | None]
@@ -289,7 +289,7 @@ class MeasuredSite:
         return [session for opened, session in self.opened if opened == name][-1]
 
     @asynccontextmanager
-    async def open(self, candidate: Compiled) -> AsyncIterator[MeasuredSession | Verdict]:
+    async def open(self, candidate: Baseline) -> AsyncIterator[MeasuredSession | Verdict]:
         """Open a session, or yield the verdict where there is none."""
         if candidate.name in self.refused:
             yield self.refused[candidate.name]
@@ -310,7 +310,7 @@ class MeasuredSite:
         yield session
 
     def open_cached(
-        self, candidate: Compiled
+        self, candidate: Baseline
     ) -> AbstractAsyncContextManager[MeasuredSession | Verdict]:
         """Open a session, and note that it could have been used again."""
         self.kept.append(candidate.name)

@@ -8,13 +8,12 @@ of L2, one graph a batch, our own clock.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from cuda_llm.errors import MissingError, TaskError
+from cuda_llm.errors import TaskError
 from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.tasks.task_module import import_module_file, named_parameters
+from cuda_llm.tasks.library import Library, load_library
+from cuda_llm.tasks.torch_module import import_torch
 from cuda_llm.tools.cuda.layout import SessionMemory, SlotLayout
 from cuda_llm.tools.cuda.memory import Memory
 from cuda_llm.tools.device import (
@@ -26,53 +25,19 @@ from cuda_llm.tools.device import (
     TimeClass,
 )
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
+from cuda_llm.tools.device.candidate import LibraryCall
 from cuda_llm.tools.device.session import Scalar
 
 _WARM_UPS = 2
 """Calls before the first graph: libraries choose algorithms and allocate workspaces in them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LibraryCall:
-    """One file of `Task.libraries` that calls PyTorch."""
-
-    file: Path
-    arguments: tuple[str, ...]
-    """Names of the arguments of `solve`, in order."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Library:
-    """A loaded call."""
-
-    name: str
-    """For a person: `torch.softmax`."""
-    call: Callable[..., None]
-    wanted: tuple[str, ...]
-    """Arguments that it asks for."""
-
-
-def load_library(library: LibraryCall) -> Library:
-    """Load `NAME` and `call(torch, *, ...)` from the file. Raises TaskError naming what is off."""
-    from cuda_llm.settings import settings
-
-    module = import_module_file(library.file, settings().reference_limit_s)
-    name, call = getattr(module, "NAME", None), getattr(module, "call", None)
-    if not isinstance(name, str) or not callable(call):
-        raise TaskError(f"{library.file}: expected NAME, a text, and call(torch, *, ...)")
-    wanted = named_parameters(call, 1, library.arguments, f"{library.file}: call")
-    return Library(name=name, call=call, wanted=wanted)
-
-
-def import_torch() -> Any:
+def exact_torch() -> Any:
     """Return PyTorch, set to full precision and to choosing convolutions by trying.
 
     Raises MissingError without it.
     """
-    try:
-        import torch
-    except ImportError:
-        raise MissingError("PyTorch is missing", "pip install torch") from None
+    torch = import_torch()
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
@@ -89,20 +54,23 @@ class LibrarySession:
         self,
         torch: Any,
         library: Library,
-        arguments: tuple[str, ...],
+        library_call: LibraryCall,
         allocate: Callable[[int], Memory],
         flush_bytes: int,
     ) -> None:
         """`allocate` gives device memory, `flush_bytes` is what is written to flush L2."""
         self._torch = torch
         self._library = library
-        self._names = arguments
+        self._names = library_call.arguments
+        self._outputs = library_call.outputs
         self._allocate = allocate
         self._arena: SessionMemory | None = None
         self._flush = torch.empty(max(1, flush_bytes // 4), dtype=torch.int32, device="cuda")
         self._stream = torch.cuda.Stream()
         self._scalars: dict[str, int | float] = {}
         self._graph: Any = None
+        self._results: list[tuple[int, Sequence[Any]]] = []
+        """What the calls of the armed batch return, by slot."""
 
     @property
     def arena(self) -> SessionMemory:
@@ -122,7 +90,7 @@ class LibrarySession:
         self._keep_scalars(arguments)
         self.arena.memory.finish()
         started = time.monotonic()
-        self._solve(0)
+        self._deliver(0, self._solve(0))
         self._torch.cuda.synchronize()
         return CallReport(wall_s=time.monotonic() - started, kernels=1)
 
@@ -166,6 +134,7 @@ class LibrarySession:
         torch = self._torch
         self.arena.memory.finish()
         self._graph = torch.cuda.CUDAGraph()
+        self._results = []
         with torch.cuda.graph(self._graph, stream=self._stream):
             for slot in batch.order:
                 for plain, opened in self._openings(slot):
@@ -173,7 +142,7 @@ class LibrarySession:
                 if batch.flush:
                     self._flush.zero_()
                 if batch.solve:
-                    self._solve(slot)
+                    self._results.append((slot, self._solve(slot)))
         self._graph.replay()
         torch.cuda.synchronize()
         return None
@@ -186,7 +155,11 @@ class LibrarySession:
         started = time.perf_counter()
         self._graph.replay()
         self._torch.cuda.synchronize()
-        return time.perf_counter() - started
+        taken_s = time.perf_counter() - started
+        for slot, results in self._results:
+            self._deliver(slot, results)
+        self._torch.cuda.synchronize()
+        return taken_s
 
     def find_late_write(self) -> str | None:
         """See `TimedSession.find_late_write`: a library's call ends when its stream does."""
@@ -195,6 +168,7 @@ class LibrarySession:
     def close(self) -> None:
         """Free its memory."""
         self._graph = None
+        self._results = []
         if self._arena is not None:
             self._arena.memory.close()
             self._arena = None
@@ -216,7 +190,7 @@ class LibrarySession:
         pairs = zip(self._names, arguments, strict=True)
         self._scalars = {name: one.value for name, one in pairs if isinstance(one, Scalar)}
 
-    def _solve(self, slot: int) -> None:
+    def _solve(self, slot: int) -> Sequence[Any]:
         layout = self.arena.layout
         values: dict[str, Any] = dict(self._scalars)
         for name, span in layout.spans.items():
@@ -225,9 +199,16 @@ class LibrarySession:
         wanted = {one: values[one] for one in self._library.wanted}
         try:
             with self._torch.no_grad():
-                self._library.call(self._torch, **wanted)
+                return self._library.call(self._torch, **wanted) or ()
         except Exception as error:
             raise TaskError(f"{self._library.name}: {type(error).__name__}: {error}") from error
+
+    def _deliver(self, slot: int, results: Sequence[Any]) -> None:
+        """Copy what a call returned to the outputs."""
+        spans = self.arena.layout.spans
+        for name, result in zip(self._outputs, results, strict=False):
+            wanted = self._tensor(spans[name].begin, spans[name].spec, slot)
+            wanted.copy_(result.reshape(wanted.shape))
 
     def _tensor(self, begin: int, spec: BufferSpec, slot: int) -> Any:
         layout, memory = self.arena.layout, self.arena.memory
@@ -246,8 +227,8 @@ def library_session(
     library: LibraryCall, allocate: Callable[[int], Memory], flush_bytes: int
 ) -> Iterator[tuple[str, LibrarySession]]:
     """Open a session of the call, with its name. Raises TaskError and MissingError."""
-    loaded, torch = load_library(library), import_torch()
-    session = LibrarySession(torch, loaded, library.arguments, allocate, flush_bytes)
+    loaded, torch = load_library(library.file, library.arguments), exact_torch()
+    session = LibrarySession(torch, loaded, library, allocate, flush_bytes)
     try:
         yield loaded.name, session
     finally:

@@ -1,7 +1,12 @@
 """A real GPU as a site in its host process, its runners in as many namespaces as CUDA works in."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+)
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +19,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cuda.arrays import FLUSHED, keeps_subnormals, on_gpu
 from cuda_llm.tools.cuda.build import runner_program, seal_cubin, shim_library
 from cuda_llm.tools.cuda.isolation import GpuIsolation
-from cuda_llm.tools.cuda.library_session import LibraryCall, LibrarySession, library_session
+from cuda_llm.tools.cuda.library_session import LibrarySession, library_session
 from cuda_llm.tools.cuda.memory import (
     UNIT_BYTES,
     DeviceMemory,
@@ -40,7 +45,7 @@ from cuda_llm.tools.cuda.sessions import MOST_FREE_PART, MOST_OPENING_PART, Sess
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import ClockReading
 from cuda_llm.tools.device.buffers import HOST, Arrays
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
 from cuda_llm.tools.sandbox.isolation import landlock_abi
 
@@ -103,14 +108,20 @@ class GpuSite:
             self._read_clocks = clock_reader(_pci_bus_id)
         return self._read_clocks()
 
-    def open(self, candidate: Compiled) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
+    def open(
+        self, candidate: Baseline
+    ) -> AbstractAsyncContextManager[GpuTimedSession | LibrarySession | Verdict]:
         """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
+        if not isinstance(candidate, Compiled):
+            return self._open_call(candidate)
         return self.sessions.open(candidate)
 
     def open_cached(
-        self, candidate: Compiled
-    ) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
+        self, candidate: Baseline
+    ) -> AbstractAsyncContextManager[GpuTimedSession | LibrarySession | Verdict]:
         """See `Site.open_cached`. Raises DeviceLost where a runner cannot be ended."""
+        if not isinstance(candidate, Compiled):
+            return self._open_call(candidate)
         return self.sessions.open_cached(candidate)
 
     def retire_cached(self) -> None:
@@ -125,6 +136,11 @@ class GpuSite:
         Raises TaskError where its file is broken, MissingError without PyTorch.
         """
         return library_session(library, self._allocate_own, flush_bytes(self.hardware.l2_bytes))
+
+    @asynccontextmanager
+    async def _open_call(self, call: LibraryCall) -> AsyncIterator[LibrarySession]:
+        with self.open_library(call) as (_, session):
+            yield session
 
     def _allocate_own(self, size_bytes: int) -> Memory:
         arrays = on_gpu()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from cuda_llm.failures import Diagnostic
 from cuda_llm.profile import KernelResources
@@ -60,3 +61,31 @@ class Compiled:
     def kernel_names(self) -> Mapping[str, str]:
         """Return the names of the kernels in their source, by symbol."""
         return {kernel.symbol: kernel.kernel for kernel in self.kernels}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryCall:
+    """A Python file of a task's that calls PyTorch on the arguments of `solve`.
+
+    It defines `NAME` and `call(torch, *, ...)`, which writes the outputs, or returns them: then
+    they are copied to where they belong when the clock has stopped.
+    """
+
+    file: Path
+    arguments: tuple[str, ...]
+    """Names of the arguments of `solve`, in order."""
+    outputs: tuple[str, ...] = ()
+    """Those of them that are written, in order."""
+    source: str = ""
+    """Of the file."""
+    key: str = ""
+    """Hash of all Python files beside it."""
+
+    @property
+    def name(self) -> str:
+        """Return the file's name."""
+        return self.file.name
+
+
+Baseline: TypeAlias = Compiled | LibraryCall
+"""What a task's kernels are compared with."""

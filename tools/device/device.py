@@ -8,7 +8,7 @@ from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device.buffers import Arrays
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.device.session import ClockReading, Session
 
 P = ParamSpec("P")
@@ -47,18 +47,19 @@ class Site(Protocol):
         """Return how fast the hardware runs now; None where that is not known. Used in duels."""
         ...
 
-    def open(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
+    def open(self, candidate: Baseline) -> AbstractAsyncContextManager[Session | Verdict]:
         """Load the candidate in a fresh runner.
 
         Leaving the context ends the runner, unless nothing was timed in it and nothing went wrong:
         then it may wait for the same candidate to be opened next, for its timing after its
         validation, and ends before any other is opened in its place or timed.
+        A baseline that is a library's call is opened in this process.
         Yields a verdict where the candidate cannot be loaded or needs what this device lacks.
         Two may be open at once: each has memory of its own.
         """
         ...
 
-    def open_cached(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
+    def open_cached(self, candidate: Baseline) -> AbstractAsyncContextManager[Session | Verdict]:
         """Load a program of our own, a task's baseline, in a runner that is cached between uses.
 
         Never for what is judged: code that has run in a process can leave something behind for

@@ -17,8 +17,9 @@ from cuda_llm.hardware_profiles.roofline import wgmma_per_clk
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import P, Session, Site, T
 from cuda_llm.tools.device.buffers import HOST, Arrays
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.emulated.call_report import LoadedCandidate, verdict_on_end
+from cuda_llm.tools.emulated.library_session import HostLibrarySession
 from cuda_llm.tools.emulated.session import ARENA_BYTES, EmulatedSession
 from cuda_llm.tools.emulator.codegen.libraries import emulator_library, runtime_library, translate
 from cuda_llm.tools.emulator.report import read_report
@@ -218,8 +219,11 @@ class EmulatedDevice:
         return await work(self, *arguments, **named)
 
     @asynccontextmanager
-    async def open(self, candidate: Compiled) -> AsyncIterator[Session | Verdict]:
-        """See `Site.open`. Raises MissingError without g++ or a toolkit."""
+    async def open(self, candidate: Baseline) -> AsyncIterator[Session | Verdict]:
+        """See `Site.open`. Raises MissingError without g++, a toolkit, or the library."""
+        if not isinstance(candidate, Compiled):
+            yield HostLibrarySession(candidate, self.hardware)
+            return
         translated = await translate(
             candidate.ptx,
             kernels=candidate.kernels,
@@ -246,7 +250,7 @@ class EmulatedDevice:
             finally:
                 await runner.stop()
 
-    def open_cached(self, candidate: Compiled) -> AbstractAsyncContextManager[Session | Verdict]:
+    def open_cached(self, candidate: Baseline) -> AbstractAsyncContextManager[Session | Verdict]:
         """See `Site.open_cached`: a runner starts in milliseconds here, so each is fresh."""
         return self.open(candidate)
 

@@ -11,7 +11,7 @@ from cuda_llm.profile import Outcome, TimeSource
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Session, Site, TimeClass
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.judge.steps import compile_baseline, time_calls_there
 from cuda_llm.tools.measure.blocks import MeasurementFault, require_baseline, require_timed
 from cuda_llm.tools.measure.comparison import decide_outcome
@@ -140,7 +140,7 @@ async def duel(
 
 
 async def contest_there(
-    site: Site, task: Task, order: ContestOrder, baseline: Compiled
+    site: Site, task: Task, order: ContestOrder, baseline: Baseline
 ) -> Contest | InfraFailed:
     """See `contest`. The baseline's runner times what is not `solve`."""
     if not site.capabilities.duels:
@@ -175,7 +175,7 @@ def count_together(site: Site, task: Task, contenders: int) -> int:
 
 
 async def contest_measured(
-    site: Site, task: Task, order: ContestOrder, baseline: Compiled
+    site: Site, task: Task, order: ContestOrder, baseline: Baseline
 ) -> ContestResult | MeasurementFault | InfraFailed:
     """Open all kernels beside each other, and time them at each size that fits."""
     runners = FIXED_RUNNERS + len(order.contenders)
@@ -215,7 +215,7 @@ async def contest_measured(
 
 
 async def contest_by_model(
-    site: Site, task: Task, order: ContestOrder, baseline: Compiled
+    site: Site, task: Task, order: ContestOrder, baseline: Baseline
 ) -> Contest:
     """Hold it where times are modelled, or measured one kernel after the other."""
     source = site.capabilities.time_source

@@ -38,7 +38,7 @@ from cuda_llm.outcomes import (
 from cuda_llm.tasks.task import HiddenSizes, Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, open_candidate
 from cuda_llm.tools.measure.failures import MOST_REPLAY_BYTES, FailedCase, HostInputs
@@ -52,7 +52,7 @@ MOST_WATCHED_WORK = 2e7
 
 
 async def check_there(
-    site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
+    site: Site, task: Task, compiled: Compiled, baseline: Baseline, nonce: bytes | None
 ) -> Verdict | None:
     """Check the watched cases, and return the first verdict that is no pass."""
     secret = fresh_nonce() if nonce is None else nonce

@@ -14,7 +14,7 @@ from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect_there
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site, TimedSession
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.judge.emulated_check import EmulatedCheck, check_on_emulated
 from cuda_llm.tools.judge.steps import compile_baseline
 from cuda_llm.tools.measure.measurement import MEMORY_SHARE, memory_bytes, open_oracle
@@ -38,7 +38,7 @@ class LargeCheck:
 
 
 async def check_large_there(
-    site: Site, task: Task, compiled: Compiled, baseline: Compiled
+    site: Site, task: Task, compiled: Compiled, baseline: Baseline
 ) -> LargeCheck:
     """Call the candidate once at each large size that fits, and compare what it wrote.
 
@@ -128,7 +128,7 @@ async def inspect_all_there(
     site: Site,
     task: Task,
     compiled: Compiled,
-    baseline: Compiled,
+    baseline: Baseline,
     dims: Dims,
     options: InspectionOptions,
 ) -> Inspection:

@@ -10,9 +10,8 @@ from cuda_llm.profile import LibraryTimes
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.cuda.library_session import LibraryCall
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Compiled, LibraryCall
 from cuda_llm.tools.judge import plain_copy
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source
 from cuda_llm.tools.measure.baseline_doubt import size_key

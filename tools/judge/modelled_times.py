@@ -19,7 +19,7 @@ from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, SamplingSession, Session, Site
 from cuda_llm.tools.device.buffers import BufferSpec
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.measure.times import (
     KernelTimes,
     find_unseen_stores,
@@ -48,7 +48,7 @@ executed, and blocks do very unlike work, one sample may tell half of it."""
 
 
 async def model_sizes(
-    task: Task, site: Site, compiled: Compiled, verified: KernelTimes
+    task: Task, site: Site, compiled: Baseline, verified: KernelTimes
 ) -> KernelTimes | Verdict:
     """Model the task's `bench` sizes; `verified` are the times of small ones.
 
@@ -99,7 +99,7 @@ async def model_sizes(
 class _Modeller:
     """One candidate's calls at large sizes, each in a fresh runner."""
 
-    def __init__(self, task: Task, site: Site, compiled: Compiled, verified: KernelTimes) -> None:
+    def __init__(self, task: Task, site: Site, compiled: Baseline, verified: KernelTimes) -> None:
         self._task = task
         self._site = site
         self._compiled = compiled

@@ -20,7 +20,7 @@ from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Role
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.judge.steps import open_candidate
 from cuda_llm.tools.validator.budget import reference_cost
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
@@ -59,7 +59,7 @@ def needs_a_call(task: Task, verdict: Verdict) -> bool:
 
 
 async def make_published_check(
-    site: Site, task: Task, compiled: Compiled, baseline: Compiled
+    site: Site, task: Task, compiled: Compiled, baseline: Baseline
 ) -> PublishedCheck | None:
     """Make the published check of a task that has one; None where memory does not hold its sizes.
 
@@ -93,7 +93,7 @@ async def _find_refusal(
     site: Site,
     task: Task,
     compiled: Compiled,
-    baseline: Compiled,
+    baseline: Baseline,
     group: str,
     sizes: Sequence[Dims],
 ) -> str:

@@ -15,9 +15,9 @@ from cuda_llm.profile import Profile
 from cuda_llm.source_file import numbers_in
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
+from cuda_llm.tools.compiler.compile import build_baseline, compile_candidate, compile_request
 from cuda_llm.tools.device import Device, Session, Site
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
 from cuda_llm.tools.judge.modelled_times import model_sizes
 from cuda_llm.tools.measure.baseline_time import read_times, times_file, write_times
 from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
@@ -37,7 +37,7 @@ from cuda_llm.wording import describe_doubt
 
 
 async def validate_there(
-    site: Site, task: Task, compiled: Compiled, baseline: Compiled, nonce: bytes | None
+    site: Site, task: Task, compiled: Compiled, baseline: Baseline, nonce: bytes | None
 ) -> Validated | Verdict | FailedCase:
     """Compare every element of every case with the reference.
 
@@ -72,8 +72,8 @@ async def validate_there(
 async def time_calls_there(
     site: Site,
     task: Task,
-    compiled: Compiled,
-    baseline: Compiled,
+    compiled: Baseline,
+    baseline: Baseline,
     nonce: bytes | None,
     *,
     begins_small: bool = True,
@@ -104,7 +104,7 @@ async def time_calls_there(
 
 @asynccontextmanager
 async def open_candidate(
-    site: Site, task: Task, compiled: Compiled, baseline: Compiled
+    site: Site, task: Task, compiled: Baseline, baseline: Baseline
 ) -> AsyncIterator[tuple[Session | Verdict, Oracle]]:
     """Open the candidate in a fresh runner, and the oracle to compare it with."""
     async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
@@ -117,12 +117,12 @@ BASELINE_NONCE = b"baseline"
 speed-up would depend on when its baseline was timed. Secret inputs are for candidates alone."""
 
 
-async def compile_baseline(task: Task, target: str) -> Compiled:
+async def compile_baseline(task: Task, target: str) -> Baseline:
     """Compile the task's baseline for `target`. Raises TaskError where it is refused."""
-    compiled = await compile_candidate(baseline_request(task, target))
-    if not isinstance(compiled, Compiled):
-        raise baseline_refused(task, compiled)
-    return compiled
+    built = await build_baseline(task, target)
+    if not isinstance(built, Compiled | LibraryCall):
+        raise baseline_refused(task, built)
+    return built
 
 
 async def time_baseline(
@@ -177,7 +177,7 @@ def without_profile(times: tuple[tuple[Dims, float], ...]) -> KernelTimes:
     return KernelTimes(times=times, launches=(), bottlenecks=())
 
 
-def baseline_cache_parts(task: Task, device: Device, compiled: Compiled) -> tuple[object, ...]:
+def baseline_cache_parts(task: Task, device: Device, compiled: Baseline) -> tuple[object, ...]:
     """Return everything that a baseline's modelled time depends on."""
     task_parts = (task.sizes, task.arguments, task.capabilities)
     return BASELINE_FORMAT, compiled.key, device.name, device.version, repr(task_parts)

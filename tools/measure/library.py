@@ -9,7 +9,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Site, TimedSession
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.measure.baseline_doubt import SizeKey, size_key
 from cuda_llm.tools.measure.blocks import (
     ComparedSessions,
@@ -45,7 +45,7 @@ class LibrarySite(Protocol[Call]):
 
 
 async def measure_library(
-    site: Site, task: Task, library: Call, baseline: Compiled, options: MeasureOptions
+    site: Site, task: Task, library: Call, baseline: Baseline, options: MeasureOptions
 ) -> LibraryTimes:
     """Time the call at each bench size that fits, all results compared with the reference.
 

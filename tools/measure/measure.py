@@ -8,7 +8,7 @@ from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import SizeTime
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Session, Site, TimedSession
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.measure.baseline_doubt import (
     Readings,
     SizeKey,
@@ -64,7 +64,7 @@ async def measure_candidate(
     site: Site,
     task: Task,
     compiled: Compiled,
-    baseline: Compiled,
+    baseline: Baseline,
     options: MeasureOptions,
     *,
     fresh: bool = False,
@@ -90,7 +90,7 @@ async def measure_candidate(
 
 
 async def measure_beside(
-    measurement: Measurement, compiled: Compiled, baseline: Compiled, *, fresh: bool
+    measurement: Measurement, compiled: Compiled, baseline: Baseline, *, fresh: bool
 ) -> KernelTimes | Verdict | FailedCase:
     """Open both and time all sizes. `fresh`: the baseline's runner is a new one."""
     site = measurement.site
@@ -105,7 +105,7 @@ async def measure_beside(
 async def measure_again(
     measurement: Measurement,
     compiled: Compiled,
-    baseline: Compiled,
+    baseline: Baseline,
     first: KernelTimes,
     reference: Mapping[SizeKey, BaselineTime],
 ) -> KernelTimes | Verdict | FailedCase:
@@ -287,7 +287,7 @@ def with_timed_case(
 
 
 async def measure_baseline(
-    site: Site, task: Task, baseline: Compiled, options: MeasureOptions
+    site: Site, task: Task, baseline: Baseline, options: MeasureOptions
 ) -> KernelTimes:
     """Return the baseline's own times of the sizes that fit, measured at most once for each.
 

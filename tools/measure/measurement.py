@@ -10,7 +10,7 @@ from pathlib import Path
 from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Session, Site, TimedSession
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.measure.baseline_doubt import SizeKey, size_key, unexplained
 from cuda_llm.tools.measure.baseline_time import (
     BASELINE_TIME_FORMAT,
@@ -49,7 +49,7 @@ from cuda_llm.tools.validator.oracle import (
 
 
 @asynccontextmanager
-async def open_oracle(task: Task, site: Site, baseline: Compiled) -> AsyncIterator[Oracle]:
+async def open_oracle(task: Task, site: Site, baseline: Baseline) -> AsyncIterator[Oracle]:
     """Open the task's reference, or its baseline in a runner of its own where it has none.
 
     Raises TaskError where the reference is broken or the baseline is refused.
@@ -174,7 +174,7 @@ async def reserve_for_baseline(
 async def open_measurement(
     site: Site,
     task: Task,
-    baseline: Compiled,
+    baseline: Baseline,
     options: MeasureOptions,
     *,
     runners: int = 2,
@@ -224,7 +224,7 @@ async def time_alone(
 
 
 async def time_in_new_process(
-    measurement: Measurement, baseline: Compiled, sizes: Sequence[SizePlan]
+    measurement: Measurement, baseline: Baseline, sizes: Sequence[SizePlan]
 ) -> Mapping[SizeKey, BaselineTime]:
     """Time the baseline of these sizes in a process of its own. Raises TaskError."""
     async with measurement.site.open(baseline) as opened:
@@ -235,7 +235,7 @@ async def time_in_new_process(
 
 
 async def know_baseline(
-    measurement: Measurement, baseline: Compiled, session: TimedSession | None = None
+    measurement: Measurement, baseline: Baseline, session: TimedSession | None = None
 ) -> dict[SizeKey, BaselineTime]:
     """Return the baseline's reference time of each size; what is not cached is measured.
 

@@ -11,7 +11,7 @@ from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task, ToleranceClass
 from cuda_llm.tools.device import Device, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
 from cuda_llm.tools.validator.budget import format_dims
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, timed_case
@@ -209,15 +209,15 @@ async def check_task(task: Task, device: Device) -> Admission:
     The baseline must pass all that a candidate has to; outputs that need no computation must be
     rejected; the result must depend on every input. Raises InfrastructureError.
     """
-    from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate
+    from cuda_llm.tools.compiler.compile import build_baseline
 
-    compiled = await compile_candidate(baseline_request(task, device.target))
-    if not isinstance(compiled, Compiled):
+    compiled = await build_baseline(task, device.target)
+    if not isinstance(compiled, Compiled | LibraryCall):
         return _not_admitted(task, compiled)
     return await device.carry_out(check_at_site, task, compiled)
 
 
-async def check_at_site(site: Site, task: Task, compiled: Compiled) -> Admission:
+async def check_at_site(site: Site, task: Task, compiled: Baseline) -> Admission:
     """Check a task where its device is, with its baseline compiled."""
     async with site.open(compiled) as session, site.open(compiled) as second:
         if not isinstance(session, Session):

@@ -24,7 +24,7 @@ from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate,
 from cuda_llm.tools.cuda.inspect import inspect_there
 from cuda_llm.tools.cuda.site import GpuSite
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
-from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.device.candidate import Baseline, Compiled, CompileRequest
 from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions
@@ -63,11 +63,11 @@ class SlowedSite(GpuSite):
         """`cached`: only the cached one, until it is retired."""
         self.retired = 0
 
-    def open(self, candidate: Compiled) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
+    def open(self, candidate: Baseline) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
         return super().open(self._slowed(candidate) if self.slow == "every" else candidate)
 
     def open_cached(
-        self, candidate: Compiled
+        self, candidate: Baseline
     ) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
         return super().open_cached(candidate if self.slow == "none" else self._slowed(candidate))
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.errors import TaskError
+from cuda_llm.tasks.library import load_library
 from cuda_llm.tasks.loader import list_tasks, load_task
-from cuda_llm.tools.cuda.library_session import LibraryCall, load_library
+from cuda_llm.tools.device.candidate import LibraryCall
 
 CALL = "NAME = 'torch.add'\ndef call(torch, *, A, C, n):\n    torch.add(A, n, out=C)\n"
 
@@ -18,7 +19,7 @@ def written(folder: Path, text: str) -> LibraryCall:
 
 
 def test_a_call_is_given_the_arguments_that_it_names(tmp_path: Path) -> None:
-    library = load_library(written(tmp_path, CALL))
+    library = load_library(written(tmp_path, CALL).file, ("A", "C", "n"))
     assert (library.name, library.wanted) == ("torch.add", ("A", "C", "n"))
 
 
@@ -34,7 +35,7 @@ def test_a_call_is_given_the_arguments_that_it_names(tmp_path: Path) -> None:
 )
 def test_what_is_no_call_is_told_in_one_line(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(TaskError) as caught:
-        load_library(written(tmp_path, text))
+        load_library(written(tmp_path, text).file, ("A", "C", "n"))
     message = str(caught.value)
     assert message.startswith(str(tmp_path / "vendor.py"))
     assert complaint in message
@@ -47,4 +48,4 @@ def test_the_calls_of_shipped_tasks_load() -> None:
         names = tuple(one.name for one in task.arguments)
         for file in task.libraries:
             if file.suffix == ".py":
-                assert load_library(LibraryCall(file=file, arguments=names)).wanted
+                assert load_library(file, names).wanted

@@ -21,7 +21,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cuda.call_log import verdict_on_error
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import CallOptions, Level
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
 from cuda_llm.tools.judge.duel import Duel
@@ -63,7 +63,7 @@ class CodeAlone(EmulatedDevice):
         return await work(self, *arguments, **named)
 
     @asynccontextmanager
-    async def open(self, candidate: Compiled) -> AsyncIterator[Any]:
+    async def open(self, candidate: Baseline) -> AsyncIterator[Any]:
         yield running(self.gpu)
 
 

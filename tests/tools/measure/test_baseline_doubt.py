@@ -21,7 +21,7 @@ from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import ClockReading
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.judge.steps import assemble_passed
 from cuda_llm.tools.measure.baseline_doubt import (
     SizeKey,
@@ -68,7 +68,7 @@ class ProcessesSite(MeasuredSite):
     _cached: MeasuredSession | None = None
 
     @asynccontextmanager
-    async def open(self, candidate: Compiled) -> AsyncIterator[MeasuredSession | Verdict]:
+    async def open(self, candidate: Baseline) -> AsyncIterator[MeasuredSession | Verdict]:
         if candidate.name == "baseline":
             script = self.processes[min(self.begun, len(self.processes) - 1)]
             self.scripts = {**self.scripts, "baseline": script}
@@ -77,7 +77,7 @@ class ProcessesSite(MeasuredSite):
             yield opened
 
     @asynccontextmanager
-    async def open_cached(self, candidate: Compiled) -> AsyncIterator[MeasuredSession | Verdict]:
+    async def open_cached(self, candidate: Baseline) -> AsyncIterator[MeasuredSession | Verdict]:
         if self._cached is None:
             async with self.open(candidate) as opened:
                 assert isinstance(opened, MeasuredSession)

@@ -1,0 +1,117 @@
+"""A library's call on the CPU, its time modelled as that of eager operators on the GPU.
+
+Each operator that PyTorch is asked for is a kernel that reads and writes its tensors in DRAM, or
+computes, whichever takes longer, after a launch.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cuda_llm.errors import TaskError
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.roofline import roof
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.library import load_library
+from cuda_llm.tasks.torch_module import import_torch
+from cuda_llm.tasks.torch_trace import Operator, record_operators
+from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level, Scalar
+from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer
+from cuda_llm.tools.device.candidate import LibraryCall
+
+_GUARD_BYTES = 4096
+_ALIGNMENT = 256
+
+
+class HostLibrarySession:
+    """A `SamplingSession` of a library's call: its results are computed on the CPU.
+
+    Raises TaskError where the file is broken, MissingError without PyTorch.
+    """
+
+    def __init__(self, call: LibraryCall, hardware: Hardware) -> None:
+        self._torch = import_torch()
+        self._call = call
+        self._library = load_library(call.file, call.arguments)
+        self._hardware = hardware
+        self._specs: Mapping[str, BufferSpec] = {}
+        self._placed: dict[str, PlacedBuffer] = {}
+
+    def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
+        """See `Session.place`. New buffers and guards are zero."""
+        return self.place_unfilled(buffers, {})
+
+    def place_unfilled(
+        self, buffers: Sequence[BufferSpec], pools: Mapping[str, bytes]
+    ) -> dict[str, PlacedBuffer]:
+        """See `SamplingSession.place_unfilled`: buffers with pools have extents alone."""
+        self._specs = {one.name: one for one in buffers}
+        self._placed = {one.name: _place(one) for one in buffers if one.name not in pools}
+        return dict(self._placed)
+
+    async def call(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | Verdict:
+        """See `Session.call`."""
+        torch, started = self._torch, time.monotonic()
+        tensors = {name: torch.from_numpy(one.data) for name, one in self._placed.items()}
+        results = self._run(tensors, arguments)
+        for name, result in zip(self._call.outputs, results or (), strict=bool(results)):
+            tensors[name].copy_(result.reshape(tensors[name].shape))
+        return self._report(arguments, time.monotonic() - started)
+
+    async def sample(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | Verdict:
+        """See `SamplingSession.sample`: nothing is computed where no results are looked at."""
+        if options.level is not Level.SAMPLE:
+            return await self.call(arguments, options)
+        return self._report(arguments, 0.0)
+
+    def _report(self, arguments: Sequence[Argument], wall_s: float) -> CallReport:
+        operators = self._operators(arguments)
+        time_us = sum(operator_us(one, self._hardware) for one in operators)
+        return CallReport(wall_s=wall_s, time_us=time_us, kernels=max(1, len(operators)))
+
+    def _operators(self, arguments: Sequence[Argument]) -> tuple[Operator, ...]:
+        """Return the operators of one call, by running it on tensors without elements."""
+        torch = self._torch
+        meta = {
+            name: torch.empty(one.shape, dtype=getattr(torch, one.dtype), device="meta")
+            for name, one in self._specs.items()
+        }
+        operators, _ = record_operators(torch, lambda: self._run(meta, arguments))
+        return operators
+
+    def _run(self, tensors: Mapping[str, Any], arguments: Sequence[Argument]) -> Any:
+        named = zip(self._call.arguments, arguments, strict=True)
+        values = {n: one.value if isinstance(one, Scalar) else tensors[n] for n, one in named}
+        try:
+            with self._torch.no_grad():
+                return self._library.call(
+                    self._torch, **{name: values[name] for name in self._library.wanted}
+                )
+        except Exception as error:
+            raise TaskError(f"{self._call.file}: {type(error).__name__}: {error}") from error
+
+
+def operator_us(operator: Operator, hardware: Hardware) -> float:
+    """Return the modelled microseconds of one operator, with its launch."""
+    least = roof(hardware, flops=operator.flops, bytes_moved=operator.bytes_moved)
+    moving_us = least.memory_us / hardware.model.dram_efficiency
+    return max(least.compute_us, moving_us) + hardware.model.launch_us
+
+
+def _place(spec: BufferSpec) -> PlacedBuffer:
+    before = _GUARD_BYTES + spec.shift_bytes
+    memory = np.zeros(before + spec.nbytes + _GUARD_BYTES + _ALIGNMENT, np.uint8)
+    begin = before + -(memory.ctypes.data + before) % _ALIGNMENT
+    end = begin + spec.nbytes
+    return PlacedBuffer(
+        spec=spec,
+        data=memory[begin:end].view(spec.dtype).reshape(spec.shape),
+        guard_before=memory[:begin],
+        guard_after=memory[end:],
+    )

@@ -1,0 +1,140 @@
+"""Chooses the sizes at which an imported task is checked: small, unlike each other, all of them
+ones that the module accepts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cuda_llm.errors import TaskError
+from cuda_llm.tasks.task import DimRange
+from cuda_llm.tools.kernelbench.extents import Dims, Expressed, TraceAt
+
+MOST_ELEMENTS = 1 << 17
+"""Of all tensors of one check together."""
+MOST_FLOPS = 12_000_000
+_LEAST = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 16, 24, 32, 48, 64)
+_EVEN = (1 << 16, 1 << 14, 4096, 1024, 512, 256, 128, 96, 64, 48, 32, 24, 16, 12, 10, 8, 6, 4, 2, 1)
+_ODD = (1, 3, 5, 7, 13, 17, 33, 67, 129, 1023)
+_EDGES = 5
+_DRAWS = 24
+"""Hidden sizes that are tried before a range is given to the validator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallSizes:
+    """Sizes of an imported task beside its own."""
+
+    edge: tuple[Dims, ...]
+    emulated: tuple[Dims, ...]
+    hidden: Mapping[str, DimRange]
+
+
+def choose_sizes(expressed: Expressed, trace_at: TraceAt) -> SmallSizes:
+    """Choose small sizes. Raises TaskError where the module accepts none that is small enough."""
+    own = expressed.dims
+    chooser = _Chooser(own, trace_at)
+    least = {name: chooser.least(name) for name in own}
+    small = {n: _at_least(least[n], own[n], 8) for n in own}
+    if not chooser.fits(small):
+        small = dict(least)
+    if not chooser.fits(small):
+        raise TaskError(
+            "its smallest size is too large to be checked element by element on the CPU "
+            f"(more than {MOST_ELEMENTS:,} elements or {MOST_FLOPS:,} operations)"
+        )
+    emulated = list(chooser.largest(_EVEN, least))[:2]
+    edges = list(chooser.edges(least))
+    known = [*edges, *emulated] or [small]
+    emulated = emulated or [small]
+    return SmallSizes(
+        edge=tuple(edges) or (small,),
+        emulated=tuple(reversed(emulated)),
+        hidden=chooser.hidden(known),
+    )
+
+
+def _at_least(least: int, own: int, wanted: int) -> int:
+    return max(least, min(own, wanted))
+
+
+class _Chooser:
+    def __init__(self, own: Dims, trace_at: TraceAt) -> None:
+        self._own = own
+        self._trace_at = trace_at
+        self._known: dict[tuple[int, ...], bool] = {}
+
+    def runs(self, dims: Dims) -> bool:
+        """Return whether the module accepts a size and no tensor is empty."""
+        try:
+            return all(one.elements for one in self._trace_at(dims).tensors)
+        except TaskError:
+            return False
+
+    def fits(self, dims: Dims) -> bool:
+        """Return whether a size runs and is small."""
+        key = tuple(dims.values())
+        if key not in self._known:
+            self._known[key] = self._fits(dims)
+        return self._known[key]
+
+    def _fits(self, dims: Dims) -> bool:
+        if not self.runs(dims):
+            return False
+        trace = self._trace_at(dims)
+        elements = sum(one.elements for one in trace.tensors)
+        work = sum(max(one.flops, one.bytes_moved // 4) for one in trace.operators)
+        return elements <= MOST_ELEMENTS and work <= MOST_FLOPS
+
+    def least(self, name: str) -> int:
+        """Return the smallest value of a dim that the module accepts."""
+        own = self._own[name]
+        smaller = [one for one in _LEAST if one < own]
+        return next((one for one in smaller if self.runs({**self._own, name: one})), own)
+
+    def largest(self, caps: Sequence[int], least: Dims) -> Iterator[Dims]:
+        """Yield small sizes, the largest first, each dim at most as long as its own."""
+        before: Dims = {}
+        for cap in caps:
+            dims = {name: _at_least(least[name], own, cap) for name, own in self._own.items()}
+            if dims != before and self.fits(dims):
+                before = dims
+                yield dims
+
+    def edges(self, least: Dims) -> Iterator[Dims]:
+        """Yield sizes of odd extents, unlike from dim to dim."""
+        found: list[Dims] = []
+        for start in range(len(_ODD)):
+            for shift in (1, 0):
+                caps = (_ODD[max(0, start - shift * place)] for place in range(len(self._own)))
+                dims = {
+                    name: _at_least(least[name], own, cap)
+                    for (name, own), cap in zip(self._own.items(), caps, strict=False)
+                }
+                if dims not in found and self.fits(dims):
+                    found.append(dims)
+        step = max(1, -(-len(found) // _EDGES))
+        yield from found[::-1][::step][::-1]
+
+    def hidden(self, known: Sequence[Dims]) -> Mapping[str, DimRange]:
+        """Return ranges all of whose sizes the module accepts, as far as trying tells."""
+        ranges = {
+            name: (min(one[name] for one in known), max(one[name] for one in known))
+            for name in self._own
+        }
+        last = known[-1]
+        while not self._all_run(ranges):
+            wide = [name for name, (low, high) in ranges.items() if low < high]
+            name = max(wide, key=lambda one: ranges[one][1] - ranges[one][0])
+            ranges[name] = (last[name], last[name])
+        return {n: DimRange(minimum=low, maximum=high) for n, (low, high) in ranges.items()}
+
+    def _all_run(self, ranges: Mapping[str, tuple[int, int]]) -> bool:
+        if all(low == high for low, high in ranges.values()):
+            return True
+        rng = np.random.default_rng(1)
+        draws = (
+            {name: int(rng.integers(low, high + 1)) for name, (low, high) in ranges.items()}
+            for _ in range(_DRAWS)
+        )
+        return all(map(self.runs, draws))

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
 import numpy as np
 
@@ -41,21 +42,27 @@ class Expressed:
     """Of integers among forward's arguments, in order: what they are below."""
 
 
-def express(numbers: Dims, trace_at: TraceAt) -> Expressed:
+def express(numbers: Dims, trace_at: TraceAt, *, of_state: bool = False) -> Expressed:
     """Find the dims among `numbers` and express all extents in them.
 
-    A dim that some extent follows in no way known here stays a constant. Raises TaskError where the
+    With `of_state`, what extents of the module's own tensors follow is a dim as well. A dim that some extent follows in no way known here stays a constant. Raises TaskError where the
     module cannot run as it is.
     """
     base = trace_at({})
-    dims = {name: value for name, value in numbers.items() if _is_dim(name, value, base, trace_at)}
+    found = {n: _follows(n, value, base, trace_at) for n, value in numbers.items()}
+    dims = {
+        name: value
+        for name, value in numbers.items()
+        if found[name] == "inputs" or (of_state and found[name] == "state")
+    }
     while True:
         seen = _Seen(dims, base, trace_at)
         fitted = [seen.fit(of) for of in _measures(base)]
         missed = next((one for one in fitted if one.expression is None), None)
         if missed is None:
             break
-        dims = {name: value for name, value in dims.items() if name not in missed.follows[:1]}
+        given_up = min(missed.follows, key=lambda name: found[name] == "inputs")
+        dims = {name: value for name, value in dims.items() if name != given_up}
     expressions = [one.expression or "" for one in fitted]
     shapes = iter(_regroup(base, expressions))
     return Expressed(
@@ -72,18 +79,23 @@ def express(numbers: Dims, trace_at: TraceAt) -> Expressed:
     )
 
 
-def _is_dim(name: str, value: int, base: Trace, trace_at: TraceAt) -> bool:
-    """Return whether forward's arguments follow the number, and it may have other values."""
-    followed = False
+def _follows(
+    name: str, value: int, base: Trace, trace_at: TraceAt
+) -> Literal["inputs", "state", "nothing"]:
+    """Return whose extents follow the number, if it may have other values."""
+    followed: Literal["inputs", "state", "nothing"] = "nothing"
     for changed in (value + 1, value + 2, value + 3, max(1, value // 2)):
         try:
             trace = trace_at({name: changed})
         except TaskError:
-            return False
+            return "nothing"
         if not _same_build(trace, base):
-            return False
-        followed = followed or trace.inputs != base.inputs
-    return followed and value >= 1
+            return "nothing"
+        if trace.inputs != base.inputs:
+            followed = "inputs"
+        elif trace.state != base.state and followed == "nothing":
+            followed = "state"
+    return followed if value >= 1 else "nothing"
 
 
 def _same_build(trace: Trace, base: Trace) -> bool:

@@ -11,16 +11,21 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.new_task import write_task
 from cuda_llm.tasks.task import is_float
 from cuda_llm.tasks.torch_module import import_torch, whole_numbers
-from cuda_llm.tools.kernelbench.extents import Dims, express
-from cuda_llm.tools.kernelbench.own_result import OwnResults, state_distribution
+from cuda_llm.tools.kernelbench.extents import Dims, Expressed, TraceAt, express
+from cuda_llm.tools.kernelbench.own_result import (
+    LINEAR,
+    NONLINEAR,
+    OwnResults,
+    state_distribution,
+)
 from cuda_llm.tools.kernelbench.problem_folder import (
     Argument,
     ImportedProblem,
     files_of,
     name_arguments,
 )
-from cuda_llm.tools.kernelbench.small_sizes import choose_sizes
-from cuda_llm.tools.kernelbench.tolerance import choose_judging
+from cuda_llm.tools.kernelbench.small_sizes import SmallSizes, TooLarge, choose_sizes
+from cuda_llm.tools.kernelbench.tolerance import ScaleRule, choose_judging
 from cuda_llm.tools.kernelbench.trace import Extents, Trace, trace_module
 
 _PYTHON_WHOLE = 1 << 31
@@ -84,15 +89,12 @@ def read_problem(file: Path) -> ImportedProblem:
     def trace_at(dims: Dims) -> Trace:
         return traced(tuple(dims.items()))
 
-    expressed = express(numbers, trace_at)
-    if not expressed.dims:
-        raise TaskError(
-            "no whole number of the file can change alone and give an extent of forward's arguments"
-        )
-    sizes = choose_sizes(expressed, trace_at)
+    expressed, sizes = _find_sizes(numbers, trace_at)
     trace = trace_at({})
+    judging = choose_judging(trace, expressed.terms)
     own = OwnResults(source, file, sizes.emulated[0], trace)
     own.require_function()
+    wider = NONLINEAR if judging.scale is ScaleRule.SPREAD else LINEAR
     state = own.read_state()
     outputs = [f"out{place}" for place in range(len(trace.outputs))]
     wanted = [*trace.inputs, *state, *(["out"] if len(outputs) == 1 else outputs)]
@@ -104,7 +106,7 @@ def read_problem(file: Path) -> ImportedProblem:
         if not isinstance(given, Extents):
             dtype = "float32" if isinstance(given, float) else "int32"
             return Argument(name=named[name], source=name, dtype=dtype, shape=(), value=repr(given))
-        drawn = own.distributions(place) if is_float(given.dtype) else _whole(given, highs)
+        drawn = own.distributions(place, wider) if is_float(given.dtype) else _whole(given, highs)
         return Argument(
             name=named[name],
             source=name,
@@ -136,7 +138,21 @@ def read_problem(file: Path) -> ImportedProblem:
                 wanted[-len(outputs) :], trace.outputs, expressed.outputs, strict=True
             )
         ),
-        judging=choose_judging(trace, expressed.terms),
+        judging=judging,
+    )
+
+
+def _find_sizes(numbers: Dims, trace_at: TraceAt) -> tuple[Expressed, SmallSizes]:
+    """Find dims and small sizes; the module's own extents vary where that alone makes them small."""
+    expressed = express(numbers, trace_at)
+    try:
+        if expressed.dims:
+            return expressed, choose_sizes(expressed, trace_at)
+    except TooLarge:
+        expressed = express(numbers, trace_at, of_state=True)
+        return expressed, choose_sizes(expressed, trace_at)
+    raise TaskError(
+        "no whole number of the file can change alone and give an extent of forward's arguments"
     )
 
 

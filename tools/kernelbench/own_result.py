@@ -12,9 +12,11 @@ from cuda_llm.tasks.torch_module import TorchModule, execute_with, import_torch
 from cuda_llm.tools.kernelbench.extents import Dims
 from cuda_llm.tools.kernelbench.trace import Trace
 
-WIDER = ("uniform_signed", "normal", "mixed", "large")
+NONLINEAR = ("uniform_signed", "normal")
+LINEAR = (*NONLINEAR, "mixed", "large")
 """Further distributions of float inputs, where the module's results stay finite and right."""
 _UNIT = 2.0**-24
+_NO_MORE = 1e-9
 _MOST_UNITS = 64.0
 """How far the module's own float32 result may be from the float64 one, of its tensor's scale."""
 
@@ -63,23 +65,23 @@ class OwnResults:
             raise TaskError("its results are the same whatever the inputs")
 
     def read_state(self) -> tuple[str, ...]:
-        """Return the parameters and buffers that results depend on."""
-        first = self.results(self.inputs, self.state)
-        return tuple(
-            name
-            for name, tensor in self.state.items()
-            if tensor.is_floating_point()
-            and not _equal(
-                self._torch,
-                first,
-                self.results(self.inputs, {**self.state, name: tensor * 1.25 + 0.5}),
-            )
-        )
+        """Return the parameters and buffers that results depend on by more than rounding."""
 
-    def distributions(self, place: int) -> tuple[str, ...]:
+        def differs(name: str) -> bool:
+            changed = {**self.state, name: self.state[name] * 1.25 + 0.5}
+            found = self.results(self.inputs, changed, double=True)
+            return not all(
+                self._torch.allclose(one.double(), two.double(), rtol=_NO_MORE, atol=_NO_MORE)
+                for one, two in zip(first, found, strict=True)
+            )
+
+        first = self.results(self.inputs, self.state, double=True)
+        return tuple(n for n, one in self.state.items() if one.is_floating_point() and differs(n))
+
+    def distributions(self, place: int, wider: Sequence[str]) -> tuple[str, ...]:
         """Return how a float input of forward is drawn: as the problem draws it, then wider."""
         first = _drawn_like(self.inputs[place])
-        return (first, *(name for name in WIDER if name != first and self._is_judged(name)))
+        return (first, *(name for name in wider if name != first and self._is_judged(name)))
 
     def _is_judged(self, distribution: str) -> bool:
         """Return whether the module's own result is right where all float inputs are drawn so."""

@@ -162,10 +162,10 @@ def _passed(problem: ImportedProblem) -> tuple[str, str]:
     """Return the parameters of a function, and how it hands them to the module."""
     dims = problem.expressed.dims
     names = [one.name for one in (*problem.inputs, *problem.state)]
-    inputs = "".join(f"{one.name}, " for one in problem.inputs)
+    inputs = ", ".join(one.name for one in problem.inputs)
     state = ", ".join(f'"{one.source}": {one.name}' for one in problem.state)
     given = ", ".join(f'"{name}": {name}' for name in dims)
-    return ", ".join([*names, *dims]), f"({inputs}), {{{state}}}, {{{given}}}"
+    return ", ".join([*names, *dims]), f"[{inputs}], {{{state}}}, {{{given}}}"
 
 
 def _reference(problem: ImportedProblem) -> str:

@@ -1,6 +1,7 @@
 """Chooses the sizes at which an imported task is checked: small, unlike each other, all of them
 ones that the module accepts."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ _LEAST = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 16, 24, 32, 48, 64)
 _EVEN = (1 << 16, 1 << 14, 4096, 1024, 512, 256, 128, 96, 64, 48, 32, 24, 16, 12, 10, 8, 6, 4, 2, 1)
 _ODD = (1, 3, 5, 7, 13, 17, 33, 67, 129, 1023)
 _EDGES = 5
+_FEWEST_HIDDEN = 8
+"""Sizes that there should be to draw from."""
 _DRAWS = 24
 """Hidden sizes that are tried before a range is given to the validator."""
 
@@ -30,8 +33,12 @@ class SmallSizes:
     hidden: Mapping[str, DimRange]
 
 
+class TooLarge(TaskError):
+    """The module accepts no size that is small enough."""
+
+
 def choose_sizes(expressed: Expressed, trace_at: TraceAt) -> SmallSizes:
-    """Choose small sizes. Raises TaskError where the module accepts none that is small enough."""
+    """Choose small sizes. Raises TooLarge."""
     own = expressed.dims
     chooser = _Chooser(own, trace_at)
     least = {name: chooser.least(name) for name in own}
@@ -39,7 +46,7 @@ def choose_sizes(expressed: Expressed, trace_at: TraceAt) -> SmallSizes:
     if not chooser.fits(small):
         small = dict(least)
     if not chooser.fits(small):
-        raise TaskError(
+        raise TooLarge(
             "its smallest size is too large to be checked element by element on the CPU "
             f"(more than {MOST_ELEMENTS:,} elements or {MOST_FLOPS:,} operations)"
         )
@@ -123,6 +130,12 @@ class _Chooser:
             for name in self._own
         }
         last = known[-1]
+        for name, (low, high) in list(ranges.items()):
+            if math.prod(most - least + 1 for least, most in ranges.values()) >= _FEWEST_HIDDEN:
+                break
+            wider = {**ranges, name: (low, high + _FEWEST_HIDDEN)}
+            if self._all_run(wider):
+                ranges = wider
         while not self._all_run(ranges):
             wide = [name for name, (low, high) in ranges.items() if low < high]
             name = max(wide, key=lambda one: ranges[one][1] - ranges[one][0])

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,6 +72,37 @@ def new(
         )
     load_task(folder)
     typer.echo(f"then: cuda-llm tasks check {shlex.quote(str(folder))}")
+
+
+class Collection(StrEnum):
+    """Where problems come from."""
+
+    KERNELBENCH = "kernelbench"
+
+
+@tasks_app.command("import")
+def import_from(
+    collection: Annotated[Collection, typer.Argument(help="What the problems are written for.")],
+    path: Annotated[Path, typer.Argument(help="A problem's file, or a folder of them.")],
+    to: Annotated[Path, typer.Option(help="Where to make the tasks' folders.")] = Path(),
+) -> int:
+    """Make tasks of PyTorch modules: the module itself is oracle and baseline.
+
+    The problems are executed, here and whenever their tasks are judged. Needs PyTorch.
+    """
+    from cuda_llm.tools.kernelbench.import_problems import import_problems
+
+    if not path.exists():
+        raise UsageError(f"{path}: not found; expected a .py file or a folder of them")
+    taken = refused = 0
+    for one in import_problems(path, to):
+        taken, refused = taken + bool(one.folder), refused + (not one.folder)
+        told = str(one.folder) if one.folder else f"not taken: {one.reason}"
+        typer.echo(f"{one.problem.name}: {told}")
+    typer.echo(f"{taken} of {taken + refused} taken")
+    if taken:
+        typer.echo(f"then: cuda-llm tasks check {shlex.quote(str(to))}/NAME")
+    return 0 if taken else NOT_ADMISSIBLE
 
 
 @tasks_app.command()

@@ -22,6 +22,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
 from cuda_llm.tools.cuda.inspect import inspect_there
+from cuda_llm.tools.cuda.library_session import LibrarySession
 from cuda_llm.tools.cuda.site import GpuSite
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device.candidate import Baseline, Compiled, CompileRequest
@@ -63,12 +64,14 @@ class SlowedSite(GpuSite):
         """`cached`: only the cached one, until it is retired."""
         self.retired = 0
 
-    def open(self, candidate: Baseline) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
+    def open(
+        self, candidate: Baseline
+    ) -> AbstractAsyncContextManager[GpuTimedSession | LibrarySession | Verdict]:
         return super().open(self._slowed(candidate) if self.slow == "every" else candidate)
 
     def open_cached(
         self, candidate: Baseline
-    ) -> AbstractAsyncContextManager[GpuTimedSession | Verdict]:
+    ) -> AbstractAsyncContextManager[GpuTimedSession | LibrarySession | Verdict]:
         return super().open_cached(candidate if self.slow == "none" else self._slowed(candidate))
 
     def retire_cached(self) -> None:
@@ -76,7 +79,7 @@ class SlowedSite(GpuSite):
         self.retired += 1
         self.slow = "none" if self.slow == "cached" else self.slow
 
-    def _slowed(self, candidate: Compiled) -> Compiled:
+    def _slowed(self, candidate: Baseline) -> Baseline:
         return self._programs.get(candidate.key, candidate)
 
 

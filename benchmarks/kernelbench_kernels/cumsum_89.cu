@@ -29,7 +29,8 @@ __global__ void scan(const float* x, float* out, int n)
         if (lane == 31)
             warps[warp] = sum;
         __syncthreads();
-        float before = carry + (sum - v[3]);
+        float before = __shfl_up_sync(~0u, sum, 1);
+        before = carry + (lane ? before : 0.0f);
         float total = carry;
         for (int other = 0; other < THREADS / 32; ++other) {
             if (other < warp)

@@ -18,7 +18,7 @@ from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViola
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import KernelResources
-from cuda_llm.tasks.signature import prelude
+from cuda_llm.tasks.signature import prelude, signature
 from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.tools.compiler.audit import audit, exports, find_outside_read
 from cuda_llm.tools.compiler.build_faults import find_exceeded_limit
@@ -173,7 +173,9 @@ def baseline_request(task: Task, target: str) -> CompileRequest:
 async def build_baseline(task: Task, target: str) -> Baseline | Verdict:
     """Compile the task's baseline for `target`, or return its library's call."""
     if task.baseline.suffix == ".py":
-        return baseline_call(task)
+        source = f"{prelude(task)}{signature(task)} {{}}\n"
+        idle = await compile_candidate(compile_request(task, target, source, "idle.cu"))
+        return replace(baseline_call(task), idle=idle) if isinstance(idle, Compiled) else idle
     return await compile_candidate(baseline_request(task, target))
 
 

@@ -80,6 +80,9 @@ class LibraryCall:
     """Of the file."""
     key: str = ""
     """Hash of all Python files beside it."""
+    idle: Compiled | None = None
+    """A `solve` of the task's that does nothing. Where the call is a baseline, what is not `solve`
+    is timed in a runner of this: in a library's session that takes another time."""
 
     @property
     def name(self) -> str:
@@ -89,3 +92,8 @@ class LibraryCall:
 
 Baseline: TypeAlias = Compiled | LibraryCall
 """What a task's kernels are compared with."""
+
+
+def ground_of(baseline: Baseline) -> Compiled | None:
+    """Return what is timed for all that is not `solve`; None where that is the baseline itself."""
+    return None if isinstance(baseline, Compiled) else baseline.idle

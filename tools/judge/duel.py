@@ -11,14 +11,14 @@ from cuda_llm.profile import Outcome, TimeSource
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Session, Site, TimeClass
-from cuda_llm.tools.device.candidate import Baseline, Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled, ground_of
 from cuda_llm.tools.judge.steps import compile_baseline, time_calls_there
 from cuda_llm.tools.measure.blocks import MeasurementFault, require_baseline, require_timed
 from cuda_llm.tools.measure.comparison import decide_outcome
 from cuda_llm.tools.measure.contest import hold_contest
 from cuda_llm.tools.measure.contest_state import Contested, ContestResult, ContestSize
 from cuda_llm.tools.measure.failures import FailedCase, hidden_by_noise
-from cuda_llm.tools.measure.measurement import open_measurement, plan_timing
+from cuda_llm.tools.measure.measurement import know_baseline, open_measurement, plan_timing
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.measure.times import KernelTimes
 
@@ -194,7 +194,10 @@ async def contest_measured(
         if not isinstance(known, Session):
             return MeasurementFault(which="second", verdict=known)
         opened = [await enter(site.open(one)) for one in order.contenders]
-        trusted = await enter((site.open if order.fresh else site.open_cached)(baseline))
+        if not isinstance(baseline, Compiled):
+            await know_baseline(measurement, baseline)
+        ground = ground_of(baseline) or baseline
+        trusted = await enter((site.open if order.fresh else site.open_cached)(ground))
         opened_s = now_s() - begun_s
         found = await hold_contest(
             measurement,

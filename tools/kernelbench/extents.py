@@ -45,8 +45,9 @@ class Expressed:
 def express(numbers: Dims, trace_at: TraceAt, *, of_state: bool = False) -> Expressed:
     """Find the dims among `numbers` and express all extents in them.
 
-    With `of_state`, what extents of the module's own tensors follow is a dim as well. A dim that some extent follows in no way known here stays a constant. Raises TaskError where the
-    module cannot run as it is.
+    With `of_state`, what extents of the module's own tensors follow is a dim as well. A dim that
+    some extent follows in no way known here stays a constant. Raises TaskError where the module
+    cannot run as it is.
     """
     base = trace_at({})
     found = {n: _follows(n, value, base, trace_at) for n, value in numbers.items()}

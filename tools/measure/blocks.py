@@ -37,7 +37,8 @@ class ComparedSessions:
 
     candidate: TimedSession
     baseline: TimedSession
-    """What is not `solve` is timed here too, where no candidate's host code runs."""
+    idle: TimedSession | None = None
+    """Where what is not `solve` is timed, and no candidate's code runs; None: the baseline's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,8 @@ class ComparedKernels:
     first: PreparedKernel
     """The candidate."""
     baseline: PreparedKernel
+    ground: PreparedKernel
+    """Whose batches without calls are timed: the baseline, or a program that does nothing."""
     beside_baseline: bool = False
     """Whether the baseline is timed beside it; else only its batches without calls are."""
 
@@ -82,11 +85,17 @@ async def prepare_kernels(
     baseline = await prepare_kernel(
         sessions.baseline, input_plan, count, trusted=True, capture=not alone
     )
-    if isinstance(baseline, PreparedKernel):
-        return ComparedKernels(first=first, baseline=baseline, beside_baseline=not alone)
-    if isinstance(baseline, OutOfMemory):
-        return fault_by_memory(baseline)
-    raise baseline_refused(input_plan.task, baseline)
+    ground = baseline
+    if sessions.idle is not None and isinstance(baseline, PreparedKernel):
+        ground = await prepare_kernel(sessions.idle, input_plan, count, trusted=True, capture=False)
+    for trusted in (baseline, ground):
+        if isinstance(trusted, OutOfMemory):
+            return fault_by_memory(trusted)
+        if not isinstance(trusted, PreparedKernel):
+            raise baseline_refused(input_plan.task, trusted)
+    assert isinstance(baseline, PreparedKernel)
+    assert isinstance(ground, PreparedKernel)
+    return ComparedKernels(first=first, baseline=baseline, ground=ground, beside_baseline=not alone)
 
 
 def fault_by_memory(verdict: OutOfMemory) -> MeasurementFault:
@@ -201,6 +210,7 @@ async def run_block(
     names = ["first", "empty"]
     if kernels.beside_baseline:
         names += ["second", "again"] if compares_same else ["second"]
+        names += ["second_empty"] if kernels.ground is not kernels.baseline else []
     for name in rules.rng.permutation(names):
         pair = await run_named_pair(kernels, str(name), lengths, rules)
         if not isinstance(pair, BatchPair):
@@ -211,6 +221,7 @@ async def run_block(
         first=pairs["first"],
         second=pairs.get("second", pairs["first"]),
         again=pairs.get("again"),
+        second_empty=pairs.get("second_empty"),
         empty=pairs["empty"],
         throttled=was_throttled(before, after),
     )
@@ -221,8 +232,9 @@ async def run_named_pair(
     kernels: ComparedKernels, name: str, lengths: PairLengths, rules: BatchRules
 ) -> BatchPair | Verdict:
     """Run the pair of batches that `name` stands for in a block."""
-    if name == "empty":
-        return await run_pair(kernels.baseline, lengths.longest, rules, solve=False)
+    if name in ("empty", "second_empty"):
+        trusted = kernels.ground if name == "empty" else kernels.baseline
+        return await run_pair(trusted, lengths.longest, rules, solve=False)
     if name == "first":
         return await run_pair(kernels.first, lengths.first, rules)
     return await run_pair(kernels.baseline, lengths.second, rules)

@@ -83,7 +83,7 @@ async def run_stepwise(
     first = await run_stepwise_batch(kernels, "empty", calls, rules)
     if not isinstance(first, float):
         # Only the trusted runner is asked: a candidate's process could claim anything.
-        why = kernels.baseline.session.not_stepwise
+        why = kernels.ground.session.not_stepwise
         return NoStepwise(why=why) if why else fault_of(kernels, "empty", first)
     rounds = min(
         rounds, max(FEWEST_ROUNDS, int(STEPWISE_BUDGET_S * 1e6 / (calls * max(call_us, 1.0))))
@@ -127,7 +127,8 @@ async def run_stepwise_batch(
     kernels: ComparedKernels, name: str, calls: int, rules: BatchRules
 ) -> float | Verdict:
     """Run one batch whose keys are released step by step; that of `empty` has no calls."""
-    kernel = kernels.first if name == "first" else kernels.baseline
+    trusted = {"empty": kernels.ground, "second": kernels.baseline}
+    kernel = trusted.get(name, kernels.first)
     return await run_batch(kernel, calls, rules, solve=name != "empty", stepwise=True)
 
 
@@ -166,6 +167,7 @@ async def check_merged_calls(
     # A slow baseline would leave a quick kernel batches of few calls, which show little.
     quick = calls * usual_us <= 2 * LONGEST_BATCH_US
     usual = kernels.beside_baseline and not kernels.baseline.includes_host
+    usual = usual and kernels.ground is kernels.baseline
     names = ["first", "empty", *(["second"] if usual and quick else [])]
 
     def find_merged(batches: StepwiseSeconds) -> MergedCalls:
@@ -264,7 +266,8 @@ def uneven_start_of(kernels: ComparedKernels, blocks: Sequence[BatchBlock]) -> U
     """See `find_uneven_start`."""
     empties = [block.empty for block in blocks]
     trusted = [empties]
-    trusted += [[block.second for block in blocks]] if kernels.beside_baseline else []
+    usual = kernels.beside_baseline and kernels.ground is kernels.baseline
+    trusted += [[block.second for block in blocks]] if usual else []
     includes_host = kernels.first.includes_host
     return find_uneven_start(
         [block.first for block in blocks],

@@ -76,13 +76,15 @@ def compare_blocks(
     empties = [slope_us(block.empty) for block in blocks]
     empty = estimate_median(empties, seed=seed, resamples=resamples)
     first = [call_us(block.first, empty.value) for block in blocks]
-    second = [call_us(block.second, empty.value) for block in blocks]
+    own = [slope_us(block.second_empty or block.empty) for block in blocks]
+    other = estimate_median(own, seed=seed, resamples=resamples)
+    second = [call_us(block.second, other.value) for block in blocks]
     again = [
-        math.log(call_us(block.again, empty.value) / call_us(block.second, empty.value))
+        math.log(call_us(block.again, other.value) / call_us(block.second, other.value))
         for block in blocks
         if block.again is not None
     ]
-    logs = [math.log(one / other) for one, other in zip(first, second, strict=True)]
+    logs = [math.log(one / two) for one, two in zip(first, second, strict=True)]
     effect = estimate_median(logs, seed=seed, resamples=resamples)
     return Comparison(
         first_us=estimate_median(first, seed=seed, resamples=resamples),

@@ -299,7 +299,7 @@ async def find_fault_of_calls(contest: Contest, record: SizeRecord, number: int)
         return kernel
     empty = await prepare_one(contest, record, EMPTY, count)
     assert isinstance(empty, PreparedKernel), "a baseline that is refused is an error"
-    kernels = ComparedKernels(first=kernel, baseline=empty)
+    kernels = ComparedKernels(first=kernel, baseline=empty, ground=empty)
     alike = PairLengths(first=lengths, second=lengths)
     verdict = await verify_single_calls(kernel, record.rules)
     if verdict is not None:

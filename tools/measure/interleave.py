@@ -130,8 +130,10 @@ async def measure_size(
 
 def lengths_after(timed: TimedBlock, rule: StoppingRule, most: int) -> PairLengths:
     """Return the batch lengths that a block suggests."""
-    empty_us = slope_us(timed.block.empty)
-    first, second = (call_us(one, empty_us) for one in (timed.block.first, timed.block.second))
+    block = timed.block
+    empty_us = slope_us(block.empty)
+    first = call_us(block.first, empty_us)
+    second = call_us(block.second, slope_us(block.second_empty or block.empty))
     return lengths_for(first, second, max(empty_us, 1.0), rule, most)
 
 

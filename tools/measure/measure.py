@@ -7,7 +7,7 @@ from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import SizeTime
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import CallReport, Session, Site, TimedSession
+from cuda_llm.tools.device import CallReport, Session, Site
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.measure.baseline_doubt import (
     Readings,
@@ -38,6 +38,7 @@ from cuda_llm.tools.measure.interleave import (
 from cuda_llm.tools.measure.measurement import (
     Measurement,
     know_baseline,
+    open_ground,
     open_measurement,
     reserve_all,
     rules_for,
@@ -95,11 +96,19 @@ async def measure_beside(
     """Open both and time all sizes. `fresh`: the baseline's runner is a new one."""
     site = measurement.site
     open_baseline = site.open if fresh else site.open_cached
-    async with site.open(compiled) as session, open_baseline(baseline) as opened:
+    async with (
+        site.open(compiled) as session,
+        open_baseline(baseline) as opened,
+        open_ground(measurement, baseline) as ground,
+    ):
         if not isinstance(session, Session):
             return session
-        trusted_session = require_baseline(measurement.task, opened)
-        return await measure_sizes(measurement, require_timed(session), trusted_session)
+        sessions = ComparedSessions(
+            candidate=require_timed(session),
+            baseline=require_baseline(measurement.task, opened),
+            idle=ground,
+        )
+        return await measure_sizes(measurement, sessions)
 
 
 async def measure_again(
@@ -148,13 +157,12 @@ def replace_reference(
 
 
 async def measure_sizes(
-    measurement: Measurement, session: TimedSession, trusted_session: TimedSession
+    measurement: Measurement, sessions: ComparedSessions
 ) -> KernelTimes | Verdict | FailedCase:
     """Time each size, check it against its physical floor, then explain one call.
 
     Sizes come in any order, as in a process that is validated.
     """
-    sessions = ComparedSessions(candidate=session, baseline=trusted_session)
     await reserve_all(measurement, sessions)
     timed_sizes: dict[int, SizeTime] = {}
     pace = ASSUMED_SPEEDUP
@@ -184,7 +192,7 @@ async def measure_sizes(
     if not times:
         return InfraFailed(component="device", detail="; ".join(measurement.plan.left_out))
     input_plan = measurement.input_plan(measurement.plan.sizes[-1])
-    report = await explain_call_once(session, input_plan, measurement.oracle)
+    report = await explain_call_once(sessions.candidate, input_plan, measurement.oracle)
     if not isinstance(report, CallReport):
         return find_timed_case(measurement, report, input_plan)
     last = times[-1]

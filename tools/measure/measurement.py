@@ -10,7 +10,7 @@ from pathlib import Path
 from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Session, Site, TimedSession
-from cuda_llm.tools.device.candidate import Baseline
+from cuda_llm.tools.device.candidate import Baseline, ground_of
 from cuda_llm.tools.measure.baseline_doubt import SizeKey, size_key, unexplained
 from cuda_llm.tools.measure.baseline_time import (
     BASELINE_TIME_FORMAT,
@@ -154,8 +154,23 @@ class Measurement:
 async def reserve_all(measurement: Measurement, sessions: ComparedSessions) -> None:
     """Have each session lay out once what takes the most memory."""
     tier = measurement.options.tier
-    await reserve([sessions.candidate], measurement.task, measurement.plan, tier)
+    own = [one for one in (sessions.candidate, sessions.idle) if one is not None]
+    for session in own:
+        await reserve([session], measurement.task, measurement.plan, tier)
     await reserve_for_baseline(measurement, sessions.baseline, measurement.plan)
+
+
+@asynccontextmanager
+async def open_ground(
+    measurement: Measurement, baseline: Baseline
+) -> AsyncIterator[TimedSession | None]:
+    """Open a runner of the program that does nothing, where the baseline is a library's call."""
+    ground = ground_of(baseline)
+    if ground is None:
+        yield None
+        return
+    async with measurement.site.open(ground) as opened:
+        yield require_baseline(measurement.task, opened)
 
 
 async def reserve_for_baseline(
@@ -188,7 +203,7 @@ async def open_measurement(
             task=task,
             oracle=oracle,
             options=options,
-            plan=plan_timing(site, task, runners=runners),
+            plan=plan_timing(site, task, runners=runners + (ground_of(baseline) is not None)),
             reference=None if task.reference is None else load_reference(task),
             cache_key=(site.name, site.hardware.name, baseline.key, repr(task.capabilities)),
             read_clocks=clock_reader(site),

@@ -133,6 +133,8 @@ class BatchBlock:
     """What it is compared with."""
     empty: BatchPair
     """The same without calls: inputs, flush and tags."""
+    second_empty: BatchPair | None = None
+    """The same of the second kernel, where its session is of another kind."""
     again: BatchPair | None = None
     """The second kernel once more: how much equal kernels differ."""
     throttled: bool = False

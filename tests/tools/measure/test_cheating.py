@@ -192,7 +192,9 @@ def seen_beside_a_noisy_baseline(
     candidate, baseline = (
         SimpleNamespace(trusted=trusted, includes_host=False) for trusted in (False, True)
     )
-    kernels = ComparedKernels(first=candidate, baseline=baseline, beside_baseline=True)  # type: ignore[arg-type]
+    kernels = ComparedKernels(
+        first=candidate, baseline=baseline, ground=baseline, beside_baseline=True
+    )  # type: ignore[arg-type]
     blocks = [
         BatchBlock(
             first=pair_without_noise(CALL_US, start_us=start_us),

@@ -13,9 +13,10 @@ import asyncio
 import ctypes
 import json
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,14 @@ TOLERANCE = 1e-4
 WARM_UPS = 3
 CALLS = 30
 SMALLER = {
-    "swish_25": {"batch_size": 2048},
-    "softsign_30": {"batch_size": 2048},
-    "rmsnorm_36": {"batch_size": 56},
-    "cumsum_89": {"batch_size": 16384},
-    "cumsum_reverse_91": {"batch_size": 16384},
-    "masked_cumsum_93": {"batch_size": 16384},
+    "swish_25": {"batch_size": 1024},
+    "softsign_30": {"batch_size": 1024},
+    "rmsnorm_36": {"batch_size": 28},
+    "max_pooling_1d_41": {"batch_size": 32},
+    "conv_depthwise_2d_asymmetric_input_square_kernel_84": {"batch_size": 16},
+    "cumsum_89": {"batch_size": 8192},
+    "cumsum_reverse_91": {"batch_size": 8192},
+    "masked_cumsum_93": {"batch_size": 8192},
     "mseloss_94": {"batch_size": 8192},
     "huberloss_96": {"batch_size": 8192},
 }
@@ -152,52 +155,53 @@ def at_its_size(task: Task) -> Task:
     return replace(task, sizes=replace(task.sizes, bench=(dims,)))
 
 
-def results(problems: Path, known: dict[str, Any], device: str) -> Iterator[tuple[str, Any]]:
-    """Yield the results of each kernel that has none yet."""
+def result_of(task: Task, device: str) -> dict[str, Any]:
+    """Return what both checks say of the kernel of one task."""
     import torch
 
-    with tempfile.TemporaryDirectory() as folder:
-        imported = [one.folder for one in import_problems(problems, Path(folder)) if one.folder]
-        for task in map(at_its_size, map(load_task, imported)):
-            kernel = KERNELS / f"{task.name}.cu"
-            if task.name in known or not kernel.is_file():
-                continue
-            source = kernel.read_text(encoding="utf-8")
-            begun = time.monotonic()
-            try:
-                ours = asyncio.run(judge_ours(task, source, device))
-                torch.cuda.empty_cache()
-                theirs = check_as_kernelbench(task, source)
-                torch.cuda.empty_cache()
-            except Exception as error:  # one kernel's failure does not end the others' results
-                yield task.name, {"error": f"{type(error).__name__}: {error}"[:400]}
-                continue
-            taken_s = round(time.monotonic() - begun, 1)
-            found = {
-                "dims": task.sizes.bench[0],
-                "ours": ours,
-                "kernelbench": theirs,
-                "taken_s": taken_s,
-            }
-            yield task.name, found
+    begun = time.monotonic()
+    source = (KERNELS / f"{task.name}.cu").read_text(encoding="utf-8")
+    ours = asyncio.run(judge_ours(task, source, device))
+    torch.cuda.empty_cache()
+    theirs = check_as_kernelbench(task, source)
+    taken_s = round(time.monotonic() - begun, 1)
+    return {"dims": task.sizes.bench[0], "ours": ours, "kernelbench": theirs, "taken_s": taken_s}
+
+
+def result_apart(folder: Path, device: str) -> dict[str, Any]:
+    """Return the same from a process of its own, whose memory is free when it ends."""
+    command = [sys.executable, __file__, str(folder), "--one", "--device", device]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"error": done.stderr.strip().splitlines()[-1][:400]}
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
 
 
 def main() -> None:
     """Judge all kernels until the limit, and write what is known after each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("problems", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--limit-s", type=float, default=540.0)
+    parser.add_argument("--one", action="store_true", help="PROBLEMS is one imported task")
     chosen = parser.parse_args()
+    if chosen.one:
+        print(json.dumps(result_of(at_its_size(load_task(chosen.problems)), chosen.device)))
+        return
     known = json.loads(chosen.out.read_text()) if chosen.out.is_file() else {}
     begun = time.monotonic()
-    for name, found in results(chosen.problems, known, chosen.device):
-        known[name] = found
-        chosen.out.write_text(json.dumps(known, indent=1) + "\n")
-        print(name, json.dumps(found), flush=True)
-        if time.monotonic() - begun > chosen.limit_s:
-            break
+    with tempfile.TemporaryDirectory() as folder:
+        imported = import_problems(chosen.problems, Path(folder))
+        for task in [one.folder for one in imported if one.folder]:
+            if task.name in known or not (KERNELS / f"{task.name}.cu").is_file():
+                continue
+            known[task.name] = result_apart(task, chosen.device)
+            chosen.out.write_text(json.dumps(known, indent=1) + "\n")
+            print(task.name, json.dumps(known[task.name]), flush=True)
+            if time.monotonic() - begun > chosen.limit_s:
+                break
 
 
 if __name__ == "__main__":

@@ -118,10 +118,14 @@ class TorchModule:
         own = {name: _tensor(torch, one) for name, one in state.items()}
         with double_precision(torch):
             results = self.call(torch, tensors, own, dims, double=True)
-        return {
-            name: _array(xp, torch.atleast_1d(result))
-            for name, result in zip(outputs, results, strict=True)
-        }
+        tensors.clear()
+        own.clear()
+        named = zip(outputs, results, strict=True)
+        arrays = {name: _array(xp, torch.atleast_1d(result)) for name, result in named}
+        if torch.cuda.is_initialized():
+            # What PyTorch keeps of temporaries is memory that was planned for buffers.
+            torch.cuda.empty_cache()
+        return arrays
 
     def scale(
         self,

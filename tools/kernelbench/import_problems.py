@@ -143,7 +143,7 @@ def read_problem(file: Path) -> ImportedProblem:
 
 
 def _find_sizes(numbers: Dims, trace_at: TraceAt) -> tuple[Expressed, SmallSizes]:
-    """Find dims and small sizes; extents of the module's own vary where only that makes it small."""
+    """Find dims and small sizes; the module's own extents vary where nothing else is small."""
     expressed = express(numbers, trace_at)
     try:
         if expressed.dims:

@@ -193,8 +193,11 @@ def seen_beside_a_noisy_baseline(
         SimpleNamespace(trusted=trusted, includes_host=False) for trusted in (False, True)
     )
     kernels = ComparedKernels(
-        first=candidate, baseline=baseline, ground=baseline, beside_baseline=True
-    )  # type: ignore[arg-type]
+        first=candidate,  # type: ignore[arg-type]
+        baseline=baseline,  # type: ignore[arg-type]
+        ground=baseline,  # type: ignore[arg-type]
+        beside_baseline=True,
+    )
     blocks = [
         BatchBlock(
             first=pair_without_noise(CALL_US, start_us=start_us),

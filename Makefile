@@ -8,7 +8,9 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.ready
 	$(BIN)/cuda-llm run histogram
 
+# The modules of imported problems run in PyTorch, which is an extra.
 test: check
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q 'torch>=2.6'
 	$(BIN)/pytest -n logical --dist worksteal -q
 
 check: $(VENV)/.ready

@@ -24,7 +24,7 @@ def import_torch() -> Any:
     try:
         import torch
     except ImportError:
-        raise MissingError("PyTorch is missing", 'pip install "cuda-llm[torch]"') from None
+        raise MissingError("PyTorch is missing", "pip install 'cuda-llm[torch]'") from None
     return torch
 
 

@@ -41,6 +41,7 @@ MAY_KNOW_INSIDE_TOOLS = {
     "open_device": {"device", "emulated", "cuda"},
     "validator": {"device", "compiler"},
     "measure": {"device", "validator", "profiler", "native"},
+    "kernelbench": set(),
     "judge": {
         *("device", "measure", "validator", "compiler", "profiler", "native"),
         *("emulated", "cuda"),

@@ -18,8 +18,8 @@ from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViola
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import KernelResources
-from cuda_llm.tasks.signature import prelude, signature
-from cuda_llm.tasks.task import ArgumentRole, Task
+from cuda_llm.tasks.signature import prelude
+from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.audit import audit, exports, find_outside_read
 from cuda_llm.tools.compiler.build_faults import find_exceeded_limit
 from cuda_llm.tools.compiler.cubin import true_resources
@@ -51,13 +51,7 @@ from cuda_llm.tools.compiler.policy import (
     without_line_directives,
 )
 from cuda_llm.tools.compiler.workspace import compile_slot, front_end_limits, private_folder
-from cuda_llm.tools.device.candidate import (
-    Baseline,
-    Compiled,
-    CompileLimits,
-    CompileRequest,
-    LibraryCall,
-)
+from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.native import find_gxx, gxx_version
 from cuda_llm.tools.native.cache import require_room
 from cuda_llm.tools.native.store import entry_folder, load, store
@@ -168,28 +162,6 @@ def baseline_request(task: Task, target: str) -> CompileRequest:
     """Return the request to compile the task's baseline."""
     source = task.baseline.read_text(encoding="utf-8")
     return compile_request(task, target, source, f"{task.name}/{task.baseline.name}")
-
-
-async def build_baseline(task: Task, target: str) -> Baseline | Verdict:
-    """Compile the task's baseline for `target`, or return its library's call."""
-    if task.baseline.suffix == ".py":
-        source = f"{prelude(task)}{signature(task)} {{}}\n"
-        idle = await compile_candidate(compile_request(task, target, source, "idle.cu"))
-        return replace(baseline_call(task), idle=idle) if isinstance(idle, Compiled) else idle
-    return await compile_candidate(baseline_request(task, target))
-
-
-def baseline_call(task: Task) -> LibraryCall:
-    """Return the call that is the task's baseline; it depends on the Python files beside it."""
-    texts = [one.read_bytes() for one in sorted(task.folder.glob("*.py"))]
-    written = (ArgumentRole.OUT, ArgumentRole.INOUT)
-    return LibraryCall(
-        file=task.baseline,
-        arguments=tuple(one.name for one in task.arguments),
-        outputs=tuple(one.name for one in task.arguments if one.role in written),
-        source=task.baseline.read_text(encoding="utf-8"),
-        key=hashlib.blake2b(b"\0".join(texts), digest_size=16).hexdigest(),
-    )
 
 
 async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:

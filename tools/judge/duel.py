@@ -24,8 +24,7 @@ from cuda_llm.tools.measure.times import KernelTimes
 
 FIXED_RUNNERS = 2
 """Those of the incumbent, and of the baseline for what is not `solve`."""
-DUEL_LIMIT_S = 60.0
-"""For a contest, from when it has the device: all kernels and sizes together."""
+DUEL_LIMIT_S = 60.0  # for a contest, from when it has the device: all kernels and sizes together
 MODELLED_TIE = 0.001
 """Relative difference that modelled times must exceed to count."""
 SEPARATE_TIE = 0.05
@@ -196,8 +195,8 @@ async def contest_measured(
         opened = [await enter(site.open(one)) for one in order.contenders]
         if not isinstance(baseline, Compiled):
             await know_baseline(measurement, baseline)
-        ground = ground_of(baseline) or baseline
-        trusted = await enter((site.open if order.fresh else site.open_cached)(ground))
+        open_trusted = site.open if order.fresh else site.open_cached
+        trusted = await enter(open_trusted(ground_of(baseline) or baseline))
         opened_s = now_s() - begun_s
         found = await hold_contest(
             measurement,

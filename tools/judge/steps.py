@@ -15,7 +15,8 @@ from cuda_llm.profile import Profile
 from cuda_llm.source_file import numbers_in
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.compile import build_baseline, compile_candidate, compile_request
+from cuda_llm.tools.compiler.baseline import build_baseline
+from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
 from cuda_llm.tools.device import Device, Session, Site
 from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
 from cuda_llm.tools.judge.modelled_times import model_sizes

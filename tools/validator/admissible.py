@@ -209,7 +209,7 @@ async def check_task(task: Task, device: Device) -> Admission:
     The baseline must pass all that a candidate has to; outputs that need no computation must be
     rejected; the result must depend on every input. Raises InfrastructureError.
     """
-    from cuda_llm.tools.compiler.compile import build_baseline
+    from cuda_llm.tools.compiler.baseline import build_baseline
 
     compiled = await build_baseline(task, device.target)
     if not isinstance(compiled, Compiled | LibraryCall):

@@ -94,14 +94,15 @@ def import_from(
 
     if not path.exists():
         raise UsageError(f"{path}: not found; expected a .py file or a folder of them")
-    taken = refused = 0
+    folders: list[Path | None] = []
     for one in import_problems(path, to):
-        taken, refused = taken + bool(one.folder), refused + (not one.folder)
+        folders.append(one.folder)
         told = str(one.folder) if one.folder else f"not taken: {one.reason}"
         typer.echo(f"{one.problem.name}: {told}")
-    typer.echo(f"{taken} of {taken + refused} taken")
+    taken = [one for one in folders if one is not None]
+    typer.echo(f"{len(taken)} of {len(folders)} taken")
     if taken:
-        typer.echo(f"then: cuda-llm tasks check {shlex.quote(str(to))}/NAME")
+        typer.echo(f"then: cuda-llm tasks check {shlex.quote(str(taken[0]))}")
     return 0 if taken else NOT_ADMISSIBLE
 
 

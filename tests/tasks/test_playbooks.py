@@ -1,11 +1,11 @@
 """Each playbook: a space of different kernels, of which those in a covering sample are right."""
 
 import asyncio
-import os
 from functools import cache
 from itertools import cycle, islice
 
 import pytest
+from corpus_sample import is_whole
 from task_fixtures import strong_point
 
 from cuda_llm.agents.playbook.kernels import sample_points, valid_points
@@ -49,8 +49,8 @@ def missing(space: Space, chosen: list[Point]) -> set[tuple[str, int]]:
     return every - {pair for point in chosen for pair in point.items()}
 
 
-MOST = None if os.environ.get("CUDA_LLM_TEST_WHOLE") else 2
-"""Points beside the strong one: without the variable, those that cover most. The whole covering
+MOST = None if is_whole() else 1
+"""Points beside the strong one: in a run of samples, the one that covers most. The whole covering
 sample of 26 playbooks takes nine minutes of two cores."""
 
 

@@ -1,0 +1,38 @@
+"""Which members of a long corpus a run of the tests judges: few of each kind, or all of them."""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+WHOLE = "CUDA_LLM_TEST_WHOLE"
+"""Set, it has every member judged."""
+
+Member = TypeVar("Member")
+
+
+def is_whole() -> bool:
+    """Whether this run judges every member of every corpus."""
+    return bool(os.environ.get(WHOLE))
+
+
+def sample(
+    members: Iterable[Member], kind: Callable[[Member], Hashable], every: int
+) -> list[Member]:
+    """Return one in `every` members of each kind, in their order, and at least one of each.
+
+    Kinds begin at different members, so that what stands at one place in all of them (the third
+    style of each task) is judged for some. Nothing is drawn: two runs judge the same.
+    """
+    ordered = list(members)
+    if is_whole():
+        return ordered
+    places: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for place, member in enumerate(ordered):
+        places[kind(member)].append(place)
+    chosen = {
+        place
+        for number, found in enumerate(places.values())
+        for place in found[number % min(every, len(found)) :: every]
+    }
+    return [ordered[place] for place in sorted(chosen)]

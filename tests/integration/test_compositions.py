@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from corpus_sample import sample
 
 from cuda_llm.agents.kernel_text.composition import CompositionRefused, compose
 from cuda_llm.agents.playbook.generator import open_playbook
@@ -31,21 +32,14 @@ CONDITIONS = {
 RING = 3
 """The other kernel of a pair is so many further on: each is once for the small, once for the large
 sizes."""
-EVERY = 4
-"""Kernels: that all of them compose as text is a property of `compose`, tested beside it."""
-QUICK = {"vector_add/02_float4_tail", "reduction/02_warp_shuffle"}
 PAIRS = [
-    pytest.param(
-        small,
-        files[(at + RING) % len(files)],
-        id=f"{folder.name}/{small.stem}",
-        marks=() if f"{folder.name}/{small.stem}" in QUICK else (pytest.mark.slow,),
-    )
+    (small, files[(at + RING) % len(files)])
     for folder in map(HONEST.joinpath, CONDITIONS)
     for files in [sorted(folder.glob("*.cu"))]
     for at, small in enumerate(files)
-    if at % EVERY == 0 or f"{folder.name}/{small.stem}" in QUICK
 ]
+JUDGED = sample(PAIRS, kind=lambda pair: pair[0].parent, every=7)
+"""That all of them compose as text is a property of `compose`, tested beside it."""
 
 
 def judged(task: Task, small: str, large: str) -> object:
@@ -66,7 +60,10 @@ def judged(task: Task, small: str, large: str) -> object:
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize(("small", "large"), PAIRS)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("small", "large"), JUDGED, ids=[f"{pair[0].parent.name}/{pair[0].stem}" for pair in JUDGED]
+)
 def test_two_honest_kernels_pass_as_one(small: Path, large: Path) -> None:
     verdict = judged(load_task(small.parent.name), small.read_text(), large.read_text())
     assert isinstance(verdict, Passed), describe(verdict)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from array_mutants import mutants
+from corpus_sample import sample
 from measured_site import running
 from task_fixtures import MUTANTS, ArraySession, Row, array_kernels, mutant_rows
 
@@ -20,10 +21,15 @@ from cuda_llm.tools.validator.validate import Validated, validate
 ROWS = [row for task in list_tasks() for row in mutant_rows(task)]
 
 
-def named(rows: list[Row], how: str) -> list[Any]:
-    return [
-        pytest.param(row, id=f"{row['task']}-{row['kind']}") for row in rows if row["how"] == how
-    ]
+def of_how(how: str) -> list[Row]:
+    return [row for row in ROWS if row["how"] == how]
+
+
+def named(rows: list[Row]) -> list[Any]:
+    return [pytest.param(row, id=f"{row['task']}-{row['kind']}") for row in rows]
+
+
+COMPILED = sample(of_how("file"), kind=lambda row: row["task"], every=4)
 
 
 async def judge(task_name: str, file: Path) -> Validated | Verdict:
@@ -39,14 +45,14 @@ async def judge(task_name: str, file: Path) -> Validated | Verdict:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", named(ROWS, "file"))
+@pytest.mark.parametrize("row", named(COMPILED))
 def test_compiled_mutants_are_rejected_with_the_right_code(row: Row) -> None:
     verdict = asyncio.run(judge(row["task"], MUTANTS / row["file"]))
     assert not isinstance(verdict, Validated)
     assert verdict.code in row["codes"], verdict
 
 
-@pytest.mark.parametrize("row", named(ROWS, "python"))
+@pytest.mark.parametrize("row", named(of_how("python")))
 def test_mutants_on_arrays_are_rejected_with_the_right_code(row: Row) -> None:
     task, written = load_task(row["task"]), array_kernels(row["task"])
     if written is None:
@@ -76,7 +82,7 @@ def test_honest_arithmetic_is_accepted_whatever_the_inputs(task: str, name: str)
         assert isinstance(verdict, Validated), verdict
 
 
-@pytest.mark.parametrize("row", named(ROWS, "not applicable"))
+@pytest.mark.parametrize("row", named(of_how("not applicable")))
 def test_what_does_not_apply_has_a_reason(row: Row) -> None:
     assert len(row["reason"]) > 20
 

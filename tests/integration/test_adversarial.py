@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra
+from corpus_sample import sample
 from task_fixtures import read_table
 
 from cuda_llm.cli.evaluate_output import report
@@ -21,6 +22,8 @@ from cuda_llm.wording import describe, printable
 
 ATTACKS = {known.path.stem: known for known in adversarial() if not known.gpu_alone}
 HONEST = {known.path.stem: known for known in honest_extra() if not known.gpu_alone}
+JUDGED = sample(ATTACKS, kind=lambda name: (ATTACKS[name].codes, ATTACKS[name].rule), every=3)
+TRUSTED = sample(HONEST, kind=lambda name: HONEST[name].task, every=2)
 pytestmark = pytest.mark.timeout(1200)
 """The first test of each corpus waits until all of it is judged: five minutes of two idle cores."""
 
@@ -65,19 +68,19 @@ def profile_with(speedup: float) -> Profile:
 @pytest.fixture(scope="module")
 def attacked() -> dict[str, Judged]:
     """All attacks side by side; those that are to run out of time do so soon."""
-    endless = [known for known in ATTACKS.values() if known.endless]
-    others = [known for known in ATTACKS.values() if not known.endless]
+    endless = [ATTACKS[name] for name in JUDGED if ATTACKS[name].endless]
+    others = [ATTACKS[name] for name in JUDGED if not ATTACKS[name].endless]
     return judge_all(others, LONG_S) | judge_all(endless, SHORT_S)
 
 
 @pytest.fixture(scope="module")
 def trusted() -> dict[str, Judged]:
     """All honest kernels side by side."""
-    return judge_all(HONEST.values(), LONG_S)
+    return judge_all([HONEST[name] for name in TRUSTED], LONG_S)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", JUDGED)
 def test_an_attack_ends_in_its_verdict_or_gains_nothing(
     attacked: dict[str, Judged], name: str
 ) -> None:
@@ -95,7 +98,7 @@ def test_no_shown_text_controls_a_terminal_or_names_a_file(attacked: dict[str, J
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", HONEST)
+@pytest.mark.parametrize("name", TRUSTED)
 def test_unusual_habits_are_no_offence(trusted: dict[str, Judged], name: str) -> None:
     verdict = trusted[name].verdict
     assert not fault_of(HONEST[name], verdict, gpu=False), f"{verdict.code}: {describe(verdict)}"

@@ -5,17 +5,18 @@ import random
 
 import pytest
 from array_kernels import HONEST, Compute, writes
+from corpus_sample import is_whole
 from measured_site import running
 from small_tasks import small_task
 
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.validator.validate import Validated, validate
 
-EVALUATIONS = 200
+EVALUATIONS = 200 if is_whole() else 25
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_two_hundred_random_evaluations_raise_no_false_alarm(name: str) -> None:
+def test_random_evaluations_raise_no_false_alarm(name: str) -> None:
     task = small_task(name)
     nonces = random.Random(name)
     for number in range(EVALUATIONS):

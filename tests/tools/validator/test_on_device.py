@@ -24,6 +24,8 @@ from cuda_llm.tools.validator.validate import Validated, validate
 
 MOST_WAITS = 4
 """A case waits for damage, for each output, and for late writes; a probe for its largest sum."""
+AT_REAL_SIZES = ("histogram",)
+"""Small ones have no count that a float16 does not hold."""
 
 
 @pytest.mark.parametrize("name", HONEST)
@@ -31,7 +33,7 @@ MOST_WAITS = 4
 def test_honest_kernels_pass_on_a_device(name: str, launch: LaunchKernel | None) -> None:
     arrays, _xp = strict_arrays(launch)
     session = running(writes(name, HONEST[name][0]), arrays=arrays)
-    result = asyncio.run(validate(load_task(name), session, arrays=arrays))
+    result = asyncio.run(validate(small_task(name), session, arrays=arrays))
     assert isinstance(result, Validated), result
 
 
@@ -56,7 +58,8 @@ def test_a_case_needs_few_synchronisations_with_the_device(name: str) -> None:
 def test_mutants_are_rejected_on_a_device(name: str, kind: str) -> None:
     arrays, _xp = strict_arrays()
     session = running(mutants(name)[kind], arrays=arrays)
-    verdict = asyncio.run(validate(load_task(name), session, arrays=arrays))
+    task = load_task(name) if name in AT_REAL_SIZES else small_task(name)
+    verdict = asyncio.run(validate(task, session, arrays=arrays))
     # A race may show first in a call that is repeated.
     assert isinstance(verdict, WrongResult | Nondeterministic), verdict
     if kind == "zero" and name == "conv2d":

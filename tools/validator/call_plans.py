@@ -31,7 +31,7 @@ FEWEST_CHEAP = 4
 MOST_REPEATED_SHARE = 0.25
 """Of the work of the dearest case that is called again: up to it, any case may be."""
 
-EXTRA_CALLS = 30
+EXTRA_CALLS = 60
 EXTRA_CALLS_ON_GPU = 4
 """Calls on the same inputs, of a very cheap case, and up to half as many more: few where the calls
 that are timed come by the hundred."""

@@ -165,7 +165,7 @@ def test_a_file_of_a_program_ends_its_limit(tmp_path: Path) -> None:
                  tmp_path, cpu_s=3, wall_s=60, programs=(bound,))  # fmt: skip
 
     assert result.stdout.text == f"{128 + signal.SIGXCPU}\n"
-    assert result.cpu_s == pytest.approx(3, abs=0.5)
+    assert 2 <= result.cpu_s < 4
 
 
 def test_memory_is_limited(tmp_path: Path) -> None:

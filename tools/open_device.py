@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 DEFAULT_GPU = "RTX 3090 Ti"
 """The GPU of the paper this project follows."""
-KINDS = ("auto", "cuda", "emulated")
+KINDS = ("auto", "cuda", "emulated", "ray")
 CHOICES = (
     "auto, cuda, cuda:0, cuda:0,1, cuda:all, emulated or emulated:GPU, as in emulated:RTX 4090, "
+    "ray:auto or ray://HOST:10001 for a cluster, "
     "or module:attribute for a device of your own"
 )
 MEMBERS: Mapping[str, tuple[type, ...]] = MappingProxyType(
@@ -83,6 +84,11 @@ def _open(spec: str, report: ReportLine, library: str) -> Device:
 
         which = name.strip() if colon else "0"
         device = open_cuda(which, spec=spec, report=report, library=library)
+    elif kind == "ray":
+        from cuda_llm.tools.cluster.open_cluster import open_cluster
+        from cuda_llm.tools.cluster.spec import parse_cluster
+
+        device = open_cluster(parse_cluster(spec), open_device, report=report)
     elif names_code(spec):
         device = _open_named(spec.strip(), report)
     elif kind != "emulated":

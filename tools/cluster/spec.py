@@ -1,11 +1,11 @@
 """What a user writes after `--device` for a Ray cluster: where it is, and what of it is used.
 
-    ray:auto                              all GPUs of the cluster this machine belongs to
-    ray://HOST:10001                      the same of a cluster elsewhere, through Ray's client port
-    ray:auto/H200                         GPUs of one kind
-    ray:auto/H200,RTX 4090                times count on the first kind; others help with validation
-    ray:auto/emulated:RTX 3090 Ti         the emulated device on the cluster's cores
-    ray:auto/H200?max_gpus=4              no more than four devices
+ray:auto                              all GPUs of the cluster this machine belongs to
+ray://HOST:10001                      the same of a cluster elsewhere, through Ray's client port
+ray:auto/H200                         GPUs of one kind
+ray:auto/H200,RTX 4090                times count on the first kind; others help with validation
+ray:auto/emulated:RTX 3090 Ti         the emulated device on the cluster's cores
+ray:auto/H200?max_gpus=4              no more than four devices
 """
 
 from dataclasses import dataclass

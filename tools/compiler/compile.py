@@ -181,6 +181,30 @@ async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
             return InfraFailed(component="compiler", detail=str(error))
 
 
+def find_known(request: CompileRequest) -> Compiled | Verdict | None:
+    """Return what the cache remembers of a source, if anything. Raises MissingError."""
+    return _load(request, request_key(request, find_toolkit()))
+
+
+def remember(request: CompileRequest, outcome: Compiled | Verdict) -> Compiled | Verdict:
+    """Keep in the cache what the same compiler on another machine made of a source; return it so.
+
+    What another machine's load may have brought about is not kept.
+    """
+    key = request_key(request, find_toolkit())
+    if isinstance(outcome, Compiled):
+        record = CompiledRecord(
+            kernels=outcome.kernels, warnings=outcome.warnings, compile_s=outcome.compile_s
+        )
+        files = {STORED_LIBRARY: outcome.library, STORED_PTX: outcome.ptx}
+        store(KIND, key, write_outcome(record), files)
+        return _compiled(request, key, record, cached=outcome.cached)
+    depends_on_load = isinstance(outcome, CompileFailed) and _depends_on_load(outcome)
+    if isinstance(outcome, SourceFailure) and not depends_on_load:
+        store(KIND, key, write_outcome(outcome), {})
+    return outcome
+
+
 def _load(request: CompileRequest, key: str) -> Compiled | SourceFailure | None:
     record = load(KIND, key)
     if record is None:

@@ -1,6 +1,6 @@
 """What a device is, and the values that travel to and from one."""
 
-from cuda_llm.tools.device.device import Device, P, Site, T
+from cuda_llm.tools.device.device import CompilingDevice, Device, P, Site, T
 from cuda_llm.tools.device.session import (
     SCRATCH_BYTES,
     Argument,
@@ -23,6 +23,7 @@ __all__ = [
     "CallOptions",
     "CallReport",
     "ClockReading",
+    "CompilingDevice",
     "Device",
     "Level",
     "P",

@@ -2,13 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device.buffers import Arrays
-from cuda_llm.tools.device.candidate import Baseline
+from cuda_llm.tools.device.candidate import Baseline, Compiled, CompileRequest
 from cuda_llm.tools.device.session import ClockReading, Session
 
 P = ParamSpec("P")
@@ -134,4 +134,18 @@ class Device(Protocol):
         GPU they travel to the GPU host process and back. Raises what `work` raises, and
         InfrastructureError where the device is broken and stays so.
         """
+        ...
+
+
+@runtime_checkable
+class CompilingDevice(Protocol):
+    """A device that brings compilers along: those of the machines of a cluster."""
+
+    @property
+    def compile_slots(self) -> int:
+        """How many compile at once; 0 where this machine's compilers do."""
+        ...
+
+    async def compile(self, request: CompileRequest) -> Compiled | Verdict:
+        """Compile and audit one source, without waiting for a device."""
         ...

@@ -68,8 +68,8 @@ class DeviceGroup:
         return tuple(note for one in self.devices for note in one.notes)
 
     def pinned(self) -> Device:
-        """Return the first device."""
-        return self.devices[0].pinned()
+        """Return the first device, or the next one from when that is lost."""
+        return _FirstOf(self)
 
     def prepare(self) -> None:
         """See `Device.prepare`."""
@@ -87,15 +87,19 @@ class DeviceGroup:
 
         Its work is done by another one; the last one's loss is raised.
         """
-        async with self._taken() as device:
-            try:
-                return await device.carry_out(work, *arguments, **named)
-            except DeviceLost:
-                left = tuple(one for one in self.devices if one is not device)
-                if not left:
-                    raise
-                self.devices = left
-        return await self.carry_out(work, *arguments, **named)
+        while True:
+            async with self._taken() as device:
+                try:
+                    return await device.carry_out(work, *arguments, **named)
+                except DeviceLost as lost:
+                    self.leave_out(device, lost)
+
+    def leave_out(self, device: Device, lost: DeviceLost) -> None:
+        """Use this device no more. Raises its loss where it is the last one."""
+        left = tuple(one for one in self.devices if one is not device)
+        if not left:
+            raise lost
+        self.devices = left
 
     @asynccontextmanager
     async def _taken(self) -> AsyncIterator[Device]:
@@ -122,3 +126,59 @@ class DeviceGroup:
                 for _ in range(one.capabilities.at_once):
                     self._free[loop].put_nowait(one)
         return self._free[loop]
+
+
+class _FirstOf:
+    """The device of a group that is always the same while it is there."""
+
+    def __init__(self, group: DeviceGroup) -> None:
+        self._group = group
+
+    @property
+    def _first(self) -> Device:
+        return self._group.devices[0].pinned()
+
+    @property
+    def name(self) -> str:
+        return self._first.name
+
+    @property
+    def hardware(self) -> Hardware:
+        return self._first.hardware
+
+    @property
+    def target(self) -> str:
+        return self._first.target
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._first.capabilities
+
+    @property
+    def version(self) -> str:
+        return self._first.version
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._first.notes
+
+    def pinned(self) -> Device:
+        return self
+
+    def prepare(self) -> None:
+        self._first.prepare()
+
+    async def carry_out(
+        self,
+        work: Callable[Concatenate[Site, P], Awaitable[T]],
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        while True:
+            device = self._group.devices[0]
+            try:
+                return await device.pinned().carry_out(work, *arguments, **named)
+            except DeviceLost as lost:
+                if device is self._group.devices[0]:
+                    self._group.leave_out(device, lost)

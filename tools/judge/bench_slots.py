@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from cuda_llm.tools.device import Device
+from cuda_llm.tools.device import CompilingDevice, Device
 
 KEPT_S = 0.1
 """How long a device waits for the kernel that it has just validated to be timed."""
@@ -23,6 +23,9 @@ class BenchSlots:
 
     compilers: asyncio.Semaphore
     devices: asyncio.Semaphore
+    cores: asyncio.Semaphore
+    """Of this machine, for what the emulated device does here beside the device: the compilers'
+    own, where those run here."""
     kept: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
     """By key of the kernel: the device that waits for it, and until when."""
 
@@ -61,8 +64,10 @@ def open_slots(device: Device) -> BenchSlots:
     """Return a slot a core for compilers, and those of the device for candidates."""
     from cuda_llm.settings import settings
 
-    compilers = settings().compile_workers or len(os.sched_getaffinity(0))
+    cores = asyncio.Semaphore(settings().compile_workers or len(os.sched_getaffinity(0)))
+    elsewhere = device.compile_slots if isinstance(device, CompilingDevice) else 0
     return BenchSlots(
-        compilers=asyncio.Semaphore(compilers),
+        compilers=asyncio.Semaphore(elsewhere) if elsewhere else cores,
         devices=asyncio.Semaphore(device.capabilities.at_once),
+        cores=cores,
     )

@@ -230,15 +230,15 @@ class DeviceBench:
         return begun
 
     async def _check_on_emulated(self, compiled: Compiled) -> EmulatedCheck:
-        """Check on the emulated device in a compiler's slot, for it takes a core."""
+        """Check on the emulated device, on a core."""
         nonce = self.nonce_for(compiled.source)
-        async with self.slots.compilers:
+        async with self.slots.cores:
             return await check_on_emulated(self.task, self.device, compiled, nonce=nonce)
 
     async def _locate_fault(self, compiled: Compiled, failed: FailedCase) -> Verdict:
         """Return the verdict with the place that the emulated device finds, on a core."""
         emulated = EmulatedDevice(self.device.hardware)
-        async with self.slots.compilers:
+        async with self.slots.cores:
             return await replay_case(self.task, emulated, compiled, failed, self.replay_limit_s)
 
     def with_fresh_inputs(self) -> "DeviceBench":

@@ -17,7 +17,7 @@ from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.baseline import build_baseline
 from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
-from cuda_llm.tools.device import Device, Session, Site
+from cuda_llm.tools.device import CompilingDevice, Device, Session, Site
 from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
 from cuda_llm.tools.judge.modelled_times import model_sizes
 from cuda_llm.tools.measure.baseline_time import read_times, times_file, write_times
@@ -189,7 +189,10 @@ async def compile_source(task: Task, device: Device, source: str, name: str) -> 
 
     Raises MissingError without nvcc, g++ or a writable cache.
     """
-    return await compile_candidate(compile_request(task, device.target, source, name))
+    request = compile_request(task, device.target, source, name)
+    if isinstance(device, CompilingDevice):
+        return await device.compile(request)
+    return await compile_candidate(request)
 
 
 def assemble_passed(
@@ -204,7 +207,7 @@ def assemble_passed(
     sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
     profile = Profile(
         device=timing.device or device.name,
-        hardware=device.hardware.name,
+        hardware=timing.hardware or device.hardware.name,
         source=device.capabilities.time_source,
         sizes=sizes,
         launches=timing.launches,

@@ -207,6 +207,7 @@ async def measure_sizes(
         left_out=measurement.plan.left_out,
         notes=measurement.plan.how_checked,
         device=measurement.site.name,
+        hardware=measurement.site.hardware.name,
         isolation=measurement.site.confined,
     )
 
@@ -314,5 +315,6 @@ async def measure_baseline(
         bottlenecks=(),
         left_out=measurement.plan.left_out,
         device=site.name,
+        hardware=site.hardware.name,
         isolation=site.confined,
     )

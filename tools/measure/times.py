@@ -140,6 +140,8 @@ class KernelTimes:
     """How the times were obtained, as far as a reader of the verdict must know."""
     device: str = ""
     """Which of several devices was measured; empty where there is one."""
+    hardware: str = ""
+    """Name of its GPU; empty where there is one kind."""
     isolation: str = ""
     """How runners were confined; empty where that was not tried."""
     spreads: tuple[float, ...] = ()

@@ -29,7 +29,7 @@ from cuda_llm.tools.native.cache import (
     unwritable,
 )
 
-KINDS = ("compiled", "translated", "native", "inspected")
+KINDS = ("compiled", "translated", "native", "inspected", "travelled")
 """What can be built again. Measured times, probes, quarantine and leases are small, and stay."""
 MANIFEST = "manifest.json"
 TRIM_EVERY_S = 600.0
@@ -212,6 +212,7 @@ def store(kind: str, key: str, record: Mapping[str, object], files: Mapping[str,
         try:
             digests = {}
             for name, file in files.items():
+                (scratch / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(file, scratch / name)
                 digests[name] = _file_digest(scratch / name)
             manifest = {"record": record, "digest": _digest(record), "files": digests}

@@ -11,7 +11,11 @@ from cuda_llm.tools.judge.steps import opening
 
 
 def one_device() -> BenchSlots:
-    return BenchSlots(compilers=asyncio.Semaphore(1), devices=asyncio.Semaphore(1))
+    return BenchSlots(
+        compilers=asyncio.Semaphore(1),
+        devices=asyncio.Semaphore(1),
+        cores=asyncio.Semaphore(1),
+    )
 
 
 async def validate_and_time(slots: BenchSlots, key: str, log: list[str], *, passes: bool) -> None:
@@ -60,7 +64,11 @@ def test_a_device_waits_only_a_moment() -> None:
 
 def test_two_keepers_of_one_kernel_give_back_both_devices() -> None:
     async def run() -> None:
-        slots = BenchSlots(compilers=asyncio.Semaphore(1), devices=asyncio.Semaphore(2))
+        slots = BenchSlots(
+            compilers=asyncio.Semaphore(1),
+            devices=asyncio.Semaphore(2),
+            cores=asyncio.Semaphore(1),
+        )
         async with slots.device_for("a") as keep, slots.device_for("a") as keep_other:
             keep()
             keep_other()

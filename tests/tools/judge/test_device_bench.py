@@ -68,7 +68,11 @@ def test_compilers_and_devices_have_limits_of_their_own() -> None:
 
     async def run() -> str:
         device = open_device("emulated")
-        slots = BenchSlots(compilers=asyncio.Semaphore(1), devices=asyncio.Semaphore(1))
+        slots = BenchSlots(
+            compilers=asyncio.Semaphore(1),
+            devices=asyncio.Semaphore(1),
+            cores=asyncio.Semaphore(1),
+        )
         one = DeviceBench(task=TASK, device=device, slots=slots, seed=1)
         async with slots.devices:
             compiled = await one.compile(GOOD, "source.cu")

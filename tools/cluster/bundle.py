@@ -1,0 +1,113 @@
+"""Files that travel between machines, named by their contents, so that none is sent twice.
+
+A bundle is a folder, or one file. Where it arrives it is an entry of the machine's own cache.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cuda_llm.errors import InfrastructureError, UsageError
+from cuda_llm.tools.native import cache_folder, entry_folder, load, store
+
+KIND = "travelled"
+MOST_BYTES = 256 << 20
+"""Of one bundle: a library of headers has a tenth of that."""
+MOST_FILES = 20_000
+LEFT_OUT = frozenset({"__pycache__", "traces"})
+"""Folders inside a task's that are no part of it."""
+
+_digests: dict[Path, tuple[tuple[int, int], str]] = {}
+"""Size and time of a file whose digest is known, and the digest."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What one folder or file holds."""
+
+    root: Path
+    """The folder; of a single file the one it lies in."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Digest of each file, by its path below `root`."""
+
+    @property
+    def key(self) -> str:
+        """Return a hash of all names and contents."""
+        text = "\n".join(f"{digest} {name}" for name, digest in sorted(self.files.items()))
+        return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+
+    def read(self) -> dict[str, bytes]:
+        """Return the contents. Raises InfrastructureError where they have changed meanwhile."""
+        contents = {name: (self.root / name).read_bytes() for name in self.files}
+        changed = [name for name, one in contents.items() if digest_of(one) != self.files[name]]
+        if changed:
+            raise InfrastructureError("cluster", f"{self.root / changed[0]} changed as it was sent")
+        return contents
+
+
+def bundle_of(path: Path) -> Bundle:
+    """Describe a folder or a file as it is now. Raises UsageError where that is too large."""
+    if path.is_file():
+        return Bundle(path.parent, {path.name: _digest_of_file(path)})
+    files, total = {}, 0
+    for file in _walk(path):
+        files[str(file.relative_to(path))] = _digest_of_file(file)
+        total += file.stat().st_size
+        if total > MOST_BYTES or len(files) > MOST_FILES:
+            raise UsageError(
+                f"{path} holds more than {MOST_BYTES >> 20} MiB or {MOST_FILES:,} files, too much "
+                "to send to the workers of a cluster; move away what is not needed"
+            )
+    return Bundle(path, files)
+
+
+def keep(key: str, contents: Mapping[str, bytes]) -> None:
+    """Put a bundle that arrived into the cache. Raises InfrastructureError where it is another."""
+    files = {name: digest_of(one) for name, one in contents.items()}
+    if Bundle(Path(), files).key != key:
+        raise InfrastructureError("cluster", "files did not arrive as they were sent")
+    scratch = Path(tempfile.mkdtemp(dir=cache_folder("work"), prefix="travelled-"))
+    try:
+        for name, one in contents.items():
+            file = scratch / name
+            if not file.resolve().is_relative_to(scratch.resolve()):
+                raise InfrastructureError("cluster", f"a file is called {name!r}")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(one)
+        store(KIND, key, {}, {name: scratch / name for name in contents})
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def find(key: str) -> Path | None:
+    """Return the folder in which a bundle lies here, pinned from now on; None where it does not."""
+    return None if load(KIND, key) is None else entry_folder(KIND, key)
+
+
+def digest_of(contents: bytes) -> str:
+    """Return the hash that names these contents."""
+    return hashlib.blake2b(contents, digest_size=20).hexdigest()
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, in order, without hidden ones."""
+    for one in sorted(folder.iterdir()):
+        if one.name.startswith(".") or one.name in LEFT_OUT:
+            continue
+        if one.is_dir():
+            yield from _walk(one)
+        elif one.is_file():
+            yield one
+
+
+def _digest_of_file(file: Path) -> str:
+    status = file.stat()
+    mark = status.st_size, status.st_mtime_ns
+    known = _digests.get(file)
+    if known is None or known[0] != mark:
+        known = mark, digest_of(file.read_bytes())
+        _digests[file] = known
+    return known[1]

@@ -1,0 +1,148 @@
+"""The devices of a cluster as one, those of unlike GPUs among them.
+
+Times are taken on GPUs of the first kind. GPUs of other kinds help: with validation where the run
+names the kind it is for, with timing, too, where it names none. What they time is ranked by its
+ratio to the baseline beside it on the same GPU. A kernel that does not pass on another kind of GPU,
+or cannot be compiled for it, is judged on the first.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, Concatenate, cast
+
+from cuda_llm.capabilities import Capabilities
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.log import Log
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.cluster.compilers import ClusterCompilers
+from cuda_llm.tools.compiler.compile import compile_request
+from cuda_llm.tools.device import Device, P, Site, T
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.device.group import DeviceGroup
+from cuda_llm.tools.judge.steps import validate_there
+from cuda_llm.tools.measure.measure import measure_candidate
+from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.validator.validate import Validated
+
+_log = Log(__name__)
+
+
+class ClusterDevice:
+    """As many works at once as there are devices, and compilers on all machines."""
+
+    def __init__(
+        self,
+        kinds: Sequence[DeviceGroup],
+        compilers: ClusterCompilers,
+        *,
+        spec: str,
+        others_time: bool,
+    ) -> None:
+        """`kinds` are groups of GPUs that are alike; with `others_time` all time kernels."""
+        self.first, self.others = kinds[0], tuple(kinds[1:])
+        self.spec = spec
+        self._compilers = compilers
+        self._helps = (validate_there, measure_candidate) if others_time else (validate_there,)
+        self._at_work = dict.fromkeys(range(len(kinds)), 0)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Return the devices of the first kind, each of which could do a whole run."""
+        return self.first.devices
+
+    @property
+    def name(self) -> str:
+        """E.g. `4 x NVIDIA H200 and 2 x RTX 4090 of a cluster`."""
+        return f"{' and '.join(one.name for one in (self.first, *self.others))} of a cluster"
+
+    @property
+    def hardware(self) -> Hardware:
+        """Return the profile of the first kind."""
+        return self.first.hardware
+
+    @property
+    def target(self) -> str:
+        """Return the nvcc architecture of the first kind."""
+        return self.first.target
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what each of the first kind can do, as many works at once as all devices take."""
+        at_once = sum(one.capabilities.at_once for one in (self.first, *self.others))
+        return replace(self.first.capabilities, at_once=at_once)
+
+    @property
+    def version(self) -> str:
+        """Return the version of the first kind."""
+        return self.first.version
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return the notes of all devices; each names its machine."""
+        return tuple(note for one in (self.first, *self.others) for note in one.notes)
+
+    @property
+    def compile_slots(self) -> int:
+        """See `CompilingDevice.compile_slots`."""
+        return self._compilers.slots
+
+    async def compile(self, request: CompileRequest) -> Compiled | Verdict:
+        """See `CompilingDevice.compile`."""
+        return await self._compilers.compile(request)
+
+    def pinned(self) -> Device:
+        """Return one device of the first kind."""
+        return self.first.pinned()
+
+    def prepare(self) -> None:
+        """See `Device.prepare`."""
+        self.first.prepare()
+
+    async def carry_out(
+        self,
+        work: Callable[Concatenate[Site, P], Awaitable[T]],
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """See `Device.carry_out`."""
+        kind = self._least_busy() if self.others and work in self._helps else 0
+        if kind:
+            found: Any = await self._elsewhere(kind, work, arguments, named)
+            if isinstance(found, Validated | KernelTimes):
+                return cast(T, found)
+        return cast(T, await self._counted(0, work, arguments, named))
+
+    def _least_busy(self) -> int:
+        """Return the kind with the most devices to spare, the first one where that is equal."""
+        groups = (self.first, *self.others)
+        return min(self._at_work, key=lambda k: self._at_work[k] / groups[k].capabilities.at_once)
+
+    async def _elsewhere(
+        self, kind: int, work: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        """Do a work on another kind of GPU; return None where a kernel is not to be had for it."""
+        target = self.others[kind - 1].target
+        task = next(one for one in arguments if isinstance(one, Task))
+        retargeted = []
+        for one in arguments:
+            if isinstance(one, Compiled) and one.target != target:
+                request = compile_request(task, target, one.source, one.name)
+                twin = await self.compile(request)
+                if not isinstance(twin, Compiled):
+                    _log.info("not for this GPU", target=target, file=one.name, why=twin.code)
+                    return None
+                retargeted.append(twin)
+            else:
+                retargeted.append(one)
+        return await self._counted(kind, work, tuple(retargeted), named)
+
+    async def _counted(
+        self, kind: int, work: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        self._at_work[kind] += 1
+        try:
+            return await (self.first, *self.others)[kind].carry_out(work, *arguments, **named)
+        finally:
+            self._at_work[kind] -= 1

@@ -1,0 +1,76 @@
+"""Compiles candidates on all cores of a cluster whose nvcc is ours."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.log import Log
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.tools.cluster.connection import Node, WorkerGone, run_task
+from cuda_llm.tools.cluster.parcel import BundlesMissing, pack, unpack
+from cuda_llm.tools.cluster.worker import compile_there, keep_all
+from cuda_llm.tools.compiler.compile import compile_candidate, find_known, remember
+from cuda_llm.tools.cuda.messages import WorkFailed
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+
+MOST_NODES = 3
+"""That one source may cost before it is what is broken."""
+_log = Log(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterCompilers:
+    """Sends each source to the node with the most cores to spare, and keeps what comes back."""
+
+    nodes: Sequence[Node]
+    """Those that have the compiler; without one, this process compiles."""
+    busy: dict[str, int] = field(default_factory=dict)
+    """Compilers at work, by node."""
+    known: dict[str, set[str]] = field(default_factory=dict)
+    """Keys of the bundles that have arrived, by node."""
+
+    @property
+    def slots(self) -> int:
+        """Return how many compile at once; 0 where this process does."""
+        return sum(one.cores for one in self.nodes)
+
+    async def compile(self, request: CompileRequest) -> Compiled | Verdict:
+        """Compile and audit, as `compile_candidate` does; outcomes are cached here, too."""
+        if not self.nodes:
+            return await compile_candidate(request)
+        known = find_known(request)
+        if known is not None:
+            return known
+        gone: list[str] = []
+        while len(gone) < MOST_NODES:
+            node = min(self.nodes, key=lambda one: self.busy.get(one.id, 0) / one.cores)
+            self.busy[node.id] = self.busy.get(node.id, 0) + 1
+            try:
+                outcome = await self._compile_on(node, request)
+            except WorkerGone as error:
+                _log.warning("compiler is gone", host=node.host, reason=str(error))
+                gone.append(str(error))
+                continue
+            finally:
+                self.busy[node.id] -= 1
+            return remember(request, outcome)
+        raise InfrastructureError("compiler", f"{len(gone)} workers are gone: {gone[-1]}")
+
+    async def _compile_on(self, node: Node, request: CompileRequest) -> Compiled | Verdict:
+        parcel, known = pack(request), self.known.setdefault(node.id, set())
+        lacking = frozenset(parcel.bundles.keys() - known)
+        for _ in range(2):
+            payload, files = await run_task(
+                compile_there, parcel.payload, parcel.contents(lacking), node=node.id
+            )
+            keep_all(files)
+            reply = unpack(payload)
+            if isinstance(reply, BundlesMissing):
+                lacking = reply.keys
+                continue
+            known.update(parcel.bundles)
+            if isinstance(reply, WorkFailed):
+                raise reply.error
+            outcome: Compiled | Verdict = reply.result
+            return outcome
+        return InfraFailed(component="compiler", detail=f"{node.host} keeps no files")

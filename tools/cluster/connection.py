@@ -1,0 +1,228 @@
+"""The connection to a Ray cluster: made once a process, its failures told in one line.
+
+All that this package calls of Ray is here, so that Ray is imported where a cluster is asked for and
+nowhere else.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import platform
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+from cuda_llm.errors import InfrastructureError, MissingError, UsageError
+from cuda_llm.log import Log
+from cuda_llm.tools.cluster.spec import AUTO, ClusterSpec
+
+T = TypeVar("T")
+NAMESPACE = "cuda-llm"
+REACH_S = 5.0
+"""For a head to take a connection at all: Ray itself would try for half a minute."""
+INSTALL = "install it: pip install 'cuda-llm[ray]'"
+START = "start one: `ray start --head --ray-client-server-port=10001`, or name another"
+_log = Log(__name__)
+
+
+class WorkerGone(Exception):
+    """The process that was asked is gone, or does not answer; whether it did the work is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A machine of the cluster, as Ray knows it."""
+
+    id: str
+    host: str
+    cores: int
+    gpus: int
+
+
+@dataclass(frozen=True)
+class RemoteActor:
+    """A process of the cluster that holds one object."""
+
+    handle: Any
+
+    async def call(self, method: str, *arguments: object) -> Any:
+        """Call a method there. Raises WorkerGone."""
+        return await _result(lambda: getattr(self.handle, method).remote(*arguments))
+
+    def kill(self) -> None:
+        """End the process; what Ray holds for it is free then."""
+        import ray
+
+        with contextlib.suppress(Exception):  # whatever Ray raises of one that is gone already
+            ray.kill(self.handle, no_restart=True)
+
+
+def connect(spec: ClusterSpec) -> None:
+    """Connect this process to the cluster, unless it is connected.
+
+    Raises MissingError without Ray or without a cluster there, UsageError where its versions are
+    not ours.
+    """
+    if find_spec("ray") is None:
+        raise MissingError("Ray is missing", INSTALL)
+    import ray
+
+    if ray.is_initialized():
+        return
+    _require_reachable(spec.address)
+    with _own_signals(), _one_line(spec):
+        ray.init(
+            address=_address_of(spec.address),
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            configure_logging=False,
+            logging_level=logging.CRITICAL,
+        )
+    _log.info("connected to a Ray cluster", address=spec.address, ray=ray.__version__)
+
+
+def list_nodes() -> list[Node]:
+    """Return the machines that are alive, those with most GPUs first."""
+    import ray
+
+    found = [
+        Node(
+            id=one["NodeID"],
+            host=one["NodeManagerHostname"],
+            cores=int(one["Resources"].get("CPU", 0)),
+            gpus=int(one["Resources"].get("GPU", 0)),
+        )
+        for one in ray.nodes()
+        if one["Alive"]
+    ]
+    return sorted(found, key=lambda one: (-one.gpus, one.host, one.id))
+
+
+def start_actor(
+    kind: type, *, cpus: float, gpus: float = 0.0, node: str = "", ping_at_once: int = 4
+) -> RemoteActor:
+    """Start an actor that holds these resources, on one node or on any.
+
+    It ends with this process, however that ends.
+    """
+    import ray
+
+    options: dict[str, Any] = {
+        "num_cpus": cpus,
+        "num_gpus": gpus,
+        "max_concurrency": ping_at_once,
+        "max_restarts": 0,
+        "max_task_retries": 0,
+    }
+    if node:
+        options["scheduling_strategy"] = _on(node)
+    return RemoteActor(ray.remote(kind).options(**options).remote())
+
+
+async def run_task(
+    function: Callable[..., T], *arguments: object, node: str, cpus: float = 1.0
+) -> T:
+    """Run a module's function in a process on one node. Raises WorkerGone."""
+    import ray
+
+    task = ray.remote(function).options(num_cpus=cpus, max_retries=0, scheduling_strategy=_on(node))
+    found: T = await _result(lambda: task.remote(*arguments))
+    return found
+
+
+def _on(node: str) -> Any:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+
+
+async def _result(ask: Callable[[], Any]) -> Any:
+    """Ask and wait. What Ray raises of its own becomes WorkerGone.
+
+    Being cancelled leaves the answer alone: Ray's futures do not bear it.
+    """
+    import ray.exceptions
+
+    async def wait() -> Any:
+        return await ask()
+
+    task = asyncio.ensure_future(wait())
+    task.add_done_callback(_look_at)
+    try:
+        return await asyncio.shield(task)
+    except ray.exceptions.RayTaskError as error:
+        raise InfrastructureError("worker", first_line(error.cause or error)) from error
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        raise WorkerGone(first_line(error)) from error
+
+
+def _look_at(task: "asyncio.Task[Any]") -> None:
+    """Take notice of how a call ended that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of a message: Ray's go on for paragraphs."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__
+
+
+def _address_of(address: str) -> str:
+    return f"ray:{address}" if address.startswith("//") else address
+
+
+def _require_reachable(address: str) -> None:
+    """Raise MissingError at once where nothing listens; `auto` asks what runs on this machine."""
+    if address == AUTO:
+        if not os.environ.get("RAY_ADDRESS") and not _is_local():
+            raise MissingError("no Ray cluster runs on this machine", START)
+        return
+    host, colon, port = address.removeprefix("//").rpartition(":")
+    if not (colon and port.isdecimal()):
+        raise UsageError(f"{address!r} names no port; expected HOST:10001 or HOST:6379")
+    try:
+        socket.create_connection((host, int(port)), REACH_S).close()
+    except OSError as error:
+        what = f"no Ray cluster answers at {host}:{port} ({error.strerror or error})"
+        raise MissingError(what, START) from error
+
+
+def _is_local() -> bool:
+    from ray._private import services
+
+    return bool(services.find_gcs_addresses())
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep what this process does on SIGTERM: Ray puts its own handler in place."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if signal.getsignal(signal.SIGTERM) is not before:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _one_line(spec: ClusterSpec) -> Iterator[None]:
+    """Raise what keeps Ray from connecting as an error of ours with its mend."""
+    try:
+        yield
+    except (RuntimeError, ConnectionError, OSError, ValueError) as error:
+        text = str(error)
+        if "ersion mismatch" in text or "version" in text.lower():
+            told = " ".join(text.split())[:300]
+            mend = f"install what it runs here: pip install 'ray[client]==VERSION' (here {_ours()})"
+            msg = f"the cluster at {spec.address} is of another version: {told}; {mend}"
+            raise UsageError(msg) from error
+        what = f"no Ray cluster can be used at {spec.address}: {first_line(error)}"
+        raise MissingError(what, START) from error
+
+
+def _ours() -> str:
+    return f"Ray {version('ray')}, Python {platform.python_version()}"

@@ -1,0 +1,223 @@
+"""Opens what a spec names of a cluster: its workers, their devices, and its compilers."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from cuda_llm.errors import CudaLLMError, MissingError, UsageError
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.log import Log
+from cuda_llm.tools.cluster.cluster_device import ClusterDevice
+from cuda_llm.tools.cluster.compilers import ClusterCompilers
+from cuda_llm.tools.cluster.connection import Node, WorkerGone, connect, list_nodes, run_task
+from cuda_llm.tools.cluster.parcel import unpack
+from cuda_llm.tools.cluster.remote_device import Place, RemoteDevice, Worker, start_worker
+from cuda_llm.tools.cluster.spec import ClusterSpec
+from cuda_llm.tools.cluster.worker import NodeFacts, OpenDevice, code_hash, describe_node
+from cuda_llm.tools.compiler.nvcc import find_toolkit
+from cuda_llm.tools.device.group import DeviceGroup
+
+T = TypeVar("T")
+EMULATED_CPUS = 0.5
+"""Of a core, for a worker of the emulated device: compilers get the other half."""
+NODE_S = 60.0
+"""For a machine to say what it has."""
+_log = Log(__name__)
+
+
+def open_cluster(
+    spec: ClusterSpec, open_device: OpenDevice, *, report: Callable[[str], None]
+) -> ClusterDevice:
+    """Connect, start a worker on each device that is asked for, and open it there.
+
+    `open_device` opens the one device of a worker. `report` gets a line for what is asked for and
+    not there. Raises UsageError, MissingError, HardwareError, and what opening a device raises
+    where no worker could open its own.
+    """
+    if spec.emulated is not None:
+        find_hardware(spec.emulated)
+    find_toolkit()
+    connect(spec)
+    nodes = list_nodes()
+    places = places_of(spec, nodes)
+    workers, compilers = run_to_end(open_all(places, nodes, open_device, report))
+    return assemble(spec, workers, compilers, open_device, report)
+
+
+def places_of(spec: ClusterSpec, nodes: Sequence[Node]) -> list[Place]:
+    """Return a place for each device that is asked for: a GPU each, or a core each.
+
+    Places go to the machines in turn, so that a few devices are on as many machines. Raises
+    MissingError where there is none.
+    """
+    emulated = spec.emulated
+    found = [
+        (turn, Place(spec="cuda:0", cpus=0.0, gpus=1.0, node=node.id))
+        if emulated is None
+        else (turn, Place(spec=f"emulated:{emulated}", cpus=EMULATED_CPUS, gpus=0.0, node=node.id))
+        for node in nodes
+        for turn in range(node.gpus if emulated is None else node.cores)
+    ]
+    if not found:
+        cores = sum(one.cores for one in nodes)
+        raise MissingError(
+            f"the cluster has no {'GPU' if emulated is None else 'core'}: "
+            f"{len(nodes)} machines with {cores} cores",
+            "start a worker on a machine that has: `ray start --address=HEAD:6379`; or use the "
+            "cores: --workers 'emulated:RTX 3090 Ti'",
+        )
+    places = [place for _, place in sorted(found, key=lambda one: one[0])]
+    # Of GPUs whose kind is named only an open one tells its kind.
+    return places if spec.workers and emulated is None else places[: spec.max_gpus]
+
+
+async def open_all(
+    places: Sequence[Place],
+    nodes: Sequence[Node],
+    open_device: OpenDevice,
+    report: Callable[[str], None],
+) -> tuple[list[tuple[Place, Worker]], ClusterCompilers]:
+    """Start all workers at once, and ask each machine what it compiles with."""
+    asked = asyncio.ensure_future(find_compilers(nodes, report))
+    started = await asyncio.gather(
+        *(start_worker(one, open_device) for one in places), return_exceptions=True
+    )
+    compilers = await asked
+    workers = []
+    faults: list[BaseException] = []
+    for place, one in zip(places, started, strict=True):
+        if isinstance(one, Worker):
+            workers.append((place, one))
+        else:
+            faults.append(one)
+    for fault in faults:
+        if not isinstance(fault, CudaLLMError | WorkerGone):
+            raise fault
+    if not workers:
+        raise _none_works(faults)
+    if faults:
+        report(f"note: {len(faults)} of {len(places)} workers are not used: {faults[0]}")
+    return workers, compilers
+
+
+def _none_works(faults: Sequence[BaseException]) -> BaseException:
+    known = [one for one in faults if isinstance(one, CudaLLMError)]
+    if known:
+        return known[0]
+    mend = "see `ray status`; every machine needs this package: pip install 'cuda-llm[ray]'"
+    return MissingError(f"no worker of the cluster works: {faults[0]}", mend)
+
+
+async def find_compilers(nodes: Sequence[Node], report: Callable[[str], None]) -> ClusterCompilers:
+    """Return the machines whose nvcc and code are those of this one."""
+    ours = find_toolkit().version
+    with_cores = [one for one in nodes if one.cores]
+    told = await asyncio.gather(*map(_ask_node, with_cores))
+    fit = []
+    for node, facts in zip(with_cores, told, strict=True):
+        if facts is not None and facts.code == code_hash() and facts.nvcc == ours:
+            fit.append(node)
+        elif facts is not None and facts.nvcc and facts.nvcc != ours:
+            report(f"note: {node.host} does not compile: it has nvcc {facts.nvcc}, here is {ours}")
+    return ClusterCompilers(nodes=fit)
+
+
+async def _ask_node(node: Node) -> NodeFacts | None:
+    """Return what a machine has; None where it does not say in time."""
+    try:
+        async with asyncio.timeout(NODE_S):
+            found: NodeFacts = unpack(await run_task(describe_node, node=node.id, cpus=0.1))
+    except (TimeoutError, WorkerGone, CudaLLMError) as error:
+        _log.warning("machine does not say what it has", host=node.host, error=str(error))
+        return None
+    return found
+
+
+def assemble(
+    spec: ClusterSpec,
+    workers: Sequence[tuple[Place, Worker]],
+    compilers: ClusterCompilers,
+    open_device: OpenDevice,
+    report: Callable[[str], None],
+) -> ClusterDevice:
+    """Return the device of those workers whose kinds are asked for, as many as are asked for.
+
+    Raises UsageError where none is of a kind that is named.
+    """
+    from cuda_llm.settings import settings
+
+    chosen = settings()
+    groups = choose_kinds(spec, workers)
+    used = {id(one) for group in groups for _, one in group}
+    for _, worker in workers:
+        if id(worker) not in used:
+            worker.actor.kill()
+    kinds = [
+        DeviceGroup(
+            [
+                RemoteDevice(
+                    worker,
+                    place=place,
+                    open_device=open_device,
+                    spec=str(ClusterSpec(address=spec.address, workers=spec.workers, max_gpus=1)),
+                    silence_s=chosen.referee_silence_s,
+                    limit_s=chosen.referee_limit_s,
+                )
+                for place, worker in group
+            ]
+        )
+        for group in groups
+    ]
+    if len(kinds) > 1:
+        what = "validation" if spec.workers else "validation and times, ranked by ratio"
+        others = ", ".join(one.name for one in kinds[1:])
+        report(f"note: the run is for {kinds[0].hardware.name}; {others}: {what}")
+    return ClusterDevice(kinds, compilers, spec=str(spec), others_time=not spec.workers)
+
+
+def choose_kinds(
+    spec: ClusterSpec, workers: Sequence[tuple[Place, Worker]]
+) -> list[list[tuple[Place, Worker]]]:
+    """Return workers by kind of device, the kind the run is for first."""
+    by_kind: dict[tuple[str, str], list[tuple[Place, Worker]]] = {}
+    for one in workers:
+        facts = one[1].facts
+        by_kind.setdefault((facts.hardware.name, facts.version), []).append(one)
+    groups = sorted(by_kind.values(), key=len, reverse=True)
+    if spec.workers and spec.emulated is None:
+        wanted = [find_hardware(name).name for name in spec.workers]
+        there = sorted({name for name, _ in by_kind})
+        missing = [name for name in wanted if name not in there]
+        if missing:
+            raise UsageError(f"the cluster has no {missing[0]}; there are: {', '.join(there)}")
+        groups = [one for name in wanted for one in groups if one[0][1].facts.hardware.name == name]
+    left = spec.max_gpus if spec.max_gpus is not None else len(workers)
+    kept = []
+    for group in groups:
+        kept.append(group[:left])
+        left -= len(kept[-1])
+    return [one for one in kept if one]
+
+
+def run_to_end(work: Awaitable[T]) -> T:
+    """Run a coroutine on a thread's event loop: this one may be running already."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    async def run() -> None:
+        results.append(await work)
+
+    def run_thread() -> None:
+        try:
+            asyncio.run(run())
+        except BaseException as error:  # handed to the caller as it is
+            errors.append(error)
+
+    thread = threading.Thread(target=run_thread, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)  # so that Ctrl-C is seen
+    if errors:
+        raise errors[0]
+    return results[0]

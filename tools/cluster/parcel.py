@@ -1,0 +1,138 @@
+"""Values on their way between machines: pickled, each path a reference into a bundle of files.
+
+What comes back from a worker is read with an unpickler that finds our own types and NumPy's and
+nothing else. Ray unpickles what surrounds it; docs/cluster.md says what that means.
+"""
+
+import io
+import pickle
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.cluster.bundle import Bundle, bundle_of, find
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """One value as it travels, and the bundles that its paths lie in, by key."""
+
+    payload: bytes
+    bundles: Mapping[str, Bundle]
+
+    def contents(self, keys: Set[str]) -> dict[str, dict[str, bytes]]:
+        """Return the files of these bundles, as `keep` takes them."""
+        return {key: self.bundles[key].read() for key in sorted(keys)}
+
+
+@dataclass(frozen=True)
+class BundlesMissing:
+    """Where the value arrived these bundles are not there: it is to be sent again with them."""
+
+    keys: frozenset[str]
+
+
+def pack(value: object) -> Parcel:
+    """Return a value made of our own types as it travels. Raises what pickle raises."""
+    buffer = io.BytesIO()
+    pickler = _Pickler(buffer)
+    pickler.dump(value)
+    return Parcel(buffer.getvalue(), pickler.bundles)
+
+
+def unpack(payload: bytes, *, functions: bool = False) -> Any:
+    """Return the value, its paths inside this machine's cache, or the BundlesMissing.
+
+    With `functions` it may name functions of ours, as an order to a worker does: a result never
+    does. Raises InfrastructureError where it is no value of ours.
+    """
+    reader = _Unpickler(io.BytesIO(payload), functions=functions)
+    try:
+        value = reader.load()
+    except InfrastructureError:
+        raise
+    except Exception as error:
+        what = f"what arrived cannot be read: {type(error).__name__}: {error}"
+        raise InfrastructureError("cluster", what) from error
+    return BundlesMissing(frozenset(reader.missing)) if reader.missing else value
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, buffer: io.BytesIO) -> None:
+        super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+        self.bundles: dict[str, Bundle] = {}
+        self._roots: dict[Path, str] = {}
+        """Folders that travel whole, and their keys."""
+
+    def persistent_id(self, value: Any) -> tuple[str, str, str] | None:
+        """Return the reference that stands for a path: key of its bundle, name in it, its text.
+
+        A task's folder travels whole, because its files import each other.
+        """
+        if isinstance(value, Task):
+            self._add_folder(value.folder)
+        if not isinstance(value, Path):
+            return None
+        if value.is_dir():
+            return self._add_folder(value), "", str(value)
+        root = next((one for one in self._roots if value.is_relative_to(one)), None)
+        if root is not None:
+            return self._roots[root], str(value.relative_to(root)), str(value)
+        if not value.is_file():
+            return "", "", str(value)
+        bundle = bundle_of(value)
+        self.bundles[bundle.key] = bundle
+        return bundle.key, value.name, str(value)
+
+    def _add_folder(self, folder: Path) -> str:
+        if folder not in self._roots:
+            bundle = bundle_of(folder)
+            self._roots[folder] = bundle.key
+            self.bundles[bundle.key] = bundle
+        return self._roots[folder]
+
+
+class _Unpickler(pickle.Unpickler):
+    OURS: ClassVar[str] = "cuda_llm."
+    OTHERS: ClassVar[Mapping[str, frozenset[str]]] = {
+        "builtins": frozenset({"set", "frozenset", "bytearray", "complex", "slice", "range"}),
+        "collections": frozenset({"OrderedDict", "defaultdict", "deque"}),
+        "datetime": frozenset({"datetime", "timedelta", "timezone", "date"}),
+        "numpy": frozenset({"ndarray", "dtype"}),
+        "numpy.core.multiarray": frozenset({"_reconstruct", "scalar"}),
+        "numpy._core.multiarray": frozenset({"_reconstruct", "scalar"}),
+        "numpy.core.numeric": frozenset({"_frombuffer"}),
+        "numpy._core.numeric": frozenset({"_frombuffer"}),
+    }
+
+    def __init__(self, buffer: io.BytesIO, *, functions: bool) -> None:
+        super().__init__(buffer)
+        self._functions = functions
+        self.missing: set[str] = set()
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Find types of ours, and the few others that our values are made of."""
+        if module.startswith(self.OURS) and "." not in name:
+            found = super().find_class(module, name)
+            if self._functions or isinstance(found, type):
+                return found
+        if name in self.OTHERS.get(module, ()):
+            return super().find_class(module, name)
+        raise InfrastructureError("cluster", f"{module}.{name} arrived, which is no value of ours")
+
+    def persistent_load(self, reference: tuple[str, str, str]) -> Path:
+        """Return where the file or folder lies here."""
+        key, name, text = reference
+        if not key:
+            return Path(text)
+        folder = find(key)
+        if folder is None:
+            self.missing.add(key)
+            return Path(text)
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise InfrastructureError("cluster", f"a path leads out of its bundle: {name!r}")
+        return path

@@ -1,0 +1,280 @@
+"""A device of a cluster, as the orchestrator holds it: a worker has it, and does the work.
+
+A worker that dies or falls silent is replaced, by one on another machine if need be, which does its
+work again. The answer of the first, should it still come, is not looked at: no verdict counts twice.
+"""
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Concatenate
+
+from cuda_llm.capabilities import Capabilities
+from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, UsageError
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.log import Log, bound_fields
+from cuda_llm.tools.cluster.connection import RemoteActor, WorkerGone, start_actor
+from cuda_llm.tools.cluster.parcel import BundlesMissing, Parcel, pack, unpack
+from cuda_llm.tools.cluster.worker import (
+    DeviceWorker,
+    OpenDevice,
+    OpenOrder,
+    WorkerFacts,
+    code_hash,
+    keep_all,
+)
+from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
+from cuda_llm.tools.device import P, Site, T
+
+MOST_WORKERS = 3
+"""That one work may cost before it is what is broken."""
+PING_S = 5.0
+"""Between two questions whether a worker is there."""
+START_S = 30.0
+"""Until a worker that Ray has room for answers for the first time."""
+OPEN_S = 600.0
+"""Until its device is open: the native parts are built at first use."""
+RETURN_S = 40.0
+"""Until a worker that is gone is replaced. Ray itself ends a process that has missed the head of
+its cluster for 60 s."""
+AGAIN_S = 1.0
+_log = Log(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What of a cluster one worker takes."""
+
+    spec: str
+    """Of the device that it opens: `cuda:0` or `emulated:GPU`."""
+    cpus: float
+    gpus: float
+    node: str = ""
+    """Empty for any node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """A process that holds an open device."""
+
+    actor: RemoteActor
+    facts: WorkerFacts
+    known: set[str] = field(default_factory=set)
+    """Keys of the bundles that have arrived there."""
+
+
+async def start_worker(place: Place, open_device: OpenDevice) -> Worker:
+    """Start a worker and have it open its device.
+
+    Raises WorkerGone where Ray finds no room for it in time or it dies, UsageError where it runs
+    other code, and what opening the device raises.
+    """
+    actor = start_actor(DeviceWorker, cpus=place.cpus, gpus=place.gpus, node=place.node)
+    try:
+        async with asyncio.timeout(START_S):
+            await actor.call("ping")
+        order = pack(OpenOrder(open_device=open_device, spec=place.spec)).payload
+        async with asyncio.timeout(OPEN_S):
+            reply = unpack(await actor.call("open", order))
+    except TimeoutError:
+        actor.kill()
+        raise WorkerGone("no worker could be started: all that it takes is in use") from None
+    except BaseException:
+        actor.kill()
+        raise
+    if isinstance(reply, WorkFailed):
+        actor.kill()
+        raise reply.error
+    facts: WorkerFacts = reply.result
+    if facts.code != code_hash():
+        actor.kill()
+        raise UsageError(
+            f"{facts.host} runs other code of cuda-llm ({facts.code}) than this process "
+            f"({code_hash()}); install the same version there"
+        )
+    return Worker(actor=actor, facts=facts)
+
+
+class RemoteDevice:
+    """One device of one kind. It takes one work at a time, in order of arrival."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        *,
+        place: Place,
+        open_device: OpenDevice,
+        spec: str,
+        silence_s: float,
+        limit_s: float,
+    ) -> None:
+        """`spec` opens a device of this kind again; a worker that is silent for `silence_s`, or not
+        done after `limit_s`, counts as gone."""
+        self.facts = worker.facts
+        self.spec = spec
+        self._place = place
+        self._open_device = open_device
+        self._silence_s = silence_s
+        self._limit_s = limit_s
+        self._worker: Worker | None = None
+        self._at_end: weakref.finalize[[], RemoteDevice] | None = None
+        self._take(worker)
+        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    @property
+    def name(self) -> str:
+        """E.g. `cuda:0 NVIDIA H200 on node-3`."""
+        return self.facts.name
+
+    @property
+    def hardware(self) -> Hardware:
+        """See `Device.hardware`."""
+        return self.facts.hardware
+
+    @property
+    def target(self) -> str:
+        """See `Device.target`."""
+        return self.facts.target
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `Device.capabilities`."""
+        return self.facts.capabilities
+
+    @property
+    def version(self) -> str:
+        """See `Device.version`."""
+        return self.facts.version
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See `Device.notes`; each names its machine."""
+        return tuple(f"{self.facts.host}: {note}" for note in self.facts.notes)
+
+    def pinned(self) -> "RemoteDevice":
+        """See `Device.pinned`."""
+        return self
+
+    def prepare(self) -> None:
+        """See `Device.prepare`: the worker has done so as it opened the device."""
+
+    async def carry_out(
+        self,
+        work: Callable[Concatenate[Site, P], Awaitable[T]],
+        /,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """See `Device.carry_out`.
+
+        Raises BrokenByWork where the work has cost several workers, DeviceLost where a worker that
+        is gone could not be replaced.
+        """
+        request = WorkRequest(work=work, arguments=arguments, named=named, bound=bound_fields())
+        parcel = pack(request)
+        gone: list[str] = []
+        async with self._turn():
+            while len(gone) < MOST_WORKERS:
+                worker = self._worker or await self._replace()
+                try:
+                    with self._ended_unless_done(worker):
+                        reply = await self._ask(worker, parcel)
+                except WorkerGone as lost:
+                    _log.warning("worker is gone", device=self.name, reason=str(lost))
+                    gone.append(str(lost))
+                    continue
+                if isinstance(reply, WorkFailed):
+                    raise reply.error
+                result: T = reply.result
+                return result
+        raise BrokenByWork("worker", f"{self.name}: one work cost {len(gone)} workers: {gone[-1]}")
+
+    async def _ask(self, worker: Worker, parcel: Parcel) -> WorkDone | WorkFailed:
+        """Send one work with the files that the worker lacks, and return its reply."""
+        lacking = frozenset(parcel.bundles.keys() - worker.known)
+        for _ in range(2):
+            contents = parcel.contents(lacking)
+            call = worker.actor.call("carry_out", parcel.payload, contents)
+            payload, files = await self._watched(worker, call)
+            keep_all(files)
+            reply = unpack(payload)
+            if not isinstance(reply, BundlesMissing):
+                worker.known.update(parcel.bundles)
+                if not isinstance(reply, WorkDone | WorkFailed):
+                    raise InfrastructureError("worker", f"{self.name} answers what is no answer")
+                return reply
+            lacking = reply.keys
+        raise InfrastructureError("worker", f"{self.name} does not keep what it is sent")
+
+    async def _watched(self, worker: Worker, call: Awaitable[Any]) -> Any:
+        """Wait for an answer. Raises WorkerGone once the worker is silent or out of time."""
+        answer = asyncio.ensure_future(call)
+        watch = asyncio.ensure_future(self._watch(worker))
+        try:
+            done, _ = await asyncio.wait(
+                {answer, watch}, timeout=self._limit_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                raise WorkerGone(f"it was not done after {self._limit_s:g} s")
+            return await (answer if answer in done else watch)
+        finally:
+            for one in (answer, watch):
+                one.cancel()
+            await asyncio.gather(answer, watch, return_exceptions=True)
+
+    async def _watch(self, worker: Worker) -> None:
+        """Raise WorkerGone when the worker does not answer any more."""
+        while True:
+            await asyncio.sleep(PING_S)
+            try:
+                async with asyncio.timeout(self._silence_s):
+                    await worker.actor.call("ping")
+            except TimeoutError:
+                raise WorkerGone(f"no sign of life for {self._silence_s:g} s") from None
+
+    async def _replace(self) -> Worker:
+        """Return a worker on any node that has a device of this kind. Raises DeviceLost."""
+        place = Place(spec=self._place.spec, cpus=self._place.cpus, gpus=self._place.gpus)
+        why = "none was started"
+        try:
+            async with asyncio.timeout(RETURN_S):
+                while True:
+                    try:
+                        worker = await start_worker(place, self._open_device)
+                    except (WorkerGone, InfrastructureError) as error:
+                        why = str(error)
+                    else:
+                        if worker.facts.version == self.facts.version:
+                            self._take(worker)
+                            return worker
+                        why = f"{worker.facts.name} is another device"
+                        worker.actor.kill()
+                    await asyncio.sleep(AGAIN_S)
+        except TimeoutError:
+            mend = "look at `ray status`, start workers, then `cuda-llm resume`"
+            msg = f"the worker of {self.name} is gone and none took its place ({why}); {mend}"
+            raise DeviceLost("cluster", msg) from None
+
+    def _take(self, worker: Worker) -> None:
+        self._worker, self.facts = worker, worker.facts
+        # Ended with this device, or with Python.
+        self._at_end = weakref.finalize(self, worker.actor.kill)
+
+    @contextmanager
+    def _ended_unless_done(self, worker: Worker) -> Iterator[None]:
+        """End the worker where its work is cancelled or it seems gone: nothing is left running."""
+        try:
+            yield
+        except (WorkerGone, asyncio.CancelledError, KeyboardInterrupt):
+            self._worker = None
+            if self._at_end is not None:
+                self._at_end()
+            raise
+
+    def _turn(self) -> asyncio.Lock:
+        """Return the queue of the running event loop: first come, first served."""
+        return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())

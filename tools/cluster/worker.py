@@ -1,0 +1,199 @@
+"""What runs on a cluster's machines: an actor that holds one device, and a task that compiles.
+
+Neither knows Ray: the orchestrator makes Ray's actor and remote function of them, which need this
+package where they run and get no keys.
+"""
+
+import asyncio
+import hashlib
+import os
+import platform
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import cuda_llm
+from cuda_llm import tasks
+from cuda_llm import tools as all_tools
+from cuda_llm.capabilities import Capabilities
+from cuda_llm.errors import CudaLLMError
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.log import Log, bound
+from cuda_llm.redaction import names_a_secret
+from cuda_llm.tools.cluster.bundle import find, keep
+from cuda_llm.tools.cluster.parcel import BundlesMissing, pack, unpack
+from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.compiler.nvcc import find_toolkit
+from cuda_llm.tools.cuda.host import portable_error
+from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.device.candidate import CompileRequest
+from cuda_llm.tools.native import add_files
+
+Contents = Mapping[str, Mapping[str, bytes]]
+"""Files of bundles that may be missing where a parcel arrives, by key and name."""
+OpenDevice = Callable[..., Device]
+_log = Log(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerFacts:
+    """A device that a worker holds, as its machine describes it."""
+
+    host: str
+    """Name of the machine."""
+    pid: int
+    code: str
+    """Hash of this package there."""
+    name: str
+    hardware: Hardware
+    target: str
+    capabilities: Capabilities
+    version: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenOrder:
+    """Which device a worker is to hold."""
+
+    open_device: OpenDevice
+    """A module's function, from a spec to a device."""
+    spec: str
+    """`cuda:0`, the one GPU that Ray lets the worker see, or `emulated:GPU`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFacts:
+    """What one machine of a cluster has for compiling."""
+
+    host: str
+    code: str
+    nvcc: str
+    """Its version; empty where it has none."""
+
+
+class DeviceWorker:
+    """One device on one machine. One work at a time is carried out; `ping` answers meanwhile."""
+
+    def __init__(self) -> None:
+        forget_secrets()
+        self._device: Device | None = None
+
+    async def open(self, order: bytes) -> bytes:
+        """Open the device and build what it needs; return its WorkerFacts, or a WorkFailed."""
+        return pack(await self._open(order)).payload
+
+    async def _open(self, order: bytes) -> WorkDone | WorkFailed:
+        try:
+            asked: OpenOrder = unpack(order, functions=True)
+            device = asked.open_device(asked.spec, report=lambda line: _log.info(line))
+            await asyncio.to_thread(device.prepare)
+        except Exception as error:
+            return WorkFailed(error=portable_error(error))
+        self._device = device
+        return WorkDone(result=describe(device))
+
+    async def carry_out(self, order: bytes, contents: Contents) -> tuple[bytes, Contents]:
+        """Do what a WorkRequest says; return WorkDone, WorkFailed or BundlesMissing, and files."""
+        reply = await self._carry_out(order, contents)
+        return send(reply)
+
+    async def _carry_out(
+        self, order: bytes, contents: Contents
+    ) -> WorkDone | WorkFailed | BundlesMissing:
+        try:
+            keep_all(contents)
+            request = unpack(order, functions=True)
+            if isinstance(request, BundlesMissing):
+                return request
+            assert isinstance(request, WorkRequest), "nothing else is sent"
+            assert self._device is not None, "it is opened before it works"
+            with bound(**request.bound):
+                result = await self._device.carry_out(
+                    request.work, *request.arguments, **request.named
+                )
+            return WorkDone(result=result)
+        except Exception as error:
+            return WorkFailed(error=portable_error(error))
+
+    async def ping(self) -> None:
+        """Answer: the event loop turns."""
+
+
+def compile_there(order: bytes, contents: Contents) -> tuple[bytes, Contents]:
+    """Compile a CompileRequest on this machine; return WorkDone and the files, or as above."""
+    forget_secrets()
+    return send(asyncio.run(_compile(order, contents)))
+
+
+async def _compile(order: bytes, contents: Contents) -> WorkDone | WorkFailed | BundlesMissing:
+    try:
+        keep_all(contents)
+        request = unpack(order)
+        if isinstance(request, BundlesMissing):
+            return request
+        assert isinstance(request, CompileRequest), "nothing else is sent"
+        return WorkDone(result=await compile_candidate(request))
+    except Exception as error:
+        return WorkFailed(error=portable_error(error))
+
+
+def describe_node() -> bytes:
+    """Return the NodeFacts of this machine, packed."""
+    try:
+        nvcc = find_toolkit().version
+    except CudaLLMError:
+        nvcc = ""
+    return pack(NodeFacts(host=socket.gethostname(), code=code_hash(), nvcc=nvcc)).payload
+
+
+def describe(device: Device) -> WorkerFacts:
+    """Return what the orchestrator has to know of a device that takes one work at a time."""
+    host = socket.gethostname()
+    return WorkerFacts(
+        host=host,
+        pid=os.getpid(),
+        code=code_hash(),
+        name=f"{device.name} on {host}",
+        hardware=device.hardware,
+        target=device.target,
+        capabilities=replace(device.capabilities, at_once=1),
+        version=device.version,
+        notes=tuple(device.notes),
+    )
+
+
+def send(reply: object) -> tuple[bytes, Contents]:
+    """Return a reply as it travels, with the files that it names."""
+    parcel = pack(reply)
+    return parcel.payload, parcel.contents(parcel.bundles.keys())
+
+
+def keep_all(contents: Contents) -> None:
+    """Put the bundles that came along into this machine's cache, unless they are there."""
+    for key, files in contents.items():
+        if find(key) is None:
+            keep(key, files)
+
+
+def forget_secrets() -> None:
+    """Remove what looks like a key from the environment: nothing that a worker does needs one."""
+    for name in [name for name in os.environ if names_a_secret(name)]:
+        del os.environ[name]
+
+
+@lru_cache
+def code_hash() -> str:
+    """Return a hash of all code that orchestrator and workers have in common."""
+    digest = hashlib.blake2b(digest_size=8)
+    digest.update(f"{platform.python_version_tuple()[:2]}".encode())
+    for file in sorted(Path(str(cuda_llm.__file__)).parent.glob("*.py")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    for file in sorted(Path(str(tasks.__file__)).parent.glob("*.py")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    folders = [Path(str(all_tools.__file__)).parent]
+    add_files(digest, folders, {".py", ".h", ".c", ".cpp", ".cu", ".map"})
+    return digest.hexdigest()

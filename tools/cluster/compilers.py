@@ -1,5 +1,6 @@
 """Compiles candidates on all cores of a cluster whose nvcc is ours."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,11 @@ from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 
 MOST_NODES = 3
 """That one source may cost before it is what is broken."""
+COMPILER_CPUS = 0.5
+"""Of a core, as Ray counts: a worker of the emulated device may hold the other half. No more
+compilers are started than there are cores."""
+QUEUE_S = 300.0
+"""That a source may wait beyond the time for compiling it: other jobs use the cores, too."""
 _log = Log(__name__)
 
 
@@ -60,9 +66,17 @@ class ClusterCompilers:
         parcel, known = pack(request), self.known.setdefault(node.id, set())
         lacking = frozenset(parcel.bundles.keys() - known)
         for _ in range(2):
-            payload, files = await run_task(
-                compile_there, parcel.payload, parcel.contents(lacking), node=node.id
-            )
+            try:
+                async with asyncio.timeout(request.limits.wall_s + QUEUE_S):
+                    payload, files = await run_task(
+                        compile_there,
+                        parcel.payload,
+                        parcel.contents(lacking),
+                        node=node.id,
+                        cpus=COMPILER_CPUS,
+                    )
+            except TimeoutError:
+                raise WorkerGone(f"{node.host} had no core for a compiler in time") from None
             keep_all(files)
             reply = unpack(payload)
             if isinstance(reply, BundlesMissing):

@@ -125,7 +125,7 @@ def start_actor(
 
 
 async def run_task(
-    function: Callable[..., T], *arguments: object, node: str, cpus: float = 1.0
+    function: Callable[..., T], *arguments: object, node: str, cpus: float
 ) -> T:
     """Run a module's function in a process on one node. Raises WorkerGone."""
     import ray

@@ -20,7 +20,7 @@ from cuda_llm.tools.device.group import DeviceGroup
 
 T = TypeVar("T")
 EMULATED_CPUS = 0.5
-"""Of a core, for a worker of the emulated device: compilers get the other half."""
+"""Of a core, for a worker of the emulated device: a compiler gets the other half."""
 NODE_S = 60.0
 """For a machine to say what it has."""
 _log = Log(__name__)

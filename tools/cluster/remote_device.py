@@ -1,7 +1,7 @@
 """A device of a cluster, as the orchestrator holds it: a worker has it, and does the work.
 
-A worker that dies or falls silent is replaced, by one on another machine if need be, which does its
-work again. The answer of the first, should it still come, is not looked at: no verdict counts twice.
+A worker that dies or falls silent is replaced, on another machine if need be, and its work is done
+again. The answer of the first, should it still come, is not looked at: no verdict counts twice.
 """
 
 import asyncio

@@ -124,9 +124,7 @@ def start_actor(
     return RemoteActor(ray.remote(kind).options(**options).remote())
 
 
-async def run_task(
-    function: Callable[..., T], *arguments: object, node: str, cpus: float
-) -> T:
+async def run_task(function: Callable[..., T], *arguments: object, node: str, cpus: float) -> T:
     """Run a module's function in a process on one node. Raises WorkerGone."""
     import ray
 

@@ -78,7 +78,22 @@ def test_a_device_that_is_lost_is_left_out_and_its_work_done_elsewhere(
         assert {await group.carry_out(pid) for _ in range(3)} == {ours}
 
     asyncio.run(work())
-    assert (group.capabilities.at_once, group.pinned()) == (1, pair[1])
+    assert (group.capabilities.at_once, group.pinned().name) == (1, pair[1].name)
+
+
+def test_what_is_to_be_compared_goes_to_the_next_device_when_its_own_is_lost(
+    pair: list[HostedDevice],
+) -> None:
+    broken = device(2, OpenSite(site=host_works.nowhere, known_answer=host_works.wrong))
+    group = DeviceGroup([broken, *pair])
+    pinned = group.pinned()
+
+    async def work() -> None:
+        ours = await pair[0].carry_out(pid)
+        assert {await pinned.carry_out(pid) for _ in range(3)} == {ours}
+
+    asyncio.run(work())
+    assert group.devices == tuple(pair)
 
 
 def test_the_loss_of_the_last_device_is_told(pair: list[HostedDevice]) -> None:

@@ -31,7 +31,9 @@ class RayCluster:
     client_port: int
     cache: Path
     folder: Path
-    nodes: list[psutil.Process] = field(default_factory=list)
+    python_path: Path | None = None
+    """Where workers look for packages first."""
+    nodes: list[psutil.Popen] = field(default_factory=list)
 
     @property
     def address(self) -> str:
@@ -43,7 +45,7 @@ class RayCluster:
         """Return the address of Ray's client port."""
         return f"ray://127.0.0.1:{self.client_port}"
 
-    def add_node(self, *, cpus: int = 1) -> psutil.Process:
+    def add_node(self, *, cpus: int = 1) -> psutil.Popen:
         """Start one more node."""
         known = self._alive() if self.nodes else 0
         join = ("--address", self.address)
@@ -53,7 +55,9 @@ class RayCluster:
             join += ("--include-dashboard", "false", "--temp-dir", str(self.folder))
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         environment |= {"CUDA_LLM_CACHE": str(self.cache), "RAY_USAGE_STATS_ENABLED": "0"}
-        process = subprocess.Popen(
+        if self.python_path is not None:
+            environment["PYTHONPATH"] = str(self.python_path)
+        node = psutil.Popen(
             [
                 *(str(Path(sys.executable).parent / "ray"), "start", "--block", *join),
                 *("--num-cpus", str(cpus), "--object-store-memory", str(STORE_BYTES)),
@@ -65,7 +69,6 @@ class RayCluster:
             cwd=self.folder,
             start_new_session=True,
         )
-        node = psutil.Process(process.pid)
         self.nodes.append(node)
         wait_until(lambda: self._alive() > known, START_S)
         return node
@@ -92,11 +95,13 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster(cache: Path, *, nodes: int) -> Iterator[RayCluster]:
+def ray_cluster(
+    cache: Path, *, nodes: int, python_path: Path | None = None
+) -> Iterator[RayCluster]:
     """Run a cluster of that many nodes with a core each."""
     # Ray puts sockets there, whose paths may not be long.
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
-    cluster = RayCluster(free_port(), free_port(), cache, folder)
+    cluster = RayCluster(free_port(), free_port(), cache, folder, python_path)
     try:
         for _ in range(nodes):
             cluster.add_node()

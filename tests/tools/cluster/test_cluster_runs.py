@@ -1,0 +1,135 @@
+"""A run on a real local Ray cluster ends as the same run on this machine, whatever is killed."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import psutil
+import pytest
+from commands import Ran
+from ray_cluster import RayCluster, below, wait_until
+
+from cuda_llm.graph.runs.result import read_result
+from cuda_llm.traces.run_folder import RunFolder
+
+Outcome: TypeAlias = "tuple[str, list[tuple[str, str, float | None]]]"
+TASK = "reduction"
+ROUNDS = 3
+SETTINGS = ("--candidates", "2", "--rounds", str(ROUNDS), "--tune", "0", "--seed", "5")
+LIMIT_S = 240.0
+pytestmark = pytest.mark.timeout(600)
+
+
+def outcome_of(run: RunFolder) -> Outcome:
+    """The winner's source, and every candidate with its verdict and speed-up."""
+    result = read_result(run)
+    assert result.finished
+    return result.source, [(one.id, one.code, one.speedup) for one in result.attempts]
+
+
+def run_in(out: Path) -> RunFolder:
+    (found,) = [one for one in out.iterdir() if one.is_dir()]
+    return RunFolder(found)
+
+
+def events(run: RunFolder) -> list[dict[str, Any]]:
+    """What the run has recorded so far; a line that is being written is left for later."""
+    lines = run.events.read_text().split("\n")[:-1] if run.events.exists() else []
+    return [json.loads(one) for one in lines]
+
+
+def judged_rounds(out: Path) -> set[str]:
+    """Rounds of which a candidate is being validated or was, as `r1`."""
+    if not out.exists() or not any(out.iterdir()):
+        return set()
+    return {
+        one["candidate"].partition("-")[0]
+        for one in events(run_in(out))
+        if one["kind"] == "stage_entered" and one["stage"] == "validate"
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    """The outcome of the same run on this machine, without a cluster."""
+    import subprocess
+    import sys
+
+    out = tmp_path_factory.mktemp("undisturbed") / "runs"
+    program = str(Path(sys.executable).parent / "cuda-llm")
+    device = ("--device", "emulated:RTX 3090 Ti")
+    command = [program, "run", TASK, *device, *SETTINGS, "--out", str(out)]
+    subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_S)
+    yield outcome_of(run_in(out))
+
+
+def kill_a_worker(cluster: RayCluster) -> list[psutil.Process]:
+    """Kill one that holds a device; return it with all that it had started."""
+    wait_until(lambda: bool(cluster.workers()), 30)
+    workers = cluster.workers()
+    busy = max(workers, key=lambda one: len(below(one)))
+    family = [busy, *below(busy)]
+    busy.send_signal(signal.SIGKILL)
+    return family
+
+
+def test_a_run_with_a_worker_killed_in_each_round_ends_as_without(
+    cluster: RayCluster,
+    device: str,
+    start: Callable[..., Any],
+    undisturbed: Outcome,
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "runs"
+    process = start("run", TASK, "--device", device, *SETTINGS, "--out", str(out))
+    killed: dict[str, list[psutil.Process]] = {}
+    while process.poll() is None:
+        for name in judged_rounds(out) - killed.keys():
+            killed[name] = kill_a_worker(cluster)
+        time.sleep(0.02)
+    stdout, stderr = process.communicate()
+
+    assert process.returncode == 0, stderr
+    assert sorted(killed) == [f"r{number + 1}" for number in range(ROUNDS)]
+    assert outcome_of(run_in(out)) == undisturbed
+    assert "raylet" not in stdout + stderr and "Traceback" not in stderr
+    _, alive = psutil.wait_procs([one for family in killed.values() for one in family], 10)
+    assert not alive, "what a killed worker had started ends with it"
+    wait_until(lambda: not cluster.workers(), 30)
+
+
+def test_an_orchestrator_that_is_killed_leaves_no_worker_and_its_run_goes_on(
+    cluster: RayCluster,
+    device: str,
+    start: Callable[..., Any],
+    ask: Callable[..., Ran],
+    undisturbed: Outcome,
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "runs"
+    process = start("run", TASK, "--device", device, *SETTINGS, "--out", str(out))
+    wait_until(lambda: "r2" in judged_rounds(out), LIMIT_S)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_until(lambda: not cluster.workers(), 60)
+
+    resumed = ask("resume", str(run_in(out).path))
+    assert resumed.code == 0, resumed.stderr
+    assert outcome_of(run_in(out)) == undisturbed
+
+
+def test_a_kernel_is_judged_through_the_client_port_as_here(
+    cluster: RayCluster, ask: Callable[..., Ran], tmp_path: Path
+) -> None:
+    kernel = Path(__file__).parents[2] / "fixtures/honest/reduction/02_warp_shuffle.cu"
+    found = []
+    for device in (f"{cluster.client}/emulated:RTX 3090 Ti", "emulated:RTX 3090 Ti"):
+        ran = ask("evaluate", TASK, str(kernel), "--device", device, "--json")
+        assert ran.code == 0, ran.stderr
+        (result,) = json.loads(ran.stdout)["results"]
+        found.append((result["verdict"]["code"], result["speedup"], result["sizes"]))
+    assert found[0] == found[1]

@@ -1,0 +1,82 @@
+"""What is wrong with a cluster is told in one line with its mend."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import Ran
+from ray_cluster import RayCluster, free_port, ray_cluster
+
+ROOT = Path(__file__).parents[3]
+Ask = Callable[..., Ran]
+pytestmark = pytest.mark.timeout(300)
+
+
+def evaluate(ask: Ask, device: str) -> Ran:
+    return ask("evaluate", "vector_add", str(ROOT / "tasks/vector_add/baseline.cu"),
+               "--device", device)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["ray://127.0.0.1:{port}", "ray:127.0.0.1:{port}"])
+def test_an_address_where_nothing_listens(ask: Ask, form: str) -> None:
+    ran = evaluate(ask, form.format(port=free_port()))
+    assert ran.code == 3
+    assert "no Ray cluster answers at 127.0.0.1:" in ran.complaint
+    assert "ray start --head" in ran.complaint
+    assert ran.wall_s < 30
+
+
+def test_an_address_of_something_else(ask: Ask, tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        ran = evaluate(ask, f"ray:127.0.0.1:{other.getsockname()[1]}")
+    assert ran.code == 3
+    assert "no Ray cluster can be used at 127.0.0.1:" in ran.complaint
+
+
+def test_an_address_without_a_port(ask: Ask) -> None:
+    ran = evaluate(ask, "ray://somewhere")
+    assert ran.code == 2
+    assert "names no port; expected HOST:10001 or HOST:6379" in ran.complaint
+
+
+def test_a_cluster_without_a_gpu(ask: Ask, cluster: RayCluster) -> None:
+    ran = evaluate(ask, f"ray:{cluster.address}")
+    assert ran.code == 3
+    assert "the cluster has no GPU: 3 machines with 3 cores" in ran.complaint
+    assert "--workers 'emulated:RTX 3090 Ti'" in ran.complaint
+
+
+def test_a_gpu_that_nobody_has_described(ask: Ask, cluster: RayCluster) -> None:
+    ran = evaluate(ask, f"ray:{cluster.address}/emulated:RTX 9999")
+    assert ran.code == 2
+    assert "RTX 9999" in ran.complaint
+
+
+def test_a_machine_with_other_code_of_ours(ask: Ask, shared_cache: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(
+        ROOT / "src/cuda_llm", other / "cuda_llm", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    with (other / "cuda_llm/errors.py").open("a") as file:
+        file.write("# Another version.\n")
+    with ray_cluster(shared_cache, nodes=1, python_path=other) as cluster:
+        ran = evaluate(ask, f"ray:{cluster.address}/emulated:RTX 3090 Ti")
+    assert ran.code == 2
+    assert "runs other code of cuda-llm" in ran.complaint
+    assert "install the same version there" in ran.complaint
+
+
+def test_a_machine_without_this_package(ask: Ask, shared_cache: Path, tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    (hidden / "cuda_llm").mkdir(parents=True)
+    (hidden / "cuda_llm/__init__.py").write_text("raise ModuleNotFoundError('no cuda_llm here')\n")
+    with ray_cluster(shared_cache, nodes=1, python_path=hidden) as cluster:
+        ran = evaluate(ask, f"ray:{cluster.address}/emulated:RTX 3090 Ti")
+    assert ran.code == 3, subprocess.list2cmdline(ran.stderr.splitlines())
+    assert "pip install 'cuda-llm[ray]'" in ran.complaint

@@ -32,7 +32,13 @@ def test_the_gpu_that_emulated_workers_stand_for_is_named() -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["ray:", "ray:///H200", "ray:auto?max_gpus=0", "ray:auto?gpus=3", "ray:auto/H200,emulated:A100"],
+    [
+        "ray:",
+        "ray:///H200",
+        "ray:auto?max_gpus=0",
+        "ray:auto?gpus=3",
+        "ray:auto/H200,emulated:A100",
+    ],
 )
 def test_a_slip_is_told_in_one_line_that_shows_what_is_expected(spec: str) -> None:
     with pytest.raises(UsageError, match=r"^'ray:.*expected ray:auto or ray://HOST") as caught:

@@ -164,10 +164,10 @@ def resolve_request(request: RunRequest) -> RunRequest:
     return replace(
         request,
         task=resolve_task(request.task),
-        device=_absolute_code(request.device),
-        generator=_absolute_code(request.generator),
-        strategy=_absolute_code(request.strategy),
-        agents=tuple(map(_absolute_code, request.agents)),
+        device=absolute_code(request.device),
+        generator=absolute_code(request.generator),
+        strategy=absolute_code(request.strategy),
+        agents=tuple(map(absolute_code, request.agents)),
         start=_absolute(request.start),
         prompts=_absolute(request.prompts),
         out=_absolute(request.out or str(RUNS)),
@@ -216,7 +216,7 @@ def _absolute(path: str) -> str:
     return str(Path(path).expanduser().absolute()) if path else ""
 
 
-def _absolute_code(spec: str) -> str:
+def absolute_code(spec: str) -> str:
     """Make the path of `path/to/file.py:attribute` absolute; other names stay as they are."""
     path, colon, rest = spec.partition(".py:")
     return f"{_absolute(path)}.py:{rest}" if colon and path else spec

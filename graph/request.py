@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typing_extensions import TypedDict
 
+from cuda_llm.codec import SPARSE
 from cuda_llm.search import Components, HardwareContext
 
 if TYPE_CHECKING:
@@ -68,10 +69,21 @@ class RunRequest:
         str,
         OptionText(
             help="auto, cuda:0, cuda:all, emulated, emulated:GPU as in emulated:RTX 4090, "
-            "module:attribute.",
+            "ray:auto, module:attribute.",
             setting="device",
         ),
     ] = "auto"
+    cluster: Annotated[
+        str, OptionText(help="Ray cluster: auto, ray://HOST:10001, HOST:6379.", metavar="ADDRESS")
+    ] = field(default="", metadata=SPARSE)
+    """Part of the text of `device` once the request is resolved, as are the next two."""
+    workers: Annotated[
+        str, OptionText(help="What of the cluster: H200; H200,RTX 4090; emulated:RTX 3090 Ti.")
+    ] = field(default="", metadata=SPARSE)
+    max_gpus: Annotated[
+        int | None,
+        OptionText(help="GPUs at most, of a cluster, cuda:all or cuda:0,1.", metavar="N"),
+    ] = field(default=None, metadata=SPARSE)
     l2: Annotated[
         L2Choice,
         OptionText(help="L2 of a GPU when a timed call begins.", setting="l2", shown="cold"),
@@ -239,6 +251,9 @@ class RunRequest:
 class RunOptions(TypedDict, total=False):
     """The options that are plain values wherever they are given, as in `RunRequest`."""
 
+    cluster: str
+    workers: str
+    max_gpus: int | None
     l2: L2Choice
     objective: ObjectiveChoice
     sizes: Sequence[str]

@@ -13,17 +13,17 @@ from cuda_llm.errors import CudaLLMError, HardwareError, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.cuda.discovery import DRIVER
 from cuda_llm.tools.device import Device
+from cuda_llm.tools.device.group import split_most
 
 if TYPE_CHECKING:
     from cuda_llm.tools.emulated.device import EmulatedDevice
 
 DEFAULT_GPU = "RTX 3090 Ti"
 """The GPU of the paper this project follows."""
-KINDS = ("auto", "cuda", "emulated", "ray")
+KINDS = ("auto", "cuda", "ray", "emulated")
 CHOICES = (
-    "auto, cuda, cuda:0, cuda:0,1, cuda:all, emulated or emulated:GPU, as in emulated:RTX 4090, "
-    "ray:auto or ray://HOST:10001 for a cluster, "
-    "or module:attribute for a device of your own"
+    "auto, cuda, cuda:0, cuda:0,1, cuda:all, ray:auto, ray://HOST:10001, emulated or emulated:GPU, "
+    "as in emulated:RTX 4090, or module:attribute for a device of your own"
 )
 MEMBERS: Mapping[str, tuple[type, ...]] = MappingProxyType(
     {
@@ -82,8 +82,9 @@ def _open(spec: str, report: ReportLine, library: str) -> Device:
     elif kind == "cuda":
         from cuda_llm.tools.cuda.open_cuda import open_cuda
 
-        which = name.strip() if colon else "0"
-        device = open_cuda(which, spec=spec, report=report, library=library)
+        text, most = split_most(spec, "expected cuda:all?max_gpus=N")
+        which = text.partition(":")[2].strip() if colon else "0"
+        device = open_cuda(which, spec=spec, report=report, library=library, most=most)
     elif kind == "ray":
         from cuda_llm.tools.cluster.open_cluster import open_cluster
         from cuda_llm.tools.cluster.spec import parse_cluster

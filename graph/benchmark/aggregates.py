@@ -1,11 +1,13 @@
 """From rows to the figures of a whole benchmark: means, never the largest alone."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import fsum
 from statistics import geometric_mean, median
 
+from cuda_llm.codec import SPARSE
 from cuda_llm.graph.benchmark.row import TaskRow
+from cuda_llm.graph.benchmark.sweep import Setting
 from cuda_llm.profile import TimeSource
 from cuda_llm.tasks.task import PublishedSpeedup
 
@@ -52,6 +54,21 @@ class Aggregates:
     over_library: Spread | None
     """The library's time over the answer's; None where no task has one."""
     beside_published: tuple[BesidePublished, ...] = ()
+    setting: Setting | None = field(default=None, metadata=SPARSE)
+    """Of a sweep: the one that all these runs have; None without a sweep."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One setting of a sweep beside the others, over the tasks that are done under all of them."""
+
+    setting: Setting
+    time_source: TimeSource
+    speedup: Spread
+    with_a_kernel: int
+    fastest: int
+    """Tasks on which no other setting has a higher speed-up."""
+    totals: "Totals"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,16 +96,57 @@ Named = tuple[str, float]
 
 
 def aggregate(rows: Iterable[TaskRow]) -> tuple[Aggregates, ...]:
-    """Return the figures of each source of times; measured ones first, never both in one.
+    """Return the figures of each setting and source of times; measured ones first, never two in
+    one.
 
     Only tasks whose runs are done count.
     """
-    done = [one for one in rows if one.state == "done" and one.sizes]
-    sources: tuple[TimeSource, ...] = ("measured", "modelled")
-    chosen = ([one for one in done if one.time_source == source] for source in sources)
+    done = [one for one in rows if _counts(one)]
     return tuple(
-        _aggregate(source, group) for source, group in zip(sources, chosen, strict=True) if group
+        _aggregate(source, group)
+        for setting in dict.fromkeys(one.setting for one in done)
+        for source in SOURCES
+        if (group := [one for one in done if (one.setting, one.time_source) == (setting, source)])
     )
+
+
+def compare(rows: Sequence[TaskRow]) -> tuple[Comparison, ...]:
+    """Return each setting of a sweep beside the others; none without a task that all have done."""
+    found = (_compare(source, rows) for source in SOURCES)
+    return tuple(one for group in found for one in group)
+
+
+SOURCES: tuple[TimeSource, ...] = ("measured", "modelled")
+
+
+def _counts(row: TaskRow) -> bool:
+    return row.state == "done" and bool(row.sizes)
+
+
+def _compare(source: TimeSource, rows: Sequence[TaskRow]) -> Iterable[Comparison]:
+    """Yield the comparisons of one source of times."""
+    settings = [one for one in dict.fromkeys(row.setting for row in rows) if one is not None]
+    done = {
+        (row.task, row.setting): row for row in rows if _counts(row) and row.time_source == source
+    }
+    tasks = [
+        task
+        for task in dict.fromkeys(row.task for row in rows)
+        if all((task, one) in done for one in settings)
+    ]
+    best = {task: max(own_speedup(done[task, one]) for one in settings) for task in tasks}
+    for setting in settings:
+        own = [done[task, setting] for task in tasks]
+        speedups = spread([(one.task, own_speedup(one)) for one in own])
+        if speedups is not None:
+            yield Comparison(
+                setting=setting,
+                time_source=source,
+                speedup=speedups,
+                with_a_kernel=sum(bool(one.best) for one in own),
+                fastest=sum(own_speedup(one) == best[one.task] for one in own),
+                totals=total(own),
+            )
 
 
 def total(rows: Sequence[TaskRow]) -> Totals:
@@ -144,6 +202,7 @@ def _aggregate(source: TimeSource, rows: Sequence[TaskRow]) -> Aggregates:
         ),
         over_library=spread(_means(rows, lambda row: [one.over_library for one in row.sizes])),
         beside_published=tuple(_beside_published(rows)),
+        setting=rows[0].setting,
     )
 
 

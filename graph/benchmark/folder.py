@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cuda_llm.codec import decode, encode
+from cuda_llm.codec import SPARSE, decode, encode
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.benchmark.row import TaskRow
+from cuda_llm.graph.benchmark.sweep import Setting, name_runs
 from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.resolve import name_run
 from cuda_llm.graph.runs.run_context import versions
@@ -53,6 +54,8 @@ class BenchmarkPlan:
     versions: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
     """Of the checkout that works; empty where the package is installed."""
+    sweep: Mapping[str, Setting] = field(default_factory=dict, metadata=SPARSE)
+    """Name of each run to what it has of its own; empty without a sweep."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -62,20 +65,33 @@ class BenchmarkPlan:
         return {
             name: value
             for name, value in asked.items()
-            if name not in apart and value != plain[name]
+            if name not in apart and value != plain.get(name)
         }
+
+    def place(self, name: str, row: TaskRow) -> TaskRow:
+        """Return the row of a run as the table has it: in a sweep with task and setting."""
+        if name not in self.sweep:
+            return row
+        return replace(row, task=Path(self.tasks[name]).name, setting=self.sweep[name])
 
 
 def plan_benchmark(
-    request: RunRequest, tasks: Mapping[str, str], device: Device, *, left_out: str = ""
+    request: RunRequest,
+    tasks: Mapping[str, str],
+    device: Device,
+    *,
+    left_out: str = "",
+    settings: Sequence[Setting] = (),
 ) -> BenchmarkPlan:
-    """Return the plan of a new benchmark on an open device."""
+    """Return the plan of a new benchmark on an open device; with `settings` it is a sweep."""
     now = datetime.now(UTC)
+    runs, sweep = name_runs(tasks, settings) if settings else (tasks, {})
     return BenchmarkPlan(
         name=name_run("bench", now),
         began_at=now.isoformat(timespec="seconds"),
         request=replace(request, task="", run_id="", device=spec_of(device, request.device)),
-        tasks=tasks,
+        tasks=runs,
+        sweep=sweep,
         left_out=left_out,
         device=device.name,
         hardware=device.hardware.name,
@@ -151,7 +167,10 @@ class BenchmarkFolder:
     def rows(self, plan: BenchmarkPlan) -> tuple[TaskRow, ...]:
         """Return a row for each task of the plan; those without a result yet are `waiting`."""
         kept = {name: self.read_row(name) for name in plan.tasks}
-        return tuple(row or TaskRow(task=name, state="waiting") for name, row in kept.items())
+        return tuple(
+            row or plan.place(name, TaskRow(task=name, state="waiting"))
+            for name, row in kept.items()
+        )
 
 
 def find_benchmark(name: str, out: Path | None = None) -> BenchmarkFolder:

@@ -8,10 +8,11 @@ from html import escape
 from typing import Any
 
 from cuda_llm.codec import encode
-from cuda_llm.graph.benchmark.aggregates import aggregate, total
+from cuda_llm.graph.benchmark.aggregates import aggregate, compare, total
 from cuda_llm.graph.benchmark.folder import SCHEMA, BenchmarkFolder, BenchmarkPlan
 from cuda_llm.graph.benchmark.row import STAGES, LibraryTime, SizeRow, TaskRow
-from cuda_llm.graph.benchmark.tables import Page, Table, make_page
+from cuda_llm.graph.benchmark.sweep import SWEPT
+from cuda_llm.graph.benchmark.tables import Page, Table, behind_task, make_page
 from cuda_llm.traces.files import write_file
 
 STYLE = """
@@ -41,6 +42,8 @@ COLUMNS = (
 )
 """Of the CSV: a row a task and size, what concerns the task repeated; a task without a timed size
 has one row."""
+SETTING_COLUMNS = tuple(f"setting_{name}" for name in SWEPT)
+"""Of a sweep, behind the task."""
 
 
 def write_tables(folder: BenchmarkFolder, plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> None:
@@ -66,6 +69,7 @@ def document(
         **{name: value for name, value in encode(plan).items() if name != "request"},
         "settings": plan.settings,
         "rows": [task_fields(one) for one in rows],
+        **({"comparison": [encode(one) for one in compare(rows)]} if plan.sweep else {}),
         "aggregates": [encode(one) for one in aggregate(rows)],
         "totals": encode(total(rows)),
     }
@@ -86,7 +90,9 @@ def derived(size: SizeRow) -> dict[str, Any]:
 def csv_text(rows: Sequence[TaskRow]) -> str:
     """Return the rows as CSV."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    swept = any(one.setting for one in rows)
+    columns = behind_task(SETTING_COLUMNS, COLUMNS) if swept else COLUMNS
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         whole = task_columns(row)
@@ -101,6 +107,11 @@ def task_columns(row: TaskRow) -> dict[str, Any]:
     first = row.first_appeared
     return {
         **{name: getattr(row, name) for name in TASK_COLUMNS},
+        **(
+            {f"setting_{name}": value for name, value in vars(row.setting).items()}
+            if row.setting
+            else {}
+        ),
         "verdicts": "; ".join(f"{code} {count}" for code, count in row.verdicts.items()),
         "passes_theirs_fails_ours": len(row.passes_theirs_fails_ours),
         **{f"seconds_{name}": row.seconds.get(name) for name in STAGES},

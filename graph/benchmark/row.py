@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cuda_llm.agents.llm.budget import Budget, Spent
+from cuda_llm.codec import SPARSE
+from cuda_llm.graph.benchmark.sweep import Setting
 from cuda_llm.graph.runs.kept_measurements import FOLDER, Measurements, read_last_check
 from cuda_llm.graph.runs.result import Result, read_result, time_by_stage
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -136,11 +138,18 @@ class TaskRow:
     """Why no library was timed, where none was."""
     published: tuple[PublishedSpeedup, ...] = ()
     """Figures of others for this task, on other GPUs, over a baseline of their own."""
+    setting: Setting | None = field(default=None, metadata=SPARSE)
+    """In a sweep what the run has of its own; None without one."""
 
     @property
     def passed(self) -> int:
         """Candidates that passed every check."""
         return self.verdicts.get(Passed.code, 0)
+
+    @property
+    def name(self) -> str:
+        """The task, in a sweep with the setting."""
+        return self.task if self.setting is None else f"{self.task} ({self.setting})"
 
 
 def failed_row(task: str, error: str, state: State = "failed") -> TaskRow:

@@ -3,9 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cuda_llm.graph.benchmark.aggregates import Aggregates, Spread, aggregate, total
+from cuda_llm.graph.benchmark.aggregates import (
+    Aggregates,
+    Comparison,
+    Spread,
+    aggregate,
+    compare,
+    total,
+)
 from cuda_llm.graph.benchmark.folder import BenchmarkPlan
 from cuda_llm.graph.benchmark.row import TaskRow
+from cuda_llm.graph.benchmark.sweep import SWEPT, Setting
 from cuda_llm.traces.text import duration, us
 from cuda_llm.wording import printable
 
@@ -21,6 +29,10 @@ TASK_HEAD = (
     *("winner first appeared", "cost until then"),
 )
 MEAN_HEAD = ("figure", "times", "tasks", "geometric mean", "median", "worst", "of")
+SETTING_HEAD = (
+    *("times", "tasks", "geometric mean", "median", "worst", "of", "fastest of all on"),
+    *("with a kernel", "candidates", "model calls", "tokens", "cost", "time of runs"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +58,26 @@ class Page:
 def make_page(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Page:
     """Return the page of a benchmark, as far as it has got."""
     done = sum(one.state == "done" for one in rows)
+    swept = SWEPT if plan.sweep else ()
+    means = [cells for one in aggregate(rows) for cells in mean_cells(one)]
     sizes = [cells for row in rows for cells in size_cells(row)]
     tables = [
+        Table(title="Over all tasks", rows=((*swept, *MEAN_HEAD), *means), note=MEAN_NOTE),
         Table(
-            title="Over all tasks", rows=(MEAN_HEAD, *mean_cells(aggregate(rows))), note=MEAN_NOTE
+            title="Tasks",
+            rows=(behind_task(swept, TASK_HEAD), *map(task_cells, rows)),
+            note=TASK_NOTE,
         ),
-        Table(title="Tasks", rows=(TASK_HEAD, *map(task_cells, rows)), note=TASK_NOTE),
-        Table(title="Sizes", rows=(SIZE_HEAD, *sizes), note=SIZE_NOTE),
+        Table(title="Sizes", rows=(behind_task(swept, SIZE_HEAD), *sizes), note=SIZE_NOTE),
     ]
+    what = f"Benchmark of {len(rows)} tasks"
+    if plan.sweep:
+        compared = map(setting_row, compare(rows))
+        head = (*SWEPT, *SETTING_HEAD)
+        tables.insert(0, Table(title="Settings", rows=(head, *compared), note=SETTING_NOTE))
+        what = f"Sweep of {len(rows)} runs"
     return Page(
-        title=f"Benchmark of {len(rows)} tasks, {done} done: {plan.device}",
+        title=f"{what}, {done} done: {plan.device}",
         facts=tuple(map(printable, facts(plan, rows))),
         tables=tuple(tables),
         notes=tuple(map(printable, notes(rows))),
@@ -65,6 +87,10 @@ def make_page(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Page:
 MEAN_NOTE = (
     "A task without a kernel that stands counts as the baseline, 1x. `capped` counts each task at "
     "most at the published figure. Published figures are of other GPUs and other baselines."
+)
+SETTING_NOTE = (
+    "Each setting over the tasks that are done under every one, so that all means are of the same "
+    "tasks. On a task that two settings do equally well both are the fastest."
 )
 TASK_NOTE = (
     "Speed-up over the task's own baseline, over all its sizes, as judged again at the end. "
@@ -87,6 +113,8 @@ def facts(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Iterator[str]:
     yield f"made by: {commit}{named}"
     said = ", ".join(f"{name} = {_plain(value)}" for name, value in plan.settings.items())
     yield f"settings beside the defaults: {said or 'none'}"
+    if plan.sweep:
+        yield f"swept: {_swept(list(plan.sweep.values()))}"
     if plan.left_out:
         yield f"--quick: {plan.left_out}"
     sums = total(rows)
@@ -101,6 +129,14 @@ def facts(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Iterator[str]:
     )
 
 
+def _swept(settings: Sequence[Setting]) -> str:
+    """Return `seed = 0, 1; strategy = fsr`: the values of each option over all runs."""
+    values = {
+        name: dict.fromkeys(str(getattr(one, name)) or "none" for one in settings) for name in SWEPT
+    }
+    return "; ".join(f"{name} = {', '.join(found)}" for name, found in values.items())
+
+
 def _plain(value: object) -> str:
     return " ".join(str(value).split())
 
@@ -109,13 +145,13 @@ def notes(rows: Iterable[TaskRow]) -> Iterator[str]:
     """Yield what went wrong, and why a column is empty."""
     for row in rows:
         if row.state != "done":
-            yield f"{row.task}: {row.state}" + (f": {row.error}" if row.error else "")
+            yield f"{row.name}: {row.state}" + (f": {row.error}" if row.error else "")
         elif not row.best:
-            yield f"{row.task}: no kernel stands, the baseline is the answer"
-    without: dict[str, list[str]] = {}
+            yield f"{row.name}: no kernel stands, the baseline is the answer"
+    without: dict[str, dict[str, None]] = {}
     for row in rows:
         if row.libraries_note:
-            without.setdefault(row.libraries_note, []).append(row.task)
+            without.setdefault(row.libraries_note, {})[row.task] = None
     for note, tasks in without.items():
         yield f"library of {', '.join(tasks)}: {note}"
 
@@ -126,6 +162,7 @@ def size_cells(row: TaskRow) -> Iterator[tuple[str, ...]]:
         library = size.library
         yield (
             row.task,
+            *setting_cells(row.setting),
             spell_dims(size.dims),
             us(size.baseline_us),
             NONE if size.best_us is None else us(size.best_us),
@@ -147,13 +184,15 @@ def spell_dims(dims: Mapping[str, int]) -> str:
 def task_cells(row: TaskRow) -> tuple[str, ...]:
     """Return the cells of one task."""
     if not row.run:
-        return (row.task, row.state, *[NONE] * (len(TASK_HEAD) - 2))
+        own = (row.task, *setting_cells(row.setting))
+        return (*own, row.state, *[NONE] * (len(TASK_HEAD) - 2))
     codes = ", ".join(f"{code} {count}" for code, count in row.verdicts.items())
     first, asked = row.first_appeared, row.asked_as_published
     theirs = f"{len(row.passes_theirs_fails_ours)} of {asked}" if asked else NONE
     stages = ("total", "model", "compile", "validate", "profile", "contest")
     return (
         row.task,
+        *setting_cells(row.setting),
         factor(row.speedup) if row.state == "done" else row.state,
         author(row),
         row.best or NONE,
@@ -171,6 +210,34 @@ def task_cells(row: TaskRow) -> tuple[str, ...]:
     )
 
 
+def setting_cells(setting: Setting | None) -> tuple[str, ...]:
+    """Return seed, strategy and model; nothing without a sweep."""
+    if setting is None:
+        return ()
+    return (str(setting.seed), setting.strategy, setting.model or NONE)
+
+
+def behind_task(cells: tuple[str, ...], row: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a row with cells behind its first."""
+    return (row[0], *cells, *row[1:])
+
+
+def setting_row(one: Comparison) -> tuple[str, ...]:
+    """Return the cells of one setting beside the others."""
+    sums = one.totals
+    return (
+        *setting_cells(one.setting),
+        *spread_cells("", one.time_source, one.speedup, factor)[1:],
+        str(one.fastest),
+        str(one.with_a_kernel),
+        str(sums.evaluations),
+        str(sums.model_calls),
+        f"{sums.input_tokens + sums.output_tokens:,}",
+        money(sums.usd),
+        duration(sums.seconds),
+    )
+
+
 def author(row: TaskRow) -> str:
     """Return who wrote the answer."""
     if not row.written_by:
@@ -178,28 +245,29 @@ def author(row: TaskRow) -> str:
     return f"model ({row.model})" if row.written_by == "model" and row.model else row.written_by
 
 
-def mean_cells(found: Iterable[Aggregates]) -> Iterator[tuple[str, ...]]:
+def mean_cells(one: Aggregates) -> Iterator[tuple[str, ...]]:
     """Yield the cells of each figure over all tasks."""
-    for one in found:
-        yield spread_cells("speed-up over the baseline", one.time_source, one.speedup, factor)
-        shares = (
-            ("roofline, best", one.roofline_share),
-            ("roofline, baseline", one.baseline_roofline_share),
-        )
-        for name, value in shares:
-            if value is not None:
-                yield spread_cells(name, one.time_source, value, share)
-        if one.over_library is not None:
-            yield spread_cells("library / best", one.time_source, one.over_library, factor)
-        for theirs in one.beside_published:
-            yield spread_cells(
-                f"ours, capped at {theirs.gpu} ({theirs.source})",
-                one.time_source,
-                theirs.capped,
-                factor,
-            )
-            yield spread_cells("  ours, the same tasks", one.time_source, theirs.ours, factor)
-            yield spread_cells("  published", "theirs", theirs.published, factor)
+    own = setting_cells(one.setting)
+    for figure in _figures(one):
+        yield (*own, *figure)
+
+
+def _figures(one: Aggregates) -> Iterator[tuple[str, ...]]:
+    yield spread_cells("speed-up over the baseline", one.time_source, one.speedup, factor)
+    shares = (
+        ("roofline, best", one.roofline_share),
+        ("roofline, baseline", one.baseline_roofline_share),
+    )
+    for name, value in shares:
+        if value is not None:
+            yield spread_cells(name, one.time_source, value, share)
+    if one.over_library is not None:
+        yield spread_cells("library / best", one.time_source, one.over_library, factor)
+    for theirs in one.beside_published:
+        capped = f"ours, capped at {theirs.gpu} ({theirs.source})"
+        yield spread_cells(capped, one.time_source, theirs.capped, factor)
+        yield spread_cells("  ours, the same tasks", one.time_source, theirs.ours, factor)
+        yield spread_cells("  published", "theirs", theirs.published, factor)
 
 
 def spread_cells(

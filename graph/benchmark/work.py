@@ -3,8 +3,9 @@
 import asyncio
 import shutil
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from cuda_llm.errors import CudaLLMError, DeviceLost, describe_error
 from cuda_llm.graph.benchmark.folder import BenchmarkFolder, BenchmarkPlan
@@ -32,9 +33,83 @@ OnRow = Callable[[str, TaskRow], None]
 _log = Log(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far all runs together are."""
+
+    runs: int
+    ended: int
+    """Failed ones among them."""
+    failed: int
+    running: tuple[str, ...]
+    """Names of the runs at work now."""
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class RunQueue:
+    """The runs that are left, for devices that take the next one whenever they are free."""
+
+    def __init__(self, plan: BenchmarkPlan, done: Collection[str], tell: OnProgress) -> None:
+        self._waiting = deque(name for name in plan.tasks if name not in done)
+        self._running: list[str] = []
+        self._runs, self._ended, self._failed = len(plan.tasks), len(done), 0
+        self._tell = tell
+        self._changed = asyncio.Event()
+
+    async def take(self) -> str | None:
+        """Return the next run, waiting for one to come back where none is left; None at the end."""
+        while not self._waiting:
+            if not self._running:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        name = self._waiting.popleft()
+        self._running.append(name)
+        self._say()
+        return name
+
+    def end(self, name: str, *, failed: bool) -> None:
+        """Note that a run has ended, taken before or not."""
+        if name in self._running:
+            self._running.remove(name)
+        self._ended += 1
+        self._failed += failed
+        self._changed.set()
+        if not self._waiting:
+            self._say()
+
+    def bring_back(self, name: str) -> None:
+        """Put a run that was taken before all others: its device is lost."""
+        self._running.remove(name)
+        self._waiting.appendleft(name)
+        self._changed.set()
+
+    def empty(self) -> list[str]:
+        """Take all that wait."""
+        left = list(self._waiting)
+        self._waiting.clear()
+        return left
+
+    def _say(self) -> None:
+        self._tell(
+            Progress(
+                runs=self._runs,
+                ended=self._ended,
+                failed=self._failed,
+                running=tuple(self._running),
+            )
+        )
+
+
 def devices_of(device: Device) -> tuple[Device, ...]:
-    """Return the devices that share the tasks: of a group each takes the next."""
-    return tuple(getattr(device, "devices", (device,)))
+    """Return the devices that share the runs: of a group each takes the next.
+
+    Those of another model than the group's help with other work, for their times compare with none.
+    """
+    every: tuple[Device, ...] = tuple(getattr(device, "devices", (device,)))
+    return tuple(one for one in every if one.hardware.name == device.hardware.name)
 
 
 async def work(
@@ -46,34 +121,54 @@ async def work(
     overrides: Overrides | None = None,
     observers: Sequence[Observer] = (),
     report: ReportLine = print_line,
+    on_progress: OnProgress = lambda _: None,
 ) -> None:
     """Run every task of the plan that is not done yet, one on each device at a time.
 
-    A task that fails, whatever the reason, is a row with its error. Being cancelled stops the runs
-    so that they can go on, keeps their rows and is passed on.
+    A task that fails, whatever the reason, is a row with its error. A run whose device is lost goes
+    on on another one; where none is left, all that is left fails. Being cancelled stops the runs so
+    that they can go on, keeps their rows and is passed on.
     """
-    waiting = deque(name for name in plan.tasks if not is_done(folder.read_row(name)))
+    done = {name for name in plan.tasks if is_done(folder.read_row(name))}
+    queue = RunQueue(plan, done, on_progress)
+    devices = devices_of(device)
+    lost: list[Device] = []
+
+    def end(name: str, row: TaskRow) -> None:
+        on_row(name, plan.place(name, row))
+        queue.end(name, failed=row.state == "failed")
+
+    def lose(name: str, own: Device, error: DeviceLost) -> None:
+        lost.append(own)
+        if len(lost) < len(devices):
+            report(
+                f"note: {own.name} is lost, another device takes {name}: {describe_error(error)}"
+            )
+            queue.bring_back(name)
+            return
+        mend = f"{describe_error(error)}; no device is left, go on with: {folder.resume_command}"
+        for one in (name, *queue.empty()):
+            end(one, stopped_row(folder, plan, one, own, mend))
 
     async def worker(own: Device) -> None:
-        while waiting:
-            name = waiting.popleft()
+        while (name := await queue.take()) is not None:
             try:
                 row = await run_task(
                     folder, plan, name, own, overrides or Overrides(), observers, report
                 )
             except DeviceLost as error:
-                on_row(name, failed_row(name, describe_error(error)))
+                lose(name, own, error)
                 return
             except BaseException as error:
                 if not isinstance(error, Exception):
-                    on_row(name, stopped_row(folder, plan, name, own))
+                    on_row(name, plan.place(name, stopped_row(folder, plan, name, own)))
                     raise
                 if not isinstance(error, CudaLLMError):
                     _log.error("a task of the benchmark fails", task=name, exc_info=error)
                 row = stopped_row(folder, plan, name, own, describe_error(error))
-            on_row(name, row)
+            end(name, row)
 
-    workers = [asyncio.ensure_future(worker(one)) for one in devices_of(device)]
+    workers = [asyncio.ensure_future(worker(one)) for one in devices]
     try:
         await asyncio.gather(*workers)
     finally:
@@ -93,8 +188,9 @@ def request_of(
     """Return the request of one run."""
     asked = plan.request.device
     spec = asked if names_code(asked) else str(getattr(device, "spec", asked))
+    own: dict[str, Any] = vars(plan.sweep[name]) if name in plan.sweep else {}
     task = plan.tasks[name]
-    return replace(plan.request, task=task, device=spec, out=str(folder.runs), run_id=name)
+    return replace(plan.request, task=task, device=spec, out=str(folder.runs), run_id=name, **own)
 
 
 async def run_task(
@@ -129,7 +225,10 @@ def stopped_row(
         return failed_row(name, error or "interrupted", "failed" if error else "stopped")
     try:
         task = load_task(plan.tasks[name])
-        return read_row(run, task, device.hardware, error=error)
+        row = read_row(run, task, device.hardware, error=error)
+        # Of a run at its end only libraries are not timed.
+        untimed = f"not timed: {error}"
+        return row if row.state != "done" else replace(row, error="", libraries_note=untimed)
     except CudaLLMError as damage:
         return failed_row(name, error or describe_error(damage))
 
@@ -150,6 +249,8 @@ async def time_libraries(task: Task, device: Device, request: RunRequest) -> Tim
     options = MeasureOptions(l2=L2(request.l2))
     try:
         found = await libraries.time_libraries(task, device, options)
+    except DeviceLost:
+        raise
     except CudaLLMError as error:
         return TimedLibraries(note=f"not timed: {describe_error(error)}")
     return assemble(found, len(task.sizes.bench))

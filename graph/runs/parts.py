@@ -92,6 +92,8 @@ def find_parts(request: RunRequest, overrides: Overrides) -> RunParts:
     from cuda_llm.settings import settings
 
     check_request(request)
+    if overrides.device is not None and (request.cluster or request.workers or request.max_gpus):
+        raise UsageError("device is an object of yours; leave out cluster, workers and max_gpus")
     parts = find_parts_by_name(resolve_request(request), overrides)
     named = settings().agent_models
     by_settings = {name: named[name] for name in parts.own_part_names if name in named}

@@ -72,7 +72,7 @@ def as_asked(request: RunRequest, said: Collection[str]) -> RunRequest:
     device = run.get("device_spec", before.device) if before.device == "auto" else before.device
     known = replace(
         before,
-        device=device,
+        device="auto" if "cluster" in said else device,
         model=before.model or run["model"],
         start=_start(folder, before.start),
         replay_measurements=False,

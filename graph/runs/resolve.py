@@ -153,8 +153,10 @@ def resolve_request(request: RunRequest) -> RunRequest:
     The command line, `optimize` and the bare graph come through here, a resumed run does not: what
     was decided stays. Raises UsageError for a name of a run that is none.
     """
+    # A cluster is named in place of the device that the settings name.
+    request = with_one_device(request) if request.cluster else request
     # What is not said of a replay is as in the recorded run, not as these settings are.
-    request = request if request.replay else apply_settings(request)
+    request = with_one_device(request if request.replay else apply_settings(request))
     if request.run_id and not RUN_NAME.fullmatch(request.run_id):
         msg = f"run name {request.run_id!r}: expected letters, digits, '.', '_' and '-'"
         raise UsageError(msg)
@@ -162,15 +164,26 @@ def resolve_request(request: RunRequest) -> RunRequest:
     return replace(
         request,
         task=resolve_task(request.task),
-        device=_absolute_code(request.device),
-        generator=_absolute_code(request.generator),
-        strategy=_absolute_code(request.strategy),
-        agents=tuple(map(_absolute_code, request.agents)),
+        device=absolute_code(request.device),
+        generator=absolute_code(request.generator),
+        strategy=absolute_code(request.strategy),
+        agents=tuple(map(absolute_code, request.agents)),
         start=_absolute(request.start),
         prompts=_absolute(request.prompts),
         out=_absolute(request.out or str(RUNS)),
         run_id=request.run_id or name_run(folder.name, datetime.now(UTC)),
     )
+
+
+def with_one_device(request: RunRequest) -> RunRequest:
+    """Return the request with cluster, workers and number of GPUs in the text of its device.
+
+    Raises UsageError where they contradict each other.
+    """
+    from cuda_llm.tools.device_options import compose_device
+
+    text = compose_device(request.device, request.cluster, request.workers, request.max_gpus)
+    return replace(request, device=text, cluster="", workers="", max_gpus=None)
 
 
 def apply_settings(request: RunRequest) -> RunRequest:
@@ -203,7 +216,7 @@ def _absolute(path: str) -> str:
     return str(Path(path).expanduser().absolute()) if path else ""
 
 
-def _absolute_code(spec: str) -> str:
+def absolute_code(spec: str) -> str:
     """Make the path of `path/to/file.py:attribute` absolute; other names stay as they are."""
     path, colon, rest = spec.partition(".py:")
     return f"{_absolute(path)}.py:{rest}" if colon and path else spec

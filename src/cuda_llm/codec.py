@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from enum import Enum
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from cuda_llm.outcomes import InfraFailed, Verdict
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 T = TypeVar("T")
+SPARSE: Mapping[str, bool] = MappingProxyType({"sparse": True})
+"""Metadata of a dataclass field that `encode` leaves out while it has its default."""
 
 
 def encode(value: Any) -> Any:
     """Return `value` in JSON's own types. Infinities and NaN become strings that decode."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [one.name for one in dataclasses.fields(value)]
-        return {name: encode(getattr(value, name)) for name in names}
+        told = [one for one in dataclasses.fields(value) if not _is_left_out(value, one)]
+        return {one.name: encode(getattr(value, one.name)) for one in told}
     if isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, Set)):
@@ -32,6 +35,15 @@ def encode(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     return str(value) if isinstance(value, Path) else value
+
+
+def _is_left_out(value: Any, one: "dataclasses.Field[Any]") -> bool:
+    """Return whether a field is sparse and has its default."""
+    if "sparse" not in one.metadata:
+        return False
+    made = one.default_factory
+    default = one.default if made is dataclasses.MISSING else made()
+    return bool(getattr(value, one.name) == default)
 
 
 def decode(kind: Callable[..., T], data: Any) -> T:

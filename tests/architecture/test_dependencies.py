@@ -40,6 +40,7 @@ MAY_KNOW_INSIDE_TOOLS = {
     "cuda": {"device", "runner", "native", "sandbox", "compiler", "profiler"},
     "cluster": {"device", "native", "cuda", "compiler", "validator", "measure", "judge"},
     "open_device": {"device", "emulated", "cuda", "cluster"},
+    "device_options": {"device", "cluster"},
     "validator": {"device", "compiler"},
     "measure": {"device", "validator", "profiler", "native"},
     "kernelbench": set(),

@@ -34,6 +34,8 @@ COMMAND: Any = typer.main.get_command(build_app({"run"}))
 RUN = COMMAND.commands["run"]
 OBJECTS_ALONE = {"reflector", "tuner", "bench", "observers", "reviewer"}
 """Keywords of `optimize` that no plain value stands for."""
+IN_THE_DEVICES_TEXT = {"cluster", "workers", "max_gpus"}
+"""Options that the text of the device says, once the request is resolved."""
 
 every_option = pytest.mark.parametrize("option", run_options(), ids=lambda one: one.name)
 
@@ -184,7 +186,19 @@ def test_the_graphs_input_has_every_option_that_it_can_follow() -> None:
 
 def test_the_runs_record_holds_every_option(tmp_path: Path) -> None:
     record = describe_run(find_parts(asked(tmp_path), parts()))
-    assert set(record["request"]) == {"task", *NAMES}
+    assert set(record["request"]) == {"task", *NAMES} - IN_THE_DEVICES_TEXT
+
+
+def test_of_a_cluster_only_the_text_of_its_device_is_kept() -> None:
+    request = from_command_line("--cluster", "ray://h:10001", "--workers", "A100", "--max-gpus=2")
+    kept = encode(resolve_request(request))
+    assert kept["device"] == "ray://h:10001/A100?max_gpus=2"
+    assert not IN_THE_DEVICES_TEXT & set(kept)
+
+
+def test_a_device_object_stands_beside_no_cluster(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="leave out cluster, workers and max_gpus"):
+        find_parts(asked(tmp_path, cluster="auto"), parts())
 
 
 def test_the_settings_page_lists_every_option() -> None:

@@ -127,6 +127,33 @@ def test_gpus_are_named_by_ordinals(machine: Path, spec: str, name: str) -> None
     assert device.name.startswith(name)
 
 
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("cuda:all?max_gpus=3", "3 x NVIDIA H200"),
+        ("cuda:0,2?max_gpus=1", "cuda:0 NVIDIA H200"),
+        ("cuda:all?max_gpus=9", "4 x NVIDIA H200"),
+    ],
+)
+def test_of_several_gpus_no_more_are_opened_than_asked_for(
+    spec: str, name: str, machine: Path
+) -> None:
+    device, _ = opened(spec, build_driver(machine, H200, count=4))
+    assert device.name == name
+
+
+@pytest.mark.parametrize("spec", ["cuda:all?max_gpus=0", "cuda:all?gpus=2", "cuda:all?"])
+def test_a_slip_in_how_many_gpus_are_used_is_told(spec: str) -> None:
+    with pytest.raises(UsageError, match=r"is no max_gpus=N of at least 1; expected cuda:all"):
+        open_device(spec, library=NO_DRIVER)
+
+
+@pytest.mark.parametrize("spec", ["ray:", "ray:/H200", "ray:auto?max_gpus=0"])
+def test_a_slip_in_the_text_of_a_cluster_is_told(spec: str) -> None:
+    with pytest.raises(UsageError, match="expected ray:auto or ray://HOST:10001"):
+        open_device(spec)
+
+
 def test_all_gpus_are_one_device_as_wide_as_they_are_many(machine: Path) -> None:
     device, _ = opened("cuda:all", build_driver(machine, H200, count=4))
     assert (device.name, device.capabilities.at_once) == ("4 x NVIDIA H200", 4)

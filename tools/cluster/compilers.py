@@ -1,6 +1,7 @@
 """Compiles candidates on all cores of a cluster whose nvcc is ours."""
 
 import asyncio
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +11,8 @@ from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tools.cluster.connection import Node, WorkerGone, run_task
 from cuda_llm.tools.cluster.parcel import BundlesMissing, pack, unpack
 from cuda_llm.tools.cluster.worker import compile_there, keep_all
-from cuda_llm.tools.compiler.compile import compile_candidate, find_known, remember
+from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.compiler.known_outcomes import find_known, remember
 from cuda_llm.tools.cuda.messages import WorkFailed
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 
@@ -34,6 +36,9 @@ class ClusterCompilers:
     """Compilers at work, by node."""
     known: dict[str, set[str]] = field(default_factory=dict)
     """Keys of the bundles that have arrived, by node."""
+    _turns: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = field(
+        default_factory=weakref.WeakKeyDictionary
+    )
 
     @property
     def slots(self) -> int:
@@ -47,19 +52,28 @@ class ClusterCompilers:
         known = find_known(request)
         if known is not None:
             return known
+        async with self._turn():
+            return remember(request, await self._compile_anywhere(request))
+
+    def _turn(self) -> asyncio.Semaphore:
+        """Return the event loop's queue for a core: several runs may share these compilers."""
+        loop = asyncio.get_running_loop()
+        return self._turns.setdefault(loop, asyncio.Semaphore(self.slots))
+
+    async def _compile_anywhere(self, request: CompileRequest) -> Compiled | Verdict:
+        """Compile on the least busy node, on another where its process is gone."""
         gone: list[str] = []
         while len(gone) < MOST_NODES:
             node = min(self.nodes, key=lambda one: self.busy.get(one.id, 0) / one.cores)
             self.busy[node.id] = self.busy.get(node.id, 0) + 1
             try:
-                outcome = await self._compile_on(node, request)
+                return await self._compile_on(node, request)
             except WorkerGone as error:
                 _log.warning("compiler is gone", host=node.host, reason=str(error))
                 gone.append(str(error))
                 continue
             finally:
                 self.busy[node.id] -= 1
-            return remember(request, outcome)
         raise InfrastructureError("compiler", f"{len(gone)} workers are gone: {gone[-1]}")
 
     async def _compile_on(self, node: Node, request: CompileRequest) -> Compiled | Verdict:

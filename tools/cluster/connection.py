@@ -83,6 +83,7 @@ def connect(spec: ClusterSpec) -> None:
             configure_logging=False,
             logging_level=logging.CRITICAL,
         )
+    _silence()
     _log.info("connected to a Ray cluster", address=spec.address, ray=ray.__version__)
 
 
@@ -169,6 +170,14 @@ def first_line(error: BaseException) -> str:
     """Return the first line of a message: Ray's go on for paragraphs."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
+
+
+def _silence() -> None:
+    """Keep Ray from printing what becomes of workers between lines of ours."""
+    with contextlib.suppress(ImportError, AttributeError, KeyError):
+        from ray._private.ray_logging import global_worker_stdstream_dispatcher
+
+        global_worker_stdstream_dispatcher.handlers.clear()
 
 
 def _address_of(address: str) -> str:

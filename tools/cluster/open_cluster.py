@@ -160,6 +160,7 @@ def assemble(
                     worker,
                     place=place,
                     open_device=open_device,
+                    compilers=compilers,
                     spec=str(ClusterSpec(address=spec.address, workers=spec.workers, max_gpus=1)),
                     silence_s=chosen.referee_silence_s,
                     limit_s=chosen.referee_limit_s,

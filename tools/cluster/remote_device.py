@@ -15,6 +15,8 @@ from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.log import Log, bound_fields
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.cluster.compilers import ClusterCompilers
 from cuda_llm.tools.cluster.connection import RemoteActor, WorkerGone, start_actor
 from cuda_llm.tools.cluster.parcel import BundlesMissing, Parcel, pack, unpack
 from cuda_llm.tools.cluster.worker import (
@@ -27,6 +29,7 @@ from cuda_llm.tools.cluster.worker import (
 )
 from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
 from cuda_llm.tools.device import P, Site, T
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 
 MOST_WORKERS = 3
 """That one work may cost before it is what is broken."""
@@ -106,6 +109,7 @@ class RemoteDevice:
         *,
         place: Place,
         open_device: OpenDevice,
+        compilers: ClusterCompilers,
         spec: str,
         silence_s: float,
         limit_s: float,
@@ -114,6 +118,7 @@ class RemoteDevice:
         done after `limit_s`, counts as gone."""
         self.facts = worker.facts
         self.spec = spec
+        self._compilers = compilers
         self._place = place
         self._open_device = open_device
         self._silence_s = silence_s
@@ -154,6 +159,15 @@ class RemoteDevice:
     def notes(self) -> tuple[str, ...]:
         """See `Device.notes`; each names its machine."""
         return tuple(f"{self.facts.host}: {note}" for note in self.facts.notes)
+
+    @property
+    def compile_slots(self) -> int:
+        """See `CompilingDevice.compile_slots`: those of the whole cluster."""
+        return self._compilers.slots
+
+    async def compile(self, request: CompileRequest) -> Compiled | Verdict:
+        """See `CompilingDevice.compile`."""
+        return await self._compilers.compile(request)
 
     def pinned(self) -> "RemoteDevice":
         """See `Device.pinned`."""

@@ -11,10 +11,10 @@ ray:auto/H200?max_gpus=4              no more than four devices
 from dataclasses import dataclass
 
 from cuda_llm.errors import UsageError
+from cuda_llm.tools.device.group import MAX_GPUS, split_most
 
 PREFIX = "ray:"
 AUTO = "auto"
-MAX_GPUS = "max_gpus"
 EXPECTED = (
     "expected ray:auto or ray://HOST:10001, then maybe /WORKERS as in /H200 or "
     "/emulated:RTX 3090 Ti, then maybe ?max_gpus=N"
@@ -46,11 +46,11 @@ class ClusterSpec:
 
 def parse_cluster(spec: str) -> ClusterSpec:
     """Read a cluster's spec. Raises UsageError naming what was expected."""
-    text, question, query = spec.strip().removeprefix(PREFIX).partition("?")
+    whole, most = split_most(spec, EXPECTED)
+    text = whole.removeprefix(PREFIX)
     remote = text.startswith("//")
     address, _, workers = text.removeprefix("//").partition("/")
     names = tuple(filter(None, map(str.strip, workers.split(","))))
-    most = _read_most(query, spec) if question else None
     if not address.strip():
         raise UsageError(f"{spec!r} names no cluster; {EXPECTED}")
     if len(names) > 1 and any(name.startswith("emulated") for name in names):
@@ -58,10 +58,3 @@ def parse_cluster(spec: str) -> ClusterSpec:
     return ClusterSpec(
         address=f"//{address}" if remote else address.strip(), workers=names, max_gpus=most
     )
-
-
-def _read_most(query: str, spec: str) -> int:
-    name, _, value = query.partition("=")
-    if name != MAX_GPUS or not value.isdecimal() or int(value) < 1:
-        raise UsageError(f"{spec!r}: {query!r} is no {MAX_GPUS}=N of at least 1; {EXPECTED}")
-    return int(value)

@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-import cuda_llm
-from cuda_llm import tasks
-from cuda_llm import tools as all_tools
+from cuda_llm import errors
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import CudaLLMError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.log import Log, bound
 from cuda_llm.redaction import names_a_secret
+from cuda_llm.tasks import task as task_module
 from cuda_llm.tools.cluster.bundle import find, keep
 from cuda_llm.tools.cluster.parcel import BundlesMissing, pack, unpack
 from cuda_llm.tools.compiler.compile import compile_candidate
@@ -190,10 +189,9 @@ def code_hash() -> str:
     """Return a hash of all code that orchestrator and workers have in common."""
     digest = hashlib.blake2b(digest_size=8)
     digest.update(f"{platform.python_version_tuple()[:2]}".encode())
-    for file in sorted(Path(str(cuda_llm.__file__)).parent.glob("*.py")):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    for file in sorted(Path(str(tasks.__file__)).parent.glob("*.py")):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    folders = [Path(str(all_tools.__file__)).parent]
+    for module in (errors, task_module):
+        for file in sorted(Path(str(module.__file__)).parent.glob("*.py")):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    folders = [Path(__file__).parent.parent]
     add_files(digest, folders, {".py", ".h", ".c", ".cpp", ".cu", ".map"})
     return digest.hexdigest()

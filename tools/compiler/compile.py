@@ -1,23 +1,14 @@
 """Compiles one source to a candidate, or to the verdict on it; the cache remembers either."""
 
-import contextlib
-import hashlib
-import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
 
-from cuda_llm import facts, failures, profile
-from cuda_llm.data_file import read_as
 from cuda_llm.errors import InfrastructureError, UsageError
 from cuda_llm.facts import CompilerStop
-from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViolation
+from cuda_llm.failures import CompileFailed, LoadFailed
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.profile import KernelResources
 from cuda_llm.tasks.signature import prelude
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.audit import audit, exports, find_outside_read
@@ -31,6 +22,18 @@ from cuda_llm.tools.compiler.diagnostics import (
     name_kernels,
     parse_diagnostics,
     parse_resources,
+)
+from cuda_llm.tools.compiler.known_outcomes import (
+    KIND,
+    STORED_LIBRARY,
+    STORED_PTX,
+    CompiledRecord,
+    SourceFailure,
+    depends_on_load,
+    load_outcome,
+    open_entry,
+    request_key,
+    write_outcome,
 )
 from cuda_llm.tools.compiler.names import PathNames
 from cuda_llm.tools.compiler.nvcc import (
@@ -52,87 +55,12 @@ from cuda_llm.tools.compiler.policy import (
 )
 from cuda_llm.tools.compiler.workspace import compile_slot, front_end_limits, private_folder
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
-from cuda_llm.tools.native import find_gxx, gxx_version
+from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.native.cache import require_room
-from cuda_llm.tools.native.store import entry_folder, load, store
+from cuda_llm.tools.native.store import store
 from cuda_llm.tools.sandbox.jail import Jail, JailResult, run_jailed
 
-KIND = "compiled"
-STORED_LIBRARY, STORED_PTX = "candidate.so", "kernel.ptx"
-
 _log = Log(__name__)
-
-
-SourceFailure = CompileFailed | PolicyViolation | LoadFailed
-"""What a source is to blame for: the same next time, so worth remembering."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompiledRecord:
-    """What is remembered of a compiled candidate besides its files."""
-
-    code: ClassVar[str] = "COMPILED"
-    kernels: tuple[KernelResources, ...]
-    warnings: tuple[Diagnostic, ...]
-    compile_s: float
-
-
-_KINDS: dict[str, Callable[..., SourceFailure | CompiledRecord]] = {
-    kind.code: kind for kind in (CompileFailed, PolicyViolation, LoadFailed, CompiledRecord)
-}
-
-
-def write_outcome(outcome: SourceFailure | CompiledRecord) -> dict[str, Any]:
-    """Return the outcome of a compilation as JSON values."""
-    return {"code": outcome.code, **asdict(outcome)}
-
-
-def read_outcome(record: Mapping[str, Any]) -> SourceFailure | CompiledRecord:
-    """Return the outcome that `write_outcome` recorded."""
-    values = dict(record)
-    return read_as(_KINDS[values.pop("code")], values)
-
-
-def request_key(request: CompileRequest, toolkit: Toolkit) -> str:
-    """Return a hash of the source, how it is built, by what, and of the code that judges it."""
-    digest = hashlib.blake2b(digest_size=20)
-    parts = (
-        request.source,
-        request.name,
-        request.target,
-        request.prelude,
-        request.flags,
-        sorted(request.defines.items()),
-        [list_files(folder) for folder in request.include_dirs],
-        request.limits,
-        (str(toolkit.nvcc), toolkit.version, gxx_version(find_gxx())),
-        package_hash(),
-    )
-    digest.update(repr(parts).encode())
-    return digest.hexdigest()
-
-
-def list_files(folder: Path) -> list[tuple[str, int, int]]:
-    """Return path, size and modification time of every file below `folder`."""
-    found = []
-    for base, folders, files in os.walk(folder):
-        folders.sort()
-        for file in sorted(files):
-            path = os.path.join(base, file)
-            with contextlib.suppress(OSError):
-                status = os.stat(path)
-                found.append((path, status.st_size, status.st_mtime_ns))
-    return found
-
-
-@lru_cache
-def package_hash() -> str:
-    """Return a hash of this folder's modules and of those that define what an entry holds."""
-    digest = hashlib.blake2b(digest_size=16)
-    own = sorted(Path(__file__).parent.glob("*.py"))
-    for file in (*own, *(Path(str(module.__file__)) for module in (facts, failures, profile))):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
 
 
 def compile_request(task: Task, target: str, source: str, name: str) -> CompileRequest:
@@ -171,7 +99,7 @@ async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
     """
     toolkit = find_toolkit()
     key = request_key(request, toolkit)
-    known = _load(request, key)
+    known = load_outcome(request, key)
     if known is not None:
         return known
     async with compile_slot():
@@ -179,40 +107,6 @@ async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
             return await _compile(request, toolkit, key)
         except InfrastructureError as error:
             return InfraFailed(component="compiler", detail=str(error))
-
-
-def find_known(request: CompileRequest) -> Compiled | Verdict | None:
-    """Return what the cache remembers of a source, if anything. Raises MissingError."""
-    return _load(request, request_key(request, find_toolkit()))
-
-
-def remember(request: CompileRequest, outcome: Compiled | Verdict) -> Compiled | Verdict:
-    """Keep in the cache what the same compiler on another machine made of a source; return it so.
-
-    What another machine's load may have brought about is not kept.
-    """
-    key = request_key(request, find_toolkit())
-    if isinstance(outcome, Compiled):
-        record = CompiledRecord(
-            kernels=outcome.kernels, warnings=outcome.warnings, compile_s=outcome.compile_s
-        )
-        files = {STORED_LIBRARY: outcome.library, STORED_PTX: outcome.ptx}
-        store(KIND, key, write_outcome(record), files)
-        return _compiled(request, key, record, cached=outcome.cached)
-    depends_on_load = isinstance(outcome, CompileFailed) and _depends_on_load(outcome)
-    if isinstance(outcome, SourceFailure) and not depends_on_load:
-        store(KIND, key, write_outcome(outcome), {})
-    return outcome
-
-
-def _load(request: CompileRequest, key: str) -> Compiled | SourceFailure | None:
-    record = load(KIND, key)
-    if record is None:
-        return None
-    outcome = read_outcome(record)
-    if not isinstance(outcome, CompiledRecord):
-        return outcome
-    return _compiled(request, key, outcome, cached=True)
 
 
 async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compiled | Verdict:
@@ -239,7 +133,7 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
             require_room(folder)
         exceeded = find_exceeded_limit(result, request.limits, folder)
         if exceeded is not None:
-            if isinstance(exceeded, CompileFailed) and not _depends_on_load(exceeded):
+            if isinstance(exceeded, CompileFailed) and not depends_on_load(exceeded):
                 store(KIND, key, write_outcome(exceeded), {})
             return exceeded
         output = result.stderr.text + "\n" + result.stdout.text
@@ -256,12 +150,7 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         record = CompiledRecord(kernels=kernels, warnings=diagnostics.warnings, compile_s=compile_s)
         files = {STORED_LIBRARY: folder / LIBRARY, STORED_PTX: folder / PTX}
         store(KIND, key, write_outcome(record), files)
-    return _compiled(request, key, record, cached=False)
-
-
-def _depends_on_load(verdict: CompileFailed) -> bool:
-    """Return whether a slower or busier machine brings this about: then nothing remembers it."""
-    return verdict.stop is not None and verdict.stop.kind == "processor-time"
+    return open_entry(request, key, record, cached=False)
 
 
 ONLY_SOLVE = "{ global: solve; local: *; };\n"
@@ -318,21 +207,3 @@ def _name_source(ptx: Path, folder: Path, name: str) -> None:
     """Replace paths of the private folder in the PTX by the user's file name."""
     text = ptx.read_bytes().replace(f'"{folder}/kernel.cu"'.encode(), f'"{name}"'.encode())
     ptx.write_bytes(text.replace(f"{folder}/".encode(), b""))
-
-
-def _compiled(
-    request: CompileRequest, key: str, record: CompiledRecord, *, cached: bool
-) -> Compiled:
-    folder = entry_folder(KIND, key)
-    return Compiled(
-        key=key,
-        name=request.name,
-        source=request.source,
-        target=request.target,
-        library=folder / STORED_LIBRARY,
-        ptx=folder / STORED_PTX,
-        kernels=record.kernels,
-        warnings=record.warnings,
-        compile_s=record.compile_s,
-        cached=cached,
-    )

@@ -28,8 +28,17 @@ DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 """One of them is there where a driver may find a GPU: natively, and below Windows."""
 
 
-def open_cuda(which: str, *, spec: str, report: Callable[[str], None], library: str) -> Device:
+def open_cuda(
+    which: str,
+    *,
+    spec: str,
+    report: Callable[[str], None],
+    library: str,
+    most: int | None = None,
+) -> Device:
     """Open the GPU that `which` names by its ordinal, or several as one: `0,1` or `all`.
+
+    The first `most` of several, where that is said.
 
     Ordinals are the driver's, as CUDA_VISIBLE_DEVICES leaves them. Raises UsageError, MissingError,
     HardwareError, InfrastructureError.
@@ -40,7 +49,8 @@ def open_cuda(which: str, *, spec: str, report: Callable[[str], None], library: 
         require_ordinals(which, spec)
         raise
     usage = ask_usage()
-    opened = [open_gpu(gpu, usage, report=report) for gpu in choose_gpus(which, gpus, spec)]
+    chosen = choose_gpus(which, gpus, spec)[:most]
+    opened = [open_gpu(gpu, usage, report=report) for gpu in chosen]
     return opened[0] if len(opened) == 1 else DeviceGroup(opened)
 
 

@@ -13,6 +13,21 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.device.device import Device, P, Site, T
 
 Free = asyncio.Queue[Device]
+MAX_GPUS = "max_gpus"
+
+
+def split_most(spec: str, expected: str) -> tuple[str, int | None]:
+    """Return a spec of several devices without its `?max_gpus=N`, and N: how many it uses at most.
+
+    Raises UsageError that says what was `expected`.
+    """
+    text, question, query = spec.strip().partition("?")
+    name, _, value = query.partition("=")
+    if not question:
+        return text, None
+    if name != MAX_GPUS or not value.isdecimal() or int(value) < 1:
+        raise UsageError(f"{spec!r}: {query!r} is no {MAX_GPUS}=N of at least 1; {expected}")
+    return text, int(value)
 
 
 class DeviceGroup:

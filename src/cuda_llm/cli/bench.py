@@ -31,11 +31,15 @@ if TYPE_CHECKING:
 NOT_ALL = 1
 QUICK: Mapping[str, int] = {"candidates": 2, "rounds": 1, "tune": 0}
 """What `--quick` asks of a run where the command line does not."""
+EXAMPLES: Mapping[str, str] = {"seed": "0,1,2", "strategy": "fsr,best-of-n", "model": "A,B"}
+LISTS: Mapping[str, str] = {"seed": "seeds", "strategy": "strategies", "model": "models"}
+"""Option of a run to the list of its values that makes a sweep."""
 
 
 def bench(context: typer.Context, as_json: bool, **given: Any) -> int:
     """Run a set of tasks with the same settings, and write one table of them.
 
+    With --seeds, --strategies or --models each task runs with every combination of their values.
     Limits of money, tokens and minutes are those of each task. A task that fails does not stop the
     others; what was stopped or failed is taken up again by --resume.
     """
@@ -62,22 +66,33 @@ def begin(
 ) -> "tuple[BenchmarkFolder, BenchmarkPlan, Device]":
     """Check everything, open the device, and write the plan. Raises UsageError before any work."""
     from cuda_llm.graph.benchmark.folder import BENCHMARKS, BenchmarkFolder, plan_benchmark
+    from cuda_llm.graph.benchmark.sweep import combine, read_swept, settle
     from cuda_llm.graph.runs.resolve import check_request, resolve_request
     from cuda_llm.tools.compiler.nvcc import find_toolkit
     from cuda_llm.tools.open_device import open_device
 
     tasks = name_tasks(given["tasks"] or ())
-    request, left_out = request_from(given, in_benchmark=True), ""
+    swept = read_swept(*(given[name] or "" for name in LISTS.values()))
+    request, left_out = settle(request_from(given, in_benchmark=True), swept), ""
+    refuse_both(said(context))
     if given["quick"]:
         request, left_out = make_quick(request, said(context))
     check_request(request)
     request = resolve_request(replace(request, task=next(iter(tasks.values()))))
+    request, settings = combine(request, swept)
     find_toolkit()
     device = open_device(request.device)
-    plan = plan_benchmark(request, tasks, device, left_out=left_out)
+    plan = plan_benchmark(request, tasks, device, left_out=left_out, settings=settings)
     folder = BenchmarkFolder((out or BENCHMARKS).absolute() / plan.name)
     folder.write_plan(plan)
     return folder, plan, device
+
+
+def refuse_both(typed: set[str]) -> None:
+    """Raise UsageError where an option stands beside the list of its values."""
+    for one, several in LISTS.items():
+        if {one, several} <= typed:
+            raise UsageError(f"--{one} and --{several} exclude each other")
 
 
 def name_tasks(given: Sequence[str]) -> dict[str, str]:
@@ -136,7 +151,12 @@ def work_on(
     Raises Interrupted after a Ctrl-C, with the command that goes on.
     """
     from cuda_llm.graph.benchmark.render import write_tables
-    from cuda_llm.graph.benchmark.work import work
+    from cuda_llm.graph.benchmark.work import Progress, work
+
+    def tell(now: Progress) -> None:
+        running = f"; running now: {', '.join(now.running)}" if now.running else ""
+        line = f"runs: {now.ended} of {now.runs} ended, {now.failed} failed{running}"
+        print(line, file=sys.stderr, flush=True)
 
     def keep(name: str, row: "TaskRow") -> None:
         folder.write_row(name, row)
@@ -149,7 +169,7 @@ def work_on(
     try:
         # Stdout is for the result, whatever a user's own parts print.
         with redirect_stdout(sys.stderr):
-            asyncio.run(work(folder, plan, device, keep))
+            asyncio.run(work(folder, plan, device, keep, on_progress=tell))
     except KeyboardInterrupt:
         write_tables(folder, plan, folder.rows(plan))
         raise Interrupted(f"interrupted; go on with: {folder.resume_command}") from None
@@ -164,10 +184,10 @@ def task_line(row: "TaskRow") -> str:
     from cuda_llm.wording import printable
 
     if row.state != "done":
-        return printable(f"{row.task}: {row.state}: {row.error}")
+        return printable(f"{row.name}: {row.state}: {row.error}")
     took = f"{row.seconds.get('total', 0.0):.0f} s"
     passed = f"{row.passed} of {row.evaluations} passed"
-    return printable(f"{row.task}: {factor(row.speedup)} by {author(row)}, {passed}, {took}")
+    return printable(f"{row.name}: {factor(row.speedup)} by {author(row)}, {passed}, {took}")
 
 
 def show(
@@ -222,6 +242,11 @@ def _parameters() -> Iterator[Parameter]:
     yield parameter("quick", Annotated[bool, quick], False)
     yield parameter("resume", Annotated[str, resume], "")
     yield parameter("out", Annotated[str, out], "")
+    for one, several in LISTS.items():
+        info = typer.Option(
+            help=f"Several of --{one}, as in {EXAMPLES[one]}.", metavar="LIST", show_default=False
+        )
+        yield parameter(several, Annotated[str, info], "")
     yield from option_parameters(options_of(in_benchmark=True))
     yield parameter("as_json", JsonOption, False)
 

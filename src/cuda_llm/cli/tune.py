@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cuda_llm.cli.completion import TaskName
-from cuda_llm.cli.evaluate import ObjectiveOption, SizeOption, WeightOption
+from cuda_llm.cli.evaluate import (
+    ClusterOption,
+    MaxGpusOption,
+    ObjectiveOption,
+    SizeOption,
+    WeightOption,
+    WorkersOption,
+)
 
 if TYPE_CHECKING:
     from cuda_llm.graph.runs.result import Result
@@ -22,9 +29,12 @@ def tune(
     device: Annotated[
         str,
         typer.Option(
-            help="auto, cuda:0, cuda:all, emulated, emulated:GPU, module:attribute.",
+            help="auto, cuda:0, cuda:all, emulated, emulated:GPU, ray:auto, module:attribute.",
         ),
     ] = "auto",
+    cluster: ClusterOption = "",
+    workers: WorkersOption = "",
+    max_gpus: MaxGpusOption = None,
     l2: Annotated[
         Literal["cold", "warm"] | None,
         typer.Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
@@ -72,6 +82,9 @@ def tune(
             generator="tuner",
             strategy=STRATEGY,
             device=device,
+            cluster=cluster,
+            workers=workers,
+            max_gpus=max_gpus,
             l2=l2 or "",
             objective=objective or "",
             sizes=tuple(size or ()),

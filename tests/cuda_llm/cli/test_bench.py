@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import jsonschema
+import pytest
 from commands import Command
 from printed_commands import commands_in
 from tiny_tasks import tiny_task
@@ -19,6 +20,9 @@ from cuda_llm.graph.benchmark.folder import find_benchmark
 from cuda_llm.graph.request import RunRequest
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/evaluate.schema.json").read_text())
+BENCH_SCHEMA = json.loads(
+    (Path(__file__).parents[3] / "docs/schemas/bench.schema.json").read_text()
+)
 PROGRAM = [sys.executable, "-P", "-m", "cuda_llm"]
 
 
@@ -71,6 +75,47 @@ def test_what_cannot_be_is_refused_before_any_work(command: Command, tmp_path: P
 def test_a_resumed_benchmark_takes_no_other_settings(command: Command) -> None:
     more = command("bench", "--resume", "latest", "--rounds", "2")
     assert (more.code, "leave out: rounds" in more.complaint) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--seed", "1", "--seeds", "1,2"), "--seed and --seeds exclude each other"),
+        (("--seeds", "0,x"), "--seeds 0,x: expected whole numbers"),
+        (("--strategies", "fsr,greedy"), "unknown strategy 'greedy'"),
+        (("--resume", "latest", "--seeds", "0,1"), "leave out: seeds"),
+        (("--cluster", "auto", "--device", "cuda:0"), "name one of them"),
+        (("--workers", "H200", "--device", "cuda:all"), "of which cluster?"),
+        (("--max-gpus", "2", "--device", "emulated"), "it counts the GPUs of a cluster"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused_before_any_work(
+    command: Command, tmp_path: Path, options: tuple[str, ...], complaint: str
+) -> None:
+    told = command("bench", "vector_add", *options)
+    assert (told.code, complaint in told.complaint) == (2, True), told.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_runs_every_combination_and_compares_them(command: Command, tmp_path: Path) -> None:
+    task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
+    options = ("--quick", "--candidates", "1", "--device", "emulated", "--out", out)
+    told = command("bench", task, *options, "--seeds", "0,1", "--strategies", "best-of-n", "--json")
+    assert told.code == 0, told.stderr
+    document = json.loads(told.stdout)
+    jsonschema.validate(document, BENCH_SCHEMA)
+    assert list(document["sweep"]) == ["tiny-seed0", "tiny-seed1"]
+    assert document["settings"]["strategy"] == "best-of-n"
+    assert [one["setting"]["seed"] for one in document["comparison"]] == [0, 1]
+    lines = [line for line in told.stderr.splitlines() if line.startswith("runs: ")]
+    assert lines == [
+        "runs: 0 of 2 ended, 0 failed; running now: tiny-seed0",
+        "runs: 1 of 2 ended, 0 failed; running now: tiny-seed1",
+        "runs: 2 of 2 ended, 0 failed",
+    ]
+    again = command("bench", "--resume", "latest", "--out", out)
+    assert again.code == 0 and "tiny (seed 1, best-of-n): " in again.stdout
+    assert "geometric mean" in again.stdout and "runs: " not in again.stderr
 
 
 def test_quick_says_what_it_leaves_out_and_gives_way_to_what_is_typed() -> None:

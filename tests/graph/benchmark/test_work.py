@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from graph_runs import TableBench, Writer, numbered
 from run_starts import ReadyDevice
@@ -24,17 +25,22 @@ from cuda_llm.graph.benchmark.folder import (
 )
 from cuda_llm.graph.benchmark.render import COLUMNS, write_tables
 from cuda_llm.graph.benchmark.row import LibraryTime, TaskRow, TimedLibraries, read_row
-from cuda_llm.graph.benchmark.work import assemble, work
+from cuda_llm.graph.benchmark.work import Progress, assemble, devices_of, work
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.result import read_result, seconds_of
+from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.group import DeviceGroup
+from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import read_events
+from cuda_llm.traces.events import RunStarted
 
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/bench.schema.json").read_text())
 KERNEL = """\
 __global__ void add(const float* A, const float* B, float* C, int n) {{
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -153,6 +159,8 @@ def test_the_json_names_device_version_and_settings_and_holds_every_figure(
     whole: Benchmark,
 ) -> None:
     document = json.loads((whole.folder.path / "table.json").read_text())
+    jsonschema.validate(document, SCHEMA)
+    assert not {"sweep", "comparison"} & set(document)
     assert document["device"] == "emulated RTX 3090 Ti"
     assert document["versions"]["cuda-llm"] and document["began_at"]
     assert document["settings"]["candidates"] == 4
@@ -199,22 +207,93 @@ def test_what_is_done_is_not_done_again_and_what_failed_is_tried_again(whole: Be
     assert whole.folder.run("small").events.read_bytes() == before
 
 
-def test_a_lost_device_ends_its_worker_and_leaves_the_others_waiting(tmp_path: Path) -> None:
-    tasks = {name: tiny_task(tmp_path, name) for name in ("one", "two")}
+@dataclass(frozen=True)
+class LosingDevice(EmulatedDevice):
+    """A device that is lost after some works."""
 
-    def lose(_brief: Brief, _situation: Situation) -> Draft | NoCode:
-        return Draft(source=KERNEL.format(what="A[i] + B[i]"))
+    works: list[None]
+    """One entry for each that it still does."""
 
-    class LosingBench:
-        async def time_baseline(self) -> None:
-            raise DeviceLost("device", "cuda:0 is in quarantine")
+    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
+        if not self.works:
+            raise DeviceLost("device", "its machine is gone")
+        self.works.pop()
+        return await super().carry_out(work, *arguments, **named)
 
-        compile = validate = profile = with_fresh_inputs = None
 
-    brought = Overrides(generator=Writer(lose), bench=LosingBench())  # type: ignore[arg-type]
-    made = planned(tmp_path / "out", tasks)
-    assert made.run(brought) == ["one"]
-    assert [one.state for one in made.rows.values()] == ["failed", "waiting"]
+GPU = find_hardware("RTX 3090 Ti")
+
+
+def work_with(
+    made: Benchmark, *devices: Device
+) -> tuple[list[tuple[str, str]], list[Progress], list[str]]:
+    """Work on what is left; names and states in the order they were told, progress and notes."""
+    told, progress, notes = list[tuple[str, str]](), list[Progress](), list[str]()
+
+    def keep(name: str, row: TaskRow) -> None:
+        told.append((name, row.state))
+        made.folder.write_row(name, row)
+
+    asyncio.run(
+        work(
+            made.folder,
+            made.plan,
+            DeviceGroup(devices),
+            keep,
+            overrides=WRITTEN,
+            report=notes.append,
+            on_progress=progress.append,
+        )
+    )
+    return told, progress, notes
+
+
+@pytest.mark.parametrize("works", [0, 1, 2])
+def test_a_run_goes_on_on_another_device_when_its_own_is_lost(tmp_path: Path, works: int) -> None:
+    made = planned(tmp_path / "out", {"one": tiny_task(tmp_path, "one")}, candidates=1)
+    losing = LosingDevice(GPU, [None] * works)
+    told, progress, notes = work_with(made, losing, EmulatedDevice(GPU))
+    assert told == [("one", "done")]
+    assert [line for line in notes if "is lost, another device takes one" in line]
+    assert made.rows["one"].best == "r1-c1"
+    began = [one.event for one in read_events(made.folder.run("one").events)]
+    assert sum(isinstance(one, RunStarted) for one in began) == 1, "it went on and began no second"
+    assert [(one.ended, one.failed, one.running) for one in progress] == [
+        (0, 0, ("one",)),
+        (0, 0, ("one",)),
+        (1, 0, ()),
+    ]
+
+
+def test_a_run_that_comes_back_is_the_next_one(tmp_path: Path) -> None:
+    tasks = {name: tiny_task(tmp_path, name) for name in ("one", "two", "three")}
+    made = planned(tmp_path / "out", tasks, candidates=1)
+    told, _, _ = work_with(made, LosingDevice(GPU, []), EmulatedDevice(GPU))
+    assert told == [("two", "done"), ("one", "done"), ("three", "done")]
+
+
+def test_where_no_device_is_left_all_that_is_left_fails_and_can_go_on(tmp_path: Path) -> None:
+    tasks = {name: tiny_task(tmp_path, name) for name in ("one", "two", "three")}
+    made = planned(tmp_path / "out", tasks, candidates=1)
+    told, progress, _ = work_with(made, LosingDevice(GPU, []), LosingDevice(GPU, [None]))
+    assert sorted(told) == [(name, "failed") for name in sorted(tasks)]
+    assert (progress[-1].ended, progress[-1].failed) == (3, 3)
+    for row in made.rows.values():
+        assert "its machine is gone; no device is left" in row.error
+        assert f"go on with: {made.folder.resume_command}" in row.error
+    again, _, _ = work_with(made, EmulatedDevice(GPU))
+    assert again == [(name, "done") for name in tasks]
+
+
+def test_devices_of_another_model_take_no_run() -> None:
+    @dataclass(frozen=True)
+    class Mixed:
+        devices: tuple[Device, ...]
+        hardware: Hardware
+
+    first, helper = EmulatedDevice(GPU), EmulatedDevice(find_hardware("RTX 4090"))
+    mixed: Any = Mixed((first, helper), GPU)
+    assert devices_of(mixed) == (first,)
 
 
 def test_devices_of_a_group_share_the_tasks(tmp_path: Path) -> None:

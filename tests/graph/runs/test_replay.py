@@ -25,6 +25,7 @@ from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.recorded_course import RecordedCourse
 from cuda_llm.graph.runs.replay import as_asked
 from cuda_llm.graph.runs.replay_account import replay_account
+from cuda_llm.graph.runs.resolve import resolve_request
 from cuda_llm.graph.runs.start import aoptimize, optimize, resume, start
 from cuda_llm.outcomes import LateWrite, Verdict
 from cuda_llm.search import Brief, Draft
@@ -52,6 +53,13 @@ def record(out: Path, overrides: Overrides, **request: Any) -> RunFolder:
     """A run to replay."""
     result = asyncio.run(start(asked(out, **request), overrides=overrides))
     return RunFolder(result.run_dir)
+
+
+def test_a_cluster_measures_a_replay_in_place_of_the_recorded_device(tmp_path: Path) -> None:
+    run = record(tmp_path, parts(), device="cuda:0", rounds=1)
+    on_cluster = RunRequest(task="", replay=str(run.path), cluster="auto")
+    request = resolve_request(as_asked(on_cluster, {"replay", "cluster"}))
+    assert (request.device, request.rounds) == ("ray:auto", 1)
 
 
 def replayed(run: RunFolder, out: Path, **keywords: Any) -> RunFolder:

@@ -33,6 +33,18 @@ def test_a_shipped_task_is_meant_by_its_name_whatever_lies_there(
     assert resolve_request(RunRequest(task="./histogram")).task == str(tmp_path / "histogram")
 
 
+def test_a_cluster_that_is_named_stands_before_the_device_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_LLM_DEVICE", "cuda:all")
+    named = resolve_request(RunRequest(task="vector_add", cluster="auto", workers="H200"))
+    assert named.device == "ray:auto/H200"
+    assert (
+        resolve_request(RunRequest(task="vector_add", max_gpus=2)).device == "cuda:all?max_gpus=2"
+    )
+    assert resolve_request(named) == named
+
+
 def test_what_is_not_asked_for_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_LLM_MODEL", "small-model")
     monkeypatch.setenv("CUDA_LLM_DEVICE", "emulated:T4")

@@ -16,7 +16,12 @@ from cuda_llm.errors import MissingError
 from cuda_llm.facts import SourceSpot
 from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViolation
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.compiler.compile import SourceFailure, read_outcome, request_key, write_outcome
+from cuda_llm.tools.compiler.known_outcomes import (
+    SourceFailure,
+    read_outcome,
+    request_key,
+    write_outcome,
+)
 from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest

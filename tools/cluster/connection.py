@@ -10,8 +10,7 @@ import logging
 import os
 import platform
 import signal
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -75,6 +74,7 @@ def connect(spec: ClusterSpec) -> None:
     if ray.is_initialized():
         return
     _require_reachable(spec.address)
+    _take_messages()
     with _own_signals(), _one_line(spec):
         ray.init(
             address=_address_of(spec.address),
@@ -83,7 +83,6 @@ def connect(spec: ClusterSpec) -> None:
             configure_logging=False,
             logging_level=logging.CRITICAL,
         )
-    _silence()
     _log.info("connected to a Ray cluster", address=spec.address, ray=ray.__version__)
 
 
@@ -172,12 +171,15 @@ def first_line(error: BaseException) -> str:
     return lines[0].strip() if lines else type(error).__name__
 
 
-def _silence() -> None:
-    """Keep Ray from printing what becomes of workers between lines of ours."""
-    with contextlib.suppress(ImportError, AttributeError, KeyError):
-        from ray._private.ray_logging import global_worker_stdstream_dispatcher
+def _take_messages() -> None:
+    """Have our log take what Ray would print on stdout of workers that die; it has no setting."""
+    from ray._private import worker
 
-        global_worker_stdstream_dispatcher.handlers.clear()
+    def note(data: Mapping[str, Any], *_arguments: object, **_named: object) -> None:
+        _log.debug("message of Ray", lines=data.get("lines"))
+
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = note
 
 
 def _address_of(address: str) -> str:
@@ -193,11 +195,25 @@ def _require_reachable(address: str) -> None:
     host, colon, port = address.removeprefix("//").rpartition(":")
     if not (colon and port.isdecimal()):
         raise UsageError(f"{address!r} names no port; expected HOST:10001 or HOST:6379")
-    try:
-        socket.create_connection((host, int(port)), REACH_S).close()
-    except OSError as error:
-        what = f"no Ray cluster answers at {host}:{port} ({error.strerror or error})"
-        raise MissingError(what, START) from error
+    if not _speaks_grpc(f"{host}:{port}"):
+        raise MissingError(f"no Ray cluster answers at {host}:{port}", START)
+
+
+def _speaks_grpc(address: str) -> bool:
+    """Tell whether what Ray would talk to is there: Ray itself tries for minutes.
+
+    True where only a try of Ray's can tell, as with its TLS.
+    """
+    import grpc
+
+    if os.environ.get("RAY_USE_TLS", "0") not in {"", "0"}:
+        return True
+    with grpc.insecure_channel(address) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=REACH_S)
+        except grpc.FutureTimeoutError:
+            return False
+    return True
 
 
 def _is_local() -> bool:

@@ -37,10 +37,7 @@ from cuda_llm.tools.judge.steps import (
 from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import (
-    KernelTimes,
-    find_impossible_model,
-)
+from cuda_llm.tools.measure.times import KernelTimes, find_impossible_model
 from cuda_llm.tools.validator.call_plans import begins_small
 from cuda_llm.tools.validator.validate import Validated
 
@@ -112,12 +109,9 @@ class DeviceBench:
 
         async def step(_trial: StepTry) -> Validated | Verdict | FailedCase:
             async with self.slots.device_for(compiled.key) as keep:
+                baseline = await self._build_baseline()
                 found = await validate_compiled(
-                    self.task,
-                    self.device,
-                    compiled,
-                    nonce=nonce,
-                    baseline=await self._build_baseline(),
+                    self.task, self.device, compiled, nonce=nonce, baseline=baseline
                 )
                 if isinstance(found, Validated) and self.device.capabilities.duels:
                     keep()
@@ -277,9 +271,8 @@ async def validate_compiled(
 ) -> Validated | Verdict | FailedCase:
     """Compare every element of every case with the reference, once and without another try.
 
-    The inputs follow from `nonce`, fresh ones from none; `baseline` is the task's where it is built
-    already. A FailedCase where a GPU says no more than an error code. Raises TaskError where the
-    task's reference is broken.
+    The inputs follow from `nonce`, fresh ones from none; `baseline` is the task's, if built. A
+    FailedCase where a GPU says no more than an error code. Raises TaskError: a broken reference.
     """
     baseline = baseline or await compile_baseline(task, device.target)
     with _log.timed("validated", file=compiled.name):

@@ -3,11 +3,13 @@ seed does the same again.
 """
 
 import asyncio
+import json
 import time
 from typing import Any
 
 import pytest
-from cluster_simulation import open_cluster, simulate_bench, simulate_runs
+import record
+from cluster_simulation import BARS, open_cluster, simulate_bench, simulate_runs
 from recorded_works import KERNELS, RecordedWorks, number_source, read_works
 from simulated_workers import Losses
 from virtual_clock import run_virtual
@@ -132,6 +134,13 @@ def test_a_contest_is_decided_by_the_recorded_times(works: RecordedWorks) -> Non
     assert isinstance(found, Contest)
     assert [one.outcome for one in found.duels] == ["tie", "faster"]  # type: ignore[union-attr]
     assert found.fastest == 1
+
+
+def test_the_recorded_runs_keep_within_the_bars() -> None:
+    recorded = json.loads((record.RESULTS / "cluster_simulation.json").read_text())
+    most = {one["workers"]: one for one in recorded["runs"]}[1000]
+    assert all(most[name] <= bar for name, bar in BARS.items())
+    assert all(nothing_is_amiss(one) for one in (*recorded["runs"], *recorded["bench"]))
 
 
 def test_every_kernel_that_a_task_has_was_recorded(works: RecordedWorks) -> None:

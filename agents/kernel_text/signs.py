@@ -7,6 +7,7 @@ shared memory: its pointer is followed through assignments and calls.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cuda_llm.agents.kernel_text.facts import (
     VECTOR,
@@ -67,8 +68,12 @@ _PARAMETER = re.compile(r"\(\s*[&*]\s*(?P<inside>\w+)\s*\)|(?P<last>\w+)\s*(?:\[
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
+@lru_cache(maxsize=256)
 def signs_of(source: SourceFacts) -> frozenset[str]:
-    """Return the techniques the kernel shows signs of, of `SIGNS`."""
+    """Return the techniques the kernel shows signs of, of `SIGNS`.
+
+    Every prompt of a round asks it of the same kernels, which takes milliseconds for each.
+    """
     named = (name for name, sign in TECHNIQUE_PATTERNS.items() if sign.search(source.code))
     return frozenset((*named, *_vectors(source)))
 

@@ -78,9 +78,15 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     on_path = shutil.which("nvcc")
     if on_path:
         yield "PATH", Path(on_path)
-    for scheme in ("purelib", "platlib"):
-        yield "site-packages", Path(sysconfig.get_path(scheme), "nvidia", "cu13", "bin", "nvcc")
+    yield from (("site-packages", path) for path in _in_packages())
     yield "system", Path("/usr/local/cuda/bin/nvcc")
+
+
+@lru_cache
+def _in_packages() -> tuple[Path, ...]:
+    """Return where the packages of this Python would have nvcc; working that out takes long."""
+    folders = (sysconfig.get_path(scheme) for scheme in ("purelib", "platlib"))
+    return tuple(Path(folder, "nvidia", "cu13", "bin", "nvcc") for folder in folders)
 
 
 def _probe(nvcc: Path) -> Toolkit | None:

@@ -12,7 +12,7 @@ from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
@@ -37,10 +37,7 @@ from cuda_llm.tools.judge.steps import (
 from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import (
-    KernelTimes,
-    find_impossible_model,
-)
+from cuda_llm.tools.measure.times import KernelTimes, find_impossible_model
 from cuda_llm.tools.validator.call_plans import begins_small
 from cuda_llm.tools.validator.validate import Validated
 
@@ -86,6 +83,7 @@ class DeviceBench:
     proved: set[str] = field(default_factory=set)  # Keys of kernels a contest has looked at.
     checks: dict[str, asyncio.Task[EmulatedCheck]] = field(default_factory=dict)
     """By key of the kernel: its check on the emulated device, begun before it is asked for."""
+    built: list[Baseline] = field(default_factory=list)  # The task's baseline, once it is.
 
     async def time_baseline(self) -> KernelTimes:
         """See `Bench.time_baseline`."""
@@ -111,7 +109,10 @@ class DeviceBench:
 
         async def step(_trial: StepTry) -> Validated | Verdict | FailedCase:
             async with self.slots.device_for(compiled.key) as keep:
-                found = await validate_compiled(self.task, self.device, compiled, nonce=nonce)
+                baseline = await self._build_baseline()
+                found = await validate_compiled(
+                    self.task, self.device, compiled, nonce=nonce, baseline=baseline
+                )
                 if isinstance(found, Validated) and self.device.capabilities.duels:
                     keep()
                 return found
@@ -137,6 +138,7 @@ class DeviceBench:
                     options=replace(self.options, proved=compiled.key in self.proved),
                     fresh=trial.fresh,
                     begins_small=not begins_small(validated.nonce),
+                    baseline=await self._build_baseline(),
                 )
 
         timing = await self.retry.settle("profiler", step)
@@ -154,7 +156,7 @@ class DeviceBench:
             return known_answer(self.task, verdict)
 
         async def step(_trial: StepTry) -> PublishedCheck | None:
-            baseline = await compile_baseline(self.task, self.device.target)
+            baseline = await self._build_baseline()
             async with self.slots.devices:
                 return await self.device.carry_out(
                     make_published_check, self.task, compiled, baseline
@@ -241,6 +243,12 @@ class DeviceBench:
         async with self.slots.cores:
             return await replay_case(self.task, emulated, compiled, failed, self.replay_limit_s)
 
+    async def _build_baseline(self) -> Baseline:
+        """Return the task's baseline, compiled once: its files stay while this process lives."""
+        if not self.built:
+            self.built.append(await compile_baseline(self.task, self.device.target))
+        return self.built[0]
+
     def with_fresh_inputs(self) -> "DeviceBench":
         """See `Bench.with_fresh_inputs`; measures at the confirming tier."""
         return replace(self, seed=None, options=replace(self.options, tier=Tier.CONFIRM))
@@ -254,14 +262,19 @@ class DeviceBench:
 
 
 async def validate_compiled(
-    task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    *,
+    nonce: bytes | None = None,
+    baseline: Baseline | None = None,
 ) -> Validated | Verdict | FailedCase:
     """Compare every element of every case with the reference, once and without another try.
 
-    The inputs follow from `nonce`, fresh ones from none. A FailedCase where a GPU says no more than
-    an error code. Raises TaskError where the task's reference is broken.
+    The inputs follow from `nonce`, fresh ones from none; `baseline` is the task's, if built. A
+    FailedCase where a GPU says no more than an error code. Raises TaskError: a broken reference.
     """
-    baseline = await compile_baseline(task, device.target)
+    baseline = baseline or await compile_baseline(task, device.target)
     with _log.timed("validated", file=compiled.name):
         return await device.carry_out(validate_there, task, compiled, baseline, nonce)
 
@@ -275,6 +288,7 @@ async def time_compiled(
     options: MeasureOptions | None = None,
     fresh: bool = False,
     begins_small: bool = True,
+    baseline: Baseline | None = None,
 ) -> KernelTimes | Verdict | FailedCase:
     """Time every size, outputs verified, and find what limits the kernel; once, as above.
 
@@ -282,7 +296,7 @@ async def time_compiled(
     beside the kernel as `options` say: with `fresh`, in a new process too. A small case comes first
     if it `begins_small`.
     """
-    baseline = await compile_baseline(task, device.target)
+    baseline = baseline or await compile_baseline(task, device.target)
     with _log.timed("profiled", file=compiled.name):
         if device.capabilities.duels:
             measured = options or MeasureOptions()

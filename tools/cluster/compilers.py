@@ -61,20 +61,24 @@ class ClusterCompilers:
         return self._turns.setdefault(loop, asyncio.Semaphore(self.slots))
 
     async def _compile_anywhere(self, request: CompileRequest) -> Compiled | Verdict:
-        """Compile on the least busy node, on another where its process is gone."""
-        gone: list[str] = []
+        """Compile on the least busy node, on another where it is gone, here where none is left."""
+        gone: dict[str, str] = {}
         while len(gone) < MOST_NODES:
-            node = min(self.nodes, key=lambda one: self.busy.get(one.id, 0) / one.cores)
+            left = [one for one in self.nodes if one.id not in gone]
+            if not left:
+                return await compile_candidate(request)
+            node = min(left, key=lambda one: self.busy.get(one.id, 0) / one.cores)
             self.busy[node.id] = self.busy.get(node.id, 0) + 1
             try:
                 return await self._compile_on(node, request)
             except WorkerGone as error:
                 _log.warning("compiler is gone", host=node.host, reason=str(error))
-                gone.append(str(error))
+                gone[node.id] = str(error)
                 continue
             finally:
                 self.busy[node.id] -= 1
-        raise InfrastructureError("compiler", f"{len(gone)} workers are gone: {gone[-1]}")
+        lost = "; ".join(gone.values())
+        raise InfrastructureError("compiler", f"{len(gone)} machines did not compile it: {lost}")
 
     async def _compile_on(self, node: Node, request: CompileRequest) -> Compiled | Verdict:
         parcel, known = pack(request), self.known.setdefault(node.id, set())

@@ -25,7 +25,10 @@ NAMESPACE = "cuda-llm"
 REACH_S = 5.0
 """For a head to take a connection at all: Ray itself would try for half a minute."""
 INSTALL = "install it: pip install 'cuda-llm[ray]'"
+TOKEN = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) as on its head"
 START = "start one: `ray start --head --ray-client-server-port=10001`, or name another"
+_addresses: list[str] = []
+"""What this process has connected to: Ray knows one cluster a process."""
 _log = Log(__name__)
 
 
@@ -72,6 +75,7 @@ def connect(spec: ClusterSpec) -> None:
     import ray
 
     if ray.is_initialized():
+        _require_same(spec.address)
         return
     _require_reachable(spec.address)
     _take_messages()
@@ -83,6 +87,7 @@ def connect(spec: ClusterSpec) -> None:
             configure_logging=False,
             logging_level=logging.CRITICAL,
         )
+    _addresses.append(spec.address)
     _log.info("connected to a Ray cluster", address=spec.address, ray=ray.__version__)
 
 
@@ -216,6 +221,16 @@ def _speaks_grpc(address: str) -> bool:
     return True
 
 
+def _require_same(address: str) -> None:
+    """Raise UsageError where this process is connected to another cluster."""
+    known = _addresses[-1] if _addresses else AUTO
+    if address not in {known, AUTO}:
+        raise UsageError(
+            f"this process is connected to the cluster at {known} and cannot use that at {address}, "
+            "too; use a process for each"
+        )
+
+
 def _is_local() -> bool:
     from ray._private import services
 
@@ -226,18 +241,25 @@ def _is_local() -> bool:
 def _own_signals() -> Iterator[None]:
     """Keep what this process does on SIGTERM: Ray puts its own handler in place."""
     before = signal.getsignal(signal.SIGTERM)
-    yield
-    if signal.getsignal(signal.SIGTERM) is not before:
-        signal.signal(signal.SIGTERM, before)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is not before:
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager
 def _one_line(spec: ClusterSpec) -> Iterator[None]:
     """Raise what keeps Ray from connecting as an error of ours with its mend."""
+    from ray.exceptions import RayError
+
     try:
         yield
-    except (RuntimeError, ConnectionError, OSError, ValueError) as error:
+    except (RayError, RuntimeError, ConnectionError, OSError, ValueError) as error:
         text = str(error)
+        if "token" in text.lower() or "authenticat" in text.lower():
+            msg = f"the cluster at {spec.address} refuses this process: {first_line(error)}"
+            raise MissingError(msg, TOKEN) from error
         if "ersion mismatch" in text or "version" in text.lower():
             told = " ".join(text.split())[:300]
             mend = f"install what it runs here: pip install 'ray[client]==VERSION' (here {_ours()})"

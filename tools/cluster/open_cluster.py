@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from cuda_llm.errors import CudaLLMError, MissingError, UsageError
@@ -35,8 +36,8 @@ def open_cluster(
     not there. Raises UsageError, MissingError, HardwareError, and what opening a device raises
     where no worker could open its own.
     """
-    if spec.emulated is not None:
-        find_hardware(spec.emulated)
+    for name in (spec.emulated,) if spec.emulated is not None else spec.workers:
+        find_hardware(name)
     find_toolkit()
     connect(spec)
     nodes = list_nodes()
@@ -68,8 +69,12 @@ def places_of(spec: ClusterSpec, nodes: Sequence[Node]) -> list[Place]:
             "cores: --workers 'emulated:RTX 3090 Ti'",
         )
     places = [place for _, place in sorted(found, key=lambda one: one[0])]
-    # Of GPUs whose kind is named only an open one tells its kind.
-    return places if spec.workers and emulated is None else places[: spec.max_gpus]
+    named = spec.workers and emulated is None
+    if named or spec.max_gpus is None or spec.max_gpus >= len(places):
+        # Of GPUs whose kind is named only an open one tells its kind.
+        return places
+    # Ray knows which are free.
+    return [replace(one, node="") for one in places[: spec.max_gpus]]
 
 
 async def open_all(
@@ -118,7 +123,9 @@ async def find_compilers(nodes: Sequence[Node], report: Callable[[str], None]) -
     for node, facts in zip(with_cores, told, strict=True):
         if facts is not None and facts.code == code_hash() and facts.nvcc == ours:
             fit.append(node)
-        elif facts is not None and facts.nvcc and facts.nvcc != ours:
+        elif facts is not None and facts.code != code_hash():
+            report(f"note: {node.host} does not compile: it has other code of cuda-llm")
+        elif facts is not None and facts.nvcc:
             report(f"note: {node.host} does not compile: it has nvcc {facts.nvcc}, here is {ours}")
     return ClusterCompilers(nodes=fit)
 
@@ -187,7 +194,7 @@ def choose_kinds(
         by_kind.setdefault((facts.hardware.name, facts.version), []).append(one)
     groups = sorted(by_kind.values(), key=len, reverse=True)
     if spec.workers and spec.emulated is None:
-        wanted = [find_hardware(name).name for name in spec.workers]
+        wanted = list(dict.fromkeys(find_hardware(name).name for name in spec.workers))
         there = sorted({name for name, _ in by_kind})
         missing = [name for name in wanted if name not in there]
         if missing:

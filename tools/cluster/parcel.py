@@ -7,13 +7,17 @@ nothing else. Ray unpickles what surrounds it; docs/cluster.md says what that me
 import io
 import pickle
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from inspect import isfunction
 from pathlib import Path
 from typing import Any, ClassVar
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cluster.bundle import Bundle, bundle_of, find
+
+OURS = "cuda_llm."
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,18 @@ def unpack(payload: bytes, *, functions: bool = False) -> Any:
     return BundlesMissing(frozenset(reader.missing)) if reader.missing else value
 
 
+def _is_own_value(found: Any) -> bool:
+    """Tell whether it is a dataclass, an enumeration or an error that this package defines."""
+    if not isinstance(found, type) or not found.__module__.startswith(OURS):
+        return False
+    return is_dataclass(found) or issubclass(found, Enum | BaseException)
+
+
+def _is_own_function(found: Any) -> bool:
+    """Tell whether it is a function that this package defines."""
+    return isfunction(found) and found.__module__.startswith(OURS)
+
+
 class _Pickler(pickle.Pickler):
     def __init__(self, buffer: io.BytesIO) -> None:
         super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
@@ -96,7 +112,6 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    OURS: ClassVar[str] = "cuda_llm."
     OTHERS: ClassVar[Mapping[str, frozenset[str]]] = {
         "builtins": frozenset({"set", "frozenset", "bytearray", "complex", "slice", "range"}),
         "collections": frozenset({"OrderedDict", "defaultdict", "deque"}),
@@ -115,9 +130,9 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Find types of ours, and the few others that our values are made of."""
-        if module.startswith(self.OURS) and "." not in name:
+        if module.startswith(OURS) and "." not in name:
             found = super().find_class(module, name)
-            if self._functions or isinstance(found, type):
+            if _is_own_value(found) or (self._functions and _is_own_function(found)):
                 return found
         if name in self.OTHERS.get(module, ()):
             return super().find_class(module, name)
@@ -126,6 +141,8 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, reference: tuple[str, str, str]) -> Path:
         """Return where the file or folder lies here."""
         key, name, text = reference
+        if not key and not self._functions:
+            raise InfrastructureError("cluster", f"a path of another machine arrived: {text!r}")
         if not key:
             return Path(text)
         folder = find(key)

@@ -5,14 +5,21 @@ again. The answer of the first, should it still come, is not looked at: no verdi
 """
 
 import asyncio
+import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate
 
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, UsageError
+from cuda_llm.errors import (
+    BrokenByWork,
+    CudaLLMError,
+    DeviceLost,
+    InfrastructureError,
+    UsageError,
+)
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.log import Log, bound_fields
 from cuda_llm.outcomes import Verdict
@@ -40,8 +47,8 @@ START_S = 30.0
 OPEN_S = 600.0
 """Until its device is open: the native parts are built at first use."""
 RETURN_S = 40.0
-"""Until a worker that is gone is replaced. Ray itself ends a process that has missed the head of
-its cluster for 60 s."""
+"""Until there is room for another worker where one is gone. Ray itself ends a process that has missed
+the head of its cluster for 60 s."""
 AGAIN_S = 1.0
 _log = Log(__name__)
 
@@ -68,7 +75,7 @@ class Worker:
     """Keys of the bundles that have arrived there."""
 
 
-async def start_worker(place: Place, open_device: OpenDevice) -> Worker:
+async def start_worker(place: Place, open_device: OpenDevice, start_s: float = START_S) -> Worker:
     """Start a worker and have it open its device.
 
     Raises WorkerGone where Ray finds no room for it in time or it dies, UsageError where it runs
@@ -76,7 +83,7 @@ async def start_worker(place: Place, open_device: OpenDevice) -> Worker:
     """
     actor = start_actor(DeviceWorker, cpus=place.cpus, gpus=place.gpus, node=place.node)
     try:
-        async with asyncio.timeout(START_S):
+        async with asyncio.timeout(start_s):
             await actor.call("ping")
         order = pack(OpenOrder(open_device=open_device, spec=place.spec)).payload
         async with asyncio.timeout(OPEN_S):
@@ -252,26 +259,24 @@ class RemoteDevice:
 
     async def _replace(self) -> Worker:
         """Return a worker on any node that has a device of this kind. Raises DeviceLost."""
-        place = Place(spec=self._place.spec, cpus=self._place.cpus, gpus=self._place.gpus)
+        place = replace(self._place, node="")
+        until_s = time.monotonic() + RETURN_S
         why = "none was started"
-        try:
-            async with asyncio.timeout(RETURN_S):
-                while True:
-                    try:
-                        worker = await start_worker(place, self._open_device)
-                    except (WorkerGone, InfrastructureError) as error:
-                        why = str(error)
-                    else:
-                        if worker.facts.version == self.facts.version:
-                            self._take(worker)
-                            return worker
-                        why = f"{worker.facts.name} is another device"
-                        worker.actor.kill()
-                    await asyncio.sleep(AGAIN_S)
-        except TimeoutError:
-            mend = "look at `ray status`, start workers, then `cuda-llm resume`"
-            msg = f"the worker of {self.name} is gone and none took its place ({why}); {mend}"
-            raise DeviceLost("cluster", msg) from None
+        while (left_s := until_s - time.monotonic()) > 0:
+            try:
+                worker = await start_worker(place, self._open_device, min(left_s, START_S))
+            except (WorkerGone, CudaLLMError) as error:
+                why = str(error)
+            else:
+                if worker.facts.version == self.facts.version:
+                    self._take(worker)
+                    return worker
+                why = f"{worker.facts.name} is another device"
+                worker.actor.kill()
+            await asyncio.sleep(AGAIN_S)
+        mend = "look at `ray status`, start workers, then `cuda-llm resume`"
+        msg = f"the worker of {self.name} is gone and none took its place ({why}); {mend}"
+        raise DeviceLost("cluster", msg)
 
     def _take(self, worker: Worker) -> None:
         self._worker, self.facts = worker, worker.facts

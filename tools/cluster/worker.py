@@ -17,6 +17,7 @@ from pathlib import Path
 from cuda_llm import errors
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import CudaLLMError
+from cuda_llm.hardware_profiles import hardware
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.log import Log, bound
 from cuda_llm.redaction import names_a_secret
@@ -189,9 +190,10 @@ def code_hash() -> str:
     """Return a hash of all code that orchestrator and workers have in common."""
     digest = hashlib.blake2b(digest_size=8)
     digest.update(f"{platform.python_version_tuple()[:2]}".encode())
-    for module in (errors, task_module):
+    for module in (errors, task_module, hardware):
         for file in sorted(Path(str(module.__file__)).parent.glob("*.py")):
             digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    add_files(digest, [Path(str(hardware.__file__)).parent], {".toml"})
     folders = [Path(__file__).parent.parent]
     add_files(digest, folders, {".py", ".h", ".c", ".cpp", ".cu", ".map"})
     return digest.hexdigest()

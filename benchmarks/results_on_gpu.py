@@ -3,7 +3,7 @@
     PYTHONPATH=src:benchmarks python benchmarks/results_on_gpu.py --out FOLDER --limit-s 540
 
 It is `cuda-llm bench`, but the playbook is not searched: each run judges the point of
-`h200_points.toml` alone, inspects it and times it again at the end. The next call goes on where
+`known_points.toml` alone, inspects it and times it again at the end. The next call goes on where
 the last one stopped; `--shard` takes a part of the tasks. Writes the tables and `rows.json`.
 """
 
@@ -34,7 +34,7 @@ from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate,
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.open_device import open_device
 
-POINTS = Path(__file__).parent / "h200_points.toml"
+POINTS = Path(__file__).parent / "known_points.toml"
 
 
 class KnownPoint:

@@ -1,4 +1,4 @@
-"""Prints the README's table of results from `results/h200_results.json`.
+"""Prints the README's table of results from `results/h100_results.json`.
 
 PYTHONPATH=src:benchmarks python benchmarks/results_table.py
 """
@@ -15,7 +15,7 @@ from cuda_llm.graph.benchmark.aggregates import Aggregates, Spread, aggregate
 from cuda_llm.graph.benchmark.row import TaskRow
 from cuda_llm.tasks.loader import load_task
 
-RESULTS = record.RESULTS / "h200_results.json"
+RESULTS = record.RESULTS / "h100_results.json"
 HEAD = (
     *("task", "library's time / ours (worst size)", "roofline, ours (baseline's)"),
     *("over the baseline (worst size)", "paper: GTX 1660 SUPER", "RTX 3090 Ti"),
@@ -23,6 +23,7 @@ HEAD = (
 REPOSITORY = "the authors' repository, August 2025"
 NONE = "–"
 SCREENED = " †"
+FAILED = " ‡"
 
 
 def main() -> None:
@@ -32,13 +33,16 @@ def main() -> None:
 
 
 def table(found: dict[str, Any]) -> list[str]:
-    """Return the lines of the table; what was screened alone is marked."""
+    """Return the lines of the table; what was screened alone, or not timed at all, is marked."""
     rows = {one.task: one for one in judged(found)}
     lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
-    for name in sorted({*rows, *found["screens"]}):
-        row = rows.get(name)
-        cells = judged_cells(row) if row else screened_cells(found["screens"][name])
-        mark = "" if row else SCREENED
+    for name in sorted({*rows, *found["screens"], *found["failed"]}):
+        if row := rows.get(name):
+            cells, mark = judged_cells(row), ""
+        elif name in found["screens"]:
+            cells, mark = screened_cells(found["screens"][name]), SCREENED
+        else:
+            cells, mark = (NONE, NONE, NONE), FAILED
         lines.append("| " + " | ".join((f"`{name}`{mark}", *cells, *published(name))) + " |")
     return lines
 

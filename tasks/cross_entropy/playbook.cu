@@ -1,11 +1,12 @@
 // Cross-entropy: how logits reach the threads, and how losses are joined within a block and across blocks.
 
+#include <cstdint>
 #include <cuda_runtime.h>
 
-#define STAGED 0    // tunable: 0 1 2; a thread reads its sample from global memory; a warp brings many into shared memory; that where they are more than a million
+#define STAGED 0    // tunable: 0 1 2 3; a thread reads its sample from global memory; a warp brings many into shared memory; that where they are half a million or more; the same by the copy engine
 #define JOIN 1      // tunable: 0 1 2 3 4; blocks join by atomics of threads, of blocks, a second kernel, the last block, a barrier
 #define EARLY 0     // tunable: 0 1; 1: the later of two kernels starts while the earlier one runs
-#define STAGES 2    // tunable: 2 3; tiles of a warp on their way or in use
+#define STAGES 2    // tunable: 2 3 4; tiles of a warp on their way or in use
 #define ROWS 1      // tunable: 1 2; samples of a tile, for each lane
 #define THREADS 128 // tunable: 128 256; of a block
 #define FAST 0      // tunable: 0 1; 1: the exponential of the special function unit, whose argument is at most 0
@@ -21,6 +22,7 @@
 // tunable-hint: latency STAGES=3 ROWS=2
 // tunable-hint: issue FAST=1
 // tunable-hint: tail STAGED=2 THREADS=256
+// tunable-hint: issue STAGED=3
 
 #if STAGED > 0
 #include <cuda_pipeline.h>
@@ -38,33 +40,59 @@ constexpr int kFewClasses = 32;    // more are read by a warp together
 #if STAGED > 0
 constexpr int kTile = kWarp * ROWS; // samples of a warp at a time
 constexpr size_t kMostShared = 47 * 1024; // bytes of a block that every GPU has, beside those of block_sum
-constexpr int kMany = STAGED == 2 ? 1 << 20 : 0; // samples that are staged
+constexpr int kMany = STAGED > 1 ? 1 << 19 : 0; // samples that are staged
+#endif
+
+#if FAST == 1
+// Of two; subnormal results are nothing beside the 1 of the largest logit.
+__device__ float power(float x)
+{
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
 #endif
 
 __device__ float exponential(float x)
 {
 #if FAST == 1
-    return __expf(x);
+    return power(x * 1.4426950408889634f);
 #else
     return expf(x);
 #endif
 }
 
-// Loss of one sample whose logits this thread reads alone.
-template <int kClasses>
+// Loss of one sample whose logits this thread reads alone; `is_near`: in shared memory.
+template <int kClasses, bool is_near = false>
 __device__ float loss_of(const float* row, int label, int C)
 {
     int classes = kClasses > 0 ? kClasses : C;
     if constexpr (kClasses > 0 && kClasses % 2 == 0) {
         float2 pairs[kClasses / 2];
         float largest = -INFINITY;
-        float chosen = 0.0f; // taken from registers: another load would wait for the label
+        // From registers where another load would wait long for the label.
+        float chosen = is_near ? row[label] : 0.0f;
 #pragma unroll
         for (int c = 0; c < kClasses / 2; ++c) {
             pairs[c] = reinterpret_cast<const float2*>(row)[c];
             largest = fmaxf(largest, fmaxf(pairs[c].x, pairs[c].y));
-            chosen = label == 2 * c ? pairs[c].x : label == 2 * c + 1 ? pairs[c].y : chosen;
+            if constexpr (!is_near) {
+                chosen = label == 2 * c ? pairs[c].x : label == 2 * c + 1 ? pairs[c].y : chosen;
+            }
         }
+#if FAST == 1
+        if constexpr (is_near) {
+            // Powers of two of logits in units of ln 2: one multiply-add each, and the rounding of `top` cancels.
+            constexpr float kUnit = 1.4426950408889634f;
+            float top = largest * kUnit;
+            float sum = 0.0f;
+#pragma unroll
+            for (int c = 0; c < kClasses / 2; ++c) {
+                sum += power(fmaf(pairs[c].x, kUnit, -top)) + power(fmaf(pairs[c].y, kUnit, -top));
+            }
+            return (fmaf(-chosen, kUnit, top) + __log2f(sum)) * 0.6931471805599453f;
+        }
+#endif
         float sum = 0.0f;
 #pragma unroll
         for (int c = 0; c < kClasses / 2; ++c) {
@@ -189,13 +217,93 @@ __device__ float sum_staged(const float* __restrict__ logits, const int* __restr
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
             if (first + r * kWarp < N) {
-                sum += loss_of<kClasses>(rows + (lane + r * kWarp) * classes, label[r], classes);
+                sum += loss_of<kClasses, true>(rows + (lane + r * kWarp) * classes, label[r], classes);
             }
         }
         __syncwarp(); // all have read what the next copy overwrites
         stage = stage + 1 < STAGES ? stage + 1 : 0;
     }
     return sum;
+}
+#endif
+
+#if STAGED == 3
+// Idea: one instruction brings a whole tile, so that next to none are spent on copies.
+template <int kClasses>
+__device__ float sum_brought(const float* __restrict__ logits, const int* __restrict__ labels, int N, int C)
+{
+#if __CUDA_ARCH__ >= 900
+    extern __shared__ float4 shared[];
+    __shared__ uint64_t barriers[kWarps * STAGES];
+    int classes = kClasses > 0 ? kClasses : C;
+    int lane = threadIdx.x % kWarp;
+    int warp = threadIdx.x / kWarp;
+    int tile_floats = kTile * classes;
+    int stage_floats = tile_floats + kTile; // and labels
+    float* buffers = reinterpret_cast<float*>(shared) + warp * STAGES * stage_floats;
+    unsigned own = (unsigned)__cvta_generic_to_shared(barriers + warp * STAGES);
+    unsigned tiles = N / kTile; // whole ones
+    unsigned step = gridDim.x * kWarps;
+    unsigned begin = blockIdx.x * kWarps + warp;
+
+    // By one lane.
+    auto fetch = [&](unsigned tile, int stage) {
+        if (lane == 0 && tile < tiles) {
+            unsigned to = (unsigned)__cvta_generic_to_shared(buffers + stage * stage_floats);
+            unsigned barrier = own + stage * 8;
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                         "r"(stage_floats * 4) : "memory");
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                             to), "l"(logits + (size_t)tile * tile_floats), "r"(tile_floats * 4), "r"(barrier)
+                         : "memory");
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                             to + tile_floats * 4), "l"(labels + (size_t)tile * kTile), "r"(kTile * 4), "r"(barrier)
+                         : "memory");
+        }
+    };
+
+    if (lane == 0) {
+#pragma unroll
+        for (int stage = 0; stage < STAGES; ++stage) {
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(own + stage * 8) : "memory");
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+#pragma unroll
+    for (int stage = 0; stage < STAGES; ++stage) {
+        fetch(begin + stage * step, stage);
+    }
+    float sum = 0.0f;
+    int stage = 0;
+    unsigned parity = 0;
+    for (unsigned tile = begin; tile < tiles; tile += step) {
+        asm volatile("{\n"
+                     ".reg .pred done;\n"
+                     "again:\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                     "@!done bra again;\n"
+                     "}" ::"r"(own + stage * 8), "r"(parity) : "memory");
+        const float* rows = buffers + stage * stage_floats;
+        const int* chosen = reinterpret_cast<const int*>(rows + tile_floats);
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            int i = lane + r * kWarp;
+            sum += loss_of<kClasses, true>(rows + i * classes, chosen[i], classes);
+        }
+        __syncwarp(); // all have read what the next copy overwrites
+        fetch(tile + STAGES * step, stage);
+        stage = stage + 1 < STAGES ? stage + 1 : 0;
+        parity ^= stage == 0;
+    }
+    unsigned i = tiles * kTile + blockIdx.x * THREADS + threadIdx.x; // what fills no tile
+    if (i < N) {
+        sum += loss_of<kClasses>(logits + (size_t)i * classes, labels[i], classes);
+    }
+    return sum;
+#else
+    return sum_staged<kClasses>(logits, labels, N, C);
+#endif
 }
 #endif
 
@@ -310,7 +418,11 @@ __global__ void __launch_bounds__(THREADS)
         sum = sum_by_thread<kClasses>(logits, labels, N, C);
 #if STAGED > 0
     } else if constexpr (readers == Readers::kStage) {
+#if STAGED == 3
+        sum = sum_brought<kClasses>(logits, labels, N, C);
+#else
         sum = sum_staged<kClasses>(logits, labels, N, C);
+#endif
 #endif
     } else {
         sum = sum_by_warp(logits, labels, N, C);
@@ -373,8 +485,8 @@ extern "C" void solve(const float* logits, const int* labels, float* loss, int N
         samples = kWarps;
     }
 #if STAGED > 0
-    size_t staged = sizeof(float) * kWarps * STAGES * kTile * C;
-    if (N > kMany && staged <= kMostShared) {
+    size_t staged = sizeof(float) * kWarps * STAGES * kTile * (C + (STAGED == 3 ? 1 : 0));
+    if (N >= kMany && staged <= kMostShared) {
         kernel = C == 10 ? add_losses<Readers::kStage, 10> : add_losses<Readers::kStage, 0>;
         samples = kWarps * kTile;
         bytes = staged;

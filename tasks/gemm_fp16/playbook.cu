@@ -575,8 +575,8 @@ __global__ void __launch_bounds__(kGroupThreads, 1) multiply_few(
     } else {
         meet_cluster();
     }
-    int share = kTileM / splits * (FEW / 8);
-    for (int i = threadIdx.x; i < share; i += kGroupThreads) {
+    int share = threadIdx.x < kConsumers ? kTileM / splits * (FEW / 8) : 0;
+    for (int i = threadIdx.x; i < share; i += kConsumers) {
         int row = rank * (kTileM / splits) + i / (FEW / 8);
         int column = i % (FEW / 8) * 8;
         uint32_t from = ring.tiles + (row * kSumStride + column) * 4;

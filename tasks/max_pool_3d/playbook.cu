@@ -4,20 +4,23 @@
 #include <cstdint>
 #include <cuda_runtime.h>
 
-#define VARIANT 0    // tunable: 0 1 2; a thread an output, the same with a window known to the compiler, planes in shared memory
-#define THREADS 128  // tunable: 64 128 256; of a block
-#define ITEMS 4      // tunable: 1 2 4; outputs of a plane that a thread keeps, variant 2
-#define SHARED 36    // tunable: 16 36 56 72; KiB of planes of a block, variant 2
+#define VARIANT 0    // tunable: 0 1 2 3; a thread an output, the same with a window known to the compiler, planes in shared memory, windows along the planes first
+#define THREADS 128  // tunable: 64 128 256 320; of a block, at most
+#define ITEMS 4      // tunable: 1 2 4; of a plane: outputs that a thread keeps, variant 2; vectors of four inputs, variant 3
+#define SHARED 36    // tunable: 16 36 56 72; KiB of planes of a block, variants 2 and 3
 #define WIDTH 1      // tunable: 1 4; elements that one asynchronous copy moves, variant 2
 #define CACHED 0     // tunable: 0 1; outputs pass the cache by, or stay
 
-// tunable-if: VARIANT == 2 or ITEMS == 4 and SHARED == 36 and WIDTH == 1
+// tunable-if: VARIANT >= 2 or ITEMS == 4 and SHARED == 36
+// tunable-if: VARIANT == 2 or WIDTH == 1
 // tunable-if: THREADS * ITEMS >= 128
 
 // tunable-hint: int VARIANT=1
 // tunable-hint: issue VARIANT=1
 // tunable-hint: issue WIDTH=4
 // tunable-hint: l1_bandwidth VARIANT=2
+// tunable-hint: shared_bandwidth VARIANT=3
+// tunable-hint: issue VARIANT=3
 // tunable-hint: uncoalesced_global VARIANT=2
 // tunable-hint: dram_bandwidth VARIANT=2 WIDTH=4
 // tunable-hint: latency SHARED=56
@@ -38,6 +41,25 @@ __device__ void store(float* to, float value)
     __stcs(to, value);
 #endif
 }
+
+#if VARIANT == 3
+// Two neighbours, the second of which may lie beyond the row.
+__device__ void store_pair(float* to, float left, float right, bool aligned, bool both)
+{
+    if (aligned) {
+#if CACHED == 1
+        *reinterpret_cast<float2*>(to) = {left, right};
+#else
+        __stcs(reinterpret_cast<float2*>(to), {left, right});
+#endif
+    } else {
+        store(to, left);
+        if (both) {
+            store(to + 1, right);
+        }
+    }
+}
+#endif
 
 // Window of any shape. Idea: neighbours read neighbouring windows; L1 holds what they share.
 __global__ void __launch_bounds__(THREADS)
@@ -137,9 +159,15 @@ __global__ void __launch_bounds__(THREADS)
 }
 #endif
 
+#if VARIANT >= 2
 #if VARIANT == 2
-struct alignas(sizeof(float) * WIDTH) Vector {
-    float at[WIDTH];
+constexpr int kWidth = WIDTH;
+#else
+constexpr int kWidth = 4;
+#endif
+
+struct alignas(sizeof(float) * kWidth) Vector {
+    float at[kWidth];
 };
 
 // A part of shared memory to global memory's next elements, past the registers where the chip can.
@@ -147,7 +175,7 @@ __device__ void copy_async(float* to, const float* from)
 {
 #if __CUDA_ARCH__ >= 800
     unsigned shared = (unsigned)__cvta_generic_to_shared(to);
-#if WIDTH == 4
+#if VARIANT == 3 || WIDTH == 4
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
 #else
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(from) : "memory");
@@ -181,7 +209,9 @@ struct Cut {
     int section, sections;
     int rows, pitch; // of a plane in shared memory
 };
+#endif
 
+#if VARIANT == 2
 // Idea: planes stream through shared memory, each read once. A thread pools every plane for its places as
 // it arrives, and keeps so many results that a window along the planes is complete.
 template <class Known, int kStages>
@@ -325,28 +355,213 @@ __global__ void __launch_bounds__(THREADS)
         stage = stage == kStages - 1 ? 0 : stage + 1;
     }
 }
+#endif
 
-template <class Known, int kStages>
-bool launch_planes(const float* input, float* output, const Volume& v, const Cut& cut, size_t bytes)
+#if VARIANT == 3
+__device__ float4 larger(float4 a, float4 b)
 {
+    return {fmaxf(a.x, b.x), fmaxf(a.y, b.y), fmaxf(a.z, b.z), fmaxf(a.w, b.w)};
+}
+
+// Idea: maxima may be taken in any order. Each input is read from shared memory once, by the thread that
+// fetched it, which keeps the windows along the planes in registers; what is left, one plane an output plane,
+// is exchanged through shared memory for the windows within it.
+template <class Known, int kStages>
+__global__ void __launch_bounds__(THREADS)
+    pool_columns(const float* __restrict__ input, float* __restrict__ output, Volume v, Cut cut)
+{
+    static_assert(Known::kernel == 3 && Known::stride == 2 && Known::padding == 1 && Known::dilation == 3, "");
+    extern __shared__ __align__(16) float shared[];
+    constexpr float4 kNothing = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    constexpr int kTurns = ITEMS < 2 ? 1 : ITEMS / 2;
+    unsigned index = blockIdx.x;
+    int section = index % cut.sections;
+    index /= cut.sections;
+    int band = index % cut.bands;
+    size_t channel = index / cut.bands;
+
+    int plane_size = cut.rows * cut.pitch + kBorder;
+    float4* slots = reinterpret_cast<float4*>(shared + 2 * plane_size) + threadIdx.x; // own ones
+    int first_row = band * cut.band * 2 - 1;
+    int first_out = section * cut.section;
+    int last_out = min(first_out + cut.section, v.OD);
+    int rows_out = min(cut.band, v.OH - band * cut.band);
+    int top = max(first_row, 0);
+    int rows_in = min(first_row + cut.rows, v.H) - top;
+    int row_vectors = v.W / 4;
+    int vectors = rows_in * row_vectors;
+    const float* from = input + channel * v.D * v.H * v.W + (size_t)top * v.W;
+
+    int places[ITEMS]; // -1: none, or of a row that no window has
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        int at = threadIdx.x + i * blockDim.x;
+        int row = at / row_vectors;
+        bool needed = at < vectors && ((top + row) % 2 == 1 || top + row > 0 && top + row <= 2 * v.OH);
+        places[i] = needed ? (top - first_row + row) * cut.pitch + kBorder + 4 * (at - row * row_vectors) : -1;
+    }
+
+    // A step brings an even plane, the middle of one window, and an odd one, first of a window and last of
+    // another: three windows are under way.
+    auto needs = [&](int step, int p) {
+        int d = 2 * step + p;
+        return d >= 0 && d < v.D && step <= last_out + 1 && (p == 1 || step > first_out && step <= last_out);
+    };
+    auto load = [&](int step, int stage) {
+#pragma unroll
+        for (int p = 0; p < 2; ++p) {
+            int d = 2 * step + p;
+            if (needs(step, p)) {
+#pragma unroll
+                for (int i = 0; i < ITEMS; ++i) {
+                    int at = threadIdx.x + i * blockDim.x;
+                    if (places[i] >= 0) {
+                        float4* to = slots + ((stage * 2 + p) * ITEMS + i) * blockDim.x;
+                        copy_async(reinterpret_cast<float*>(to), from + (size_t)d * v.H * v.W + 4 * at);
+                    }
+                }
+            }
+        }
+        end_group();
+    };
+    int step = first_out - 1;
+#pragma unroll
+    for (int stage = 0; stage < kStages; ++stage) {
+        load(step + stage, stage);
+    }
+
+    // Borders stay as they are.
+    for (int i = threadIdx.x; i < 2 * plane_size; i += blockDim.x) {
+        shared[i] = -INFINITY;
+    }
+    int pairs = (v.OW + 1) / 2;
+    int corners[kTurns];
+    int targets[kTurns];
+#pragma unroll
+    for (int i = 0; i < kTurns; ++i) {
+        int at = threadIdx.x + i * blockDim.x;
+        int row = at / pairs;
+        int pair = at - row * pairs;
+        corners[i] = 2 * row * cut.pitch + kBorder + 4 * pair;
+        targets[i] = row < rows_out ? row * v.OW + 2 * pair : -1;
+    }
+    float* to = output + ((channel * v.OD + first_out) * v.OH + (size_t)band * cut.band) * v.OW;
+    bool even = v.OW % 2 == 0;
+    __syncthreads();
+
+    float4 first[ITEMS];  // lacks its last plane
+    float4 second[ITEMS]; // has its first plane
+    float4 third[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        first[i] = second[i] = third[i] = kNothing;
+    }
+    int stage = 0;
+    for (; step <= last_out + 1; ++step) {
+        wait_group<kStages - 1>();
+        float* plane = shared + (step & 1) * plane_size;
+        bool has_even = needs(step, 0);
+        bool has_odd = needs(step, 1);
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            bool own = places[i] >= 0;
+            float4 middle = own && has_even ? slots[(stage * 2 * ITEMS + i) * blockDim.x] : kNothing;
+            float4 odd = own && has_odd ? slots[((stage * 2 + 1) * ITEMS + i) * blockDim.x] : kNothing;
+            if (own) {
+                *reinterpret_cast<float4*>(plane + places[i]) = larger(first[i], odd);
+            }
+            first[i] = larger(second[i], middle);
+            second[i] = third[i];
+            third[i] = odd;
+        }
+        load(step + kStages, stage);
+        stage = stage == kStages - 1 ? 0 : stage + 1;
+        if (step < first_out + 2) {
+            continue; // no window is complete
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < kTurns; ++i) {
+            if (targets[i] < 0) {
+                continue;
+            }
+            const float* corner = plane + corners[i];
+            float before = corner[-1];
+            float4 here = *reinterpret_cast<const float4*>(corner);
+            float4 after = *reinterpret_cast<const float4*>(corner + 4);
+#pragma unroll
+            for (int y = 1; y < 3; ++y) {
+                corner += 3 * cut.pitch;
+                before = fmaxf(before, corner[-1]);
+                here = larger(here, *reinterpret_cast<const float4*>(corner));
+                after = larger(after, *reinterpret_cast<const float4*>(corner + 4));
+            }
+            float left = fmaxf(fmaxf(before, here.z), after.y);
+            float right = fmaxf(fmaxf(here.y, after.x), after.w);
+            store_pair(to + targets[i], left, right, even, targets[i] % v.OW + 1 < v.OW);
+        }
+        to += (size_t)v.OH * v.OW;
+    }
+}
+#endif
+
+#if VARIANT >= 2
+template <class Known, int kStages>
+bool launch_planes(const float* input, float* output, const Volume& v, const Cut& cut, int threads, size_t bytes)
+{
+#if VARIANT == 2
     auto kernel = pool_planes<Known, kStages>;
+#else
+    auto kernel = pool_columns<Known, kStages>;
+#endif
     if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) != cudaSuccess) {
         cudaGetLastError(); // this chip has less; the caller goes another way
         return false;
     }
-    kernel<<<(unsigned)v.channels * cut.bands * cut.sections, THREADS, bytes>>>(input, output, v, cut);
+    kernel<<<(unsigned)v.channels * cut.bands * cut.sections, threads, bytes>>>(input, output, v, cut);
     return true;
 }
 
+// With as many stages as fit beside `fixed` bytes.
+template <class Known>
+bool launch_stages(const float* input, float* output, const Volume& v, const Cut& cut, int threads, size_t fixed,
+                   size_t stage)
+{
+    int stages = (int)((SHARED * 1024 - fixed) / stage);
+    if (stages >= 8) {
+        return launch_planes<Known, 8>(input, output, v, cut, threads, fixed + 8 * stage);
+    }
+    if (stages >= 4) {
+        return launch_planes<Known, 4>(input, output, v, cut, threads, fixed + 4 * stage);
+    }
+    if (stages >= 3) {
+        return launch_planes<Known, 3>(input, output, v, cut, threads, fixed + 3 * stage);
+    }
+    return launch_planes<Known, 2>(input, output, v, cut, threads, fixed + 2 * stage);
+}
+
+// Few channels are cut along their planes too, though sections share planes. Returns whether a grid can be so long.
+bool cut_sections(const Volume& v, Cut& cut)
+{
+    int device = 0;
+    int processors = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    long long blocks = (long long)v.channels * cut.bands;
+    long long wanted = 2ll * processors / blocks;
+    wanted = wanted < 1 ? 1 : wanted > v.OD ? v.OD : wanted;
+    cut.section = (v.OD - 1) / (int)wanted + 1;
+    cut.sections = (v.OD - 1) / cut.section + 1;
+    return blocks * cut.sections <= 0x7fffffff;
+}
+#endif
+
+#if VARIANT == 2
 // Returns false where a row is too long for a block.
 template <class Known>
 bool pool_by_planes(const float* input, float* output, const Volume& v)
 {
     static_assert(Known::reach >= Known::stride && Known::padding <= kBorder, "planes would be skipped");
-    int device = 0;
-    int processors = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     Cut cut;
     cut.pitch = (v.W + kBorder + 3) / 4 * 4;
     int fit = SHARED * 256 / 2 / Known::stride / cut.pitch - 1; // rows of one of at least two stages
@@ -358,27 +573,29 @@ bool pool_by_planes(const float* input, float* output, const Volume& v)
     cut.bands = (v.OH - 1) / most + 1;
     cut.band = (v.OH - 1) / cut.bands + 1;
     cut.rows = (cut.band - 1) * Known::stride + Known::reach;
-    // Few channels are cut along their planes too, though sections share planes.
-    long long blocks = (long long)v.channels * cut.bands;
-    long long wanted = 2ll * processors / blocks;
-    wanted = wanted < 1 ? 1 : wanted > v.OD ? v.OD : wanted;
-    cut.section = (v.OD - 1) / (int)wanted + 1;
-    cut.sections = (v.OD - 1) / cut.section + 1;
-    if (blocks * cut.sections > 0x7fffffff) {
-        return false;
-    }
     size_t stage = sizeof(float) * Known::stride * ((cut.rows * cut.pitch + kBorder + 3) / 4 * 4);
-    int stages = (int)(SHARED * 1024 / stage);
-    if (stages >= 8) {
-        return launch_planes<Known, 8>(input, output, v, cut, 8 * stage);
+    return cut_sections(v, cut) && launch_stages<Known>(input, output, v, cut, THREADS, 0, stage);
+}
+#elif VARIANT == 3
+// Returns false where rows are no whole vectors, or too long for a block.
+template <class Known>
+bool pool_by_planes(const float* input, float* output, const Volume& v)
+{
+    Cut cut;
+    cut.pitch = v.W + kBorder;
+    for (cut.bands = 1; v.W % 4 == 0 && cut.bands <= v.OH; ++cut.bands) {
+        cut.band = (v.OH - 1) / cut.bands + 1;
+        cut.rows = (cut.band - 1) * Known::stride + Known::reach;
+        int vectors = (cut.rows < v.H ? cut.rows : v.H) * (v.W / 4);
+        int threads = ((vectors - 1) / ITEMS / 32 + 1) * 32;
+        size_t fixed = sizeof(float) * 2 * (cut.rows * cut.pitch + kBorder);
+        size_t stage = sizeof(float4) * 2 * ITEMS * threads;
+        if (threads <= THREADS && fixed + 2 * stage <= SHARED * 1024) {
+            cut.bands = (v.OH - 1) / cut.band + 1;
+            return cut_sections(v, cut) && launch_stages<Known>(input, output, v, cut, threads, fixed, stage);
+        }
     }
-    if (stages >= 4) {
-        return launch_planes<Known, 4>(input, output, v, cut, 4 * stage);
-    }
-    if (stages >= 3) {
-        return launch_planes<Known, 3>(input, output, v, cut, 3 * stage);
-    }
-    return launch_planes<Known, 2>(input, output, v, cut, 2 * stage);
+    return false;
 }
 #endif
 
@@ -393,7 +610,7 @@ extern "C" void solve(const float* input, float* output, int N, int C, int D, in
 #if VARIANT > 0
     bool is_known = kernel == 3 && stride == 2 && padding == 1 && dilation == 3;
 #endif
-#if VARIANT == 2
+#if VARIANT >= 2
     // Of small planes too few are under way.
     if (is_known && v.OH * v.OW >= kFewPlaces && pool_by_planes<Window<3, 2, 1, 3>>(input, output, v)) {
         cudaDeviceSynchronize();

@@ -16,10 +16,11 @@
 #define FEW 128    // tunable: 64 128; columns of a warpgroup's tile, where tiles are few
 #define SPLITS 1   // tunable: 1 2 4; parts of the sum, at most, where tiles are few
 #define THIN 0     // tunable: 0 4 16; up to so many tokens, rows of weights are read once by a warp each
+#define FLAT 0     // tunable: 0 1; 1: up to 16 tokens beyond those, a warp's tensor cores multiply rows of weights as they come
 #define NORM 256   // tunable: 128 256 512; threads that normalise a row
 
 // tunable-if: UNITS == 1 or TILE == 64 and WARPS == 4 and STAGES == 2
-// tunable-if: UNITS != 0 or SUPER == 8 and THIN == 0
+// tunable-if: UNITS != 0 or SUPER == 8 and THIN == 0 and FLAT == 0
 // tunable-if: UNITS == 2 or RING == 4 and FEW == 128 and SPLITS == 1
 // tunable-if: STAGES * TILE * 120 <= 32768
 
@@ -33,6 +34,8 @@
 // tunable-hint: latency SPLITS=2
 // tunable-hint: latency STAGES=3
 // tunable-hint: tail THIN=16
+// tunable-hint: tail FLAT=1
+// tunable-hint: dram_bandwidth FLAT=1
 // tunable-hint: dram_bandwidth THIN=4
 // tunable-hint: latency NORM=512
 // tunable-hint: tail FEW=64
@@ -197,6 +200,103 @@ __global__ void __launch_bounds__(kThinWarps * 32) multiply_thin(
 }
 #endif
 
+#if FLAT == 1
+constexpr int kFlatTokens = 16; // rows of one tensor-core product
+constexpr int kFlatRows = 32;   // of weights of a block: half of them gates, where there are any
+constexpr int kFlatTiles = kFlatRows / 8;
+constexpr int kFlatDepth = 64;  // terms of a warp at a time: 128 bytes of each row
+
+// sums += 16 x 16 halves of tokens by 16 x 8 of weights.
+__device__ void multiply_flat_tile(float (&d)[4], const uint4& low, const uint4& high, const uint4& b)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(low.x), "r"(high.x), "r"(low.y), "r"(high.y), "r"(b.x), "r"(b.y));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(low.z), "r"(high.z), "r"(low.w), "r"(high.w), "r"(b.z), "r"(b.w));
+#endif
+}
+
+// Idea: with few tokens the weights are all that counts. Terms of a sum may come in any order, so a lane's
+// next eight halves of a row serve as operands as they are: nothing goes through shared memory but the sums,
+// of which each warp has a part.
+template <bool is_gated, int kWarps>
+__global__ void __launch_bounds__(kWarps * 32) multiply_flat(
+    const half* __restrict__ rows, const half* __restrict__ W, const half* __restrict__ W_up,
+    const half* __restrict__ x, half* __restrict__ out, int tokens, int columns, int depth)
+{
+    constexpr int kColumns = is_gated ? kFlatRows / 2 : kFlatRows;
+    __shared__ float parts[kWarps][kFlatTokens][kFlatRows + 1];
+    int warp = threadIdx.x / 32;
+    int lane = threadIdx.x % 32;
+    int line = lane / 4;
+    int left = blockIdx.x * kColumns;
+    const half* weights[kFlatTiles];
+#pragma unroll
+    for (int i = 0; i < kFlatTiles; ++i) {
+        int column = min(left + (i * 8 + line) % kColumns, columns - 1); // what lies beyond is not stored
+        weights[i] = (is_gated && i >= kFlatTiles / 2 ? W_up : W) + (size_t)column * depth;
+    }
+    const half* low = rows + (size_t)min(line, tokens - 1) * depth;
+    const half* high = rows + (size_t)min(line + 8, tokens - 1) * depth;
+
+    float sums[kFlatTiles][4] = {};
+    for (int first = warp * kFlatDepth; first < depth; first += kWarps * kFlatDepth) {
+        uint4 held[kFlatDepth / 32][kFlatTiles] = {};
+        uint4 a[kFlatDepth / 32] = {};
+        uint4 b[kFlatDepth / 32] = {};
+#pragma unroll
+        for (int part = 0; part < kFlatDepth / 32; ++part) {
+            int k = first + part * 32 + lane % 4 * 8;
+            if (k < depth) {
+#pragma unroll
+                for (int i = 0; i < kFlatTiles; ++i) {
+                    held[part][i] = __ldcs(reinterpret_cast<const uint4*>(weights[i] + k));
+                }
+                a[part] = *reinterpret_cast<const uint4*>(low + k);
+                b[part] = *reinterpret_cast<const uint4*>(high + k);
+            }
+        }
+#pragma unroll
+        for (int part = 0; part < kFlatDepth / 32; ++part) {
+#pragma unroll
+            for (int i = 0; i < kFlatTiles; ++i) {
+                multiply_flat_tile(sums[i], a[part], b[part], held[part][i]);
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < kFlatTiles; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            parts[warp][line + j / 2 * 8][i * 8 + lane % 4 * 2 + j % 2] = sums[i][j];
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < kFlatTokens * kColumns; i += kWarps * 32) {
+        int token = i / kColumns;
+        int column = i % kColumns;
+        float sum = 0.0f;
+        float up = 0.0f;
+#pragma unroll
+        for (int part = 0; part < kWarps; ++part) {
+            sum += parts[part][token][column];
+            if (is_gated) {
+                up += parts[part][token][column + kFlatRows - kColumns];
+            }
+        }
+        if (token < tokens && left + column < columns) {
+            size_t at = (size_t)token * columns + left + column;
+            out[at] = __float2half(is_gated ? gated(sum, up) : __half2float(x[at]) + sum);
+        }
+    }
+}
+#endif
+
 constexpr int kDepth = 32;            // of the tiles along the sum
 constexpr int kStride = kDepth + 8;   // spare halves, so that eight rows lie in eight different groups of banks
 constexpr int kTileHalves = TILE * kStride;
@@ -353,6 +453,17 @@ __global__ void __launch_bounds__(kThreads) multiply_by_warps(
     }
 }
 
+#if FLAT == 1
+bool is_flat(int tokens, int depth)
+{
+    int device = 0;
+    int generation = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, device);
+    return tokens <= kFlatTokens && depth % 8 == 0 && generation >= 8;
+}
+#endif
+
 template <bool is_gated>
 void multiply_everywhere(const half* rows, const half* W, const half* W_up, const half* x, half* out, int tokens,
                          int columns, int depth)
@@ -361,6 +472,15 @@ void multiply_everywhere(const half* rows, const half* W, const half* W_up, cons
     if (tokens <= THIN && depth % 8 == 0) {
         multiply_thin<is_gated>
             <<<(columns - 1) / kThinWarps + 1, kThinWarps * 32>>>(rows, W, W_up, x, out, tokens, columns, depth);
+        return;
+    }
+#endif
+#if FLAT == 1
+    if (is_flat(tokens, depth)) {
+        constexpr int kWarps = is_gated ? 8 : 16;
+        constexpr int kColumns = is_gated ? kFlatRows / 2 : kFlatRows;
+        multiply_flat<is_gated, kWarps>
+            <<<(columns - 1) / kColumns + 1, kWarps * 32>>>(rows, W, W_up, x, out, tokens, columns, depth);
         return;
     }
 #endif
@@ -714,8 +834,8 @@ __global__ void __launch_bounds__(kGroupThreads, 1) multiply_few(
     } else {
         meet_cluster();
     }
-    int share = kTileM / splits * (FEW / 8);
-    for (int i = threadIdx.x; i < share; i += kGroupThreads) {
+    int share = threadIdx.x < kConsumers ? kTileM / splits * (FEW / 8) : 0;
+    for (int i = threadIdx.x; i < share; i += kConsumers) {
         int row = rank * (kTileM / splits) + i / (FEW / 8);
         int column = i % (FEW / 8) * 8;
         uint32_t from = ring.tiles + (row * kSumStride + column) * 4;
@@ -800,7 +920,11 @@ void product(const half* rows, const half* W, const half* W_up, const half* x, h
     int box = (is_many ? kWide : FEW) / 2;
     CUtensorMap rows_map, w_map, up_map, out_map;
     bool aligned = columns % 8 == 0 && depth % 8 == 0;
-    if (!aligned || tokens <= THIN || attribute(cudaDevAttrComputeCapabilityMajor) != 9 ||
+    bool is_thin = tokens <= THIN;
+#if FLAT == 1
+    is_thin = is_thin || is_flat(tokens, depth);
+#endif
+    if (!aligned || is_thin || attribute(cudaDevAttrComputeCapabilityMajor) != 9 ||
         !map_boxes(&rows_map, rows, tokens, depth, kTileM) || !map_boxes(&w_map, W, columns, depth, box) ||
         !map_boxes(&up_map, is_gated ? W_up : W, columns, depth, box) ||
         !map_boxes(&out_map, out, tokens, columns, 64)) {

@@ -1,4 +1,5 @@
-// Sum: what a thread adds up, how a block joins its threads, and how the grid joins its blocks.
+// Sum: what a thread adds up, how a block joins its threads, how the grid joins its blocks, and what
+// one block does alone.
 
 #include <cstdint>
 #include <cuda_runtime.h>
@@ -8,14 +9,17 @@
 #define THREADS 128 // tunable: 128 256 512; of a block
 #define ITEMS 4     // tunable: 4 8 32; elements a thread loads before it needs the first
 #define WIDTH 1     // tunable: 1 4; elements of one load
+#define ALONE 0     // tunable: 0 4 16; thousands of elements, 1,024 each, that one block takes in one launch
 
 // tunable-if: WITHIN > 0 or ACROSS == 0
 // tunable-if: WITHIN == 2 or WIDTH == 1
+// tunable-if: WIDTH == 4 and ACROSS > 0 or ALONE == 0
 
 // tunable-hint: atomic_contention WITHIN=2
 // tunable-hint: atomic_contention ACROSS=1
 // tunable-hint: bank_conflicts WITHIN=2
 // tunable-hint: launch_overhead ACROSS=3
+// tunable-hint: launch_overhead ALONE=4
 // tunable-hint: latency ITEMS=8
 // tunable-hint: latency WITHIN=2
 // tunable-hint: issue WIDTH=4
@@ -30,8 +34,11 @@
 constexpr int kWarp = 32;
 constexpr unsigned kWholeWarp = 0xffffffffu;
 #endif
-constexpr int kLoads = ITEMS / WIDTH;
 constexpr int kMostBlocks = 1024;
+#if ALONE > 0
+constexpr int kThousand = 1024;
+constexpr int kAloneItems = 16; // elements of a thread, where one block is enough
+#endif
 
 struct alignas(sizeof(float) * WIDTH) Vector {
     float at[WIDTH];
@@ -39,18 +46,19 @@ struct alignas(sizeof(float) * WIDTH) Vector {
 
 // Idea: a thread's loads do not depend on each other, and neighbours load neighbouring vectors. One
 // running sum for each element of a vector keeps the chains of additions short.
+template <int kLoads>
 __device__ float thread_sum(const float* __restrict__ input, unsigned n)
 {
     bool wide = reinterpret_cast<uintptr_t>(input) % sizeof(Vector) == 0;
     unsigned vectors = wide ? n / WIDTH : 0;
     Vector sums = {};
-    for (unsigned first = blockIdx.x * THREADS * kLoads + threadIdx.x; first < vectors;
-         first += gridDim.x * THREADS * kLoads) {
+    for (unsigned first = blockIdx.x * blockDim.x * kLoads + threadIdx.x; first < vectors;
+         first += gridDim.x * blockDim.x * kLoads) {
         Vector loaded[kLoads] = {};
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) {
-            if (first + i * THREADS < vectors) {
-                loaded[i] = reinterpret_cast<const Vector*>(input)[first + i * THREADS];
+            if (first + i * blockDim.x < vectors) {
+                loaded[i] = reinterpret_cast<const Vector*>(input)[first + i * blockDim.x];
             }
         }
 #pragma unroll
@@ -68,8 +76,8 @@ __device__ float thread_sum(const float* __restrict__ input, unsigned n)
     }
 #if WIDTH > 1
     // What fills no vector, or everything where the array does not begin at one.
-    unsigned step = gridDim.x * THREADS;
-    for (unsigned i = vectors * WIDTH + blockIdx.x * THREADS + threadIdx.x; i < n; i += step) {
+    unsigned step = gridDim.x * blockDim.x;
+    for (unsigned i = vectors * WIDTH + blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
         sum += input[i];
     }
 #endif
@@ -104,15 +112,14 @@ __device__ float warp_sum(float value)
 // right in thread 0.
 __device__ float block_sum(float value)
 {
-    constexpr int kWarps = THREADS / kWarp;
-    __shared__ float values[kWarps];
+    __shared__ float values[kWarp];
     value = warp_sum(value);
     if (threadIdx.x % kWarp == 0) {
         values[threadIdx.x / kWarp] = value;
     }
     __syncthreads();
     if (threadIdx.x < kWarp) {
-        value = warp_sum(threadIdx.x < kWarps ? values[threadIdx.x] : 0.0f);
+        value = warp_sum(threadIdx.x < blockDim.x / kWarp ? values[threadIdx.x] : 0.0f);
     }
     return value;
 }
@@ -135,7 +142,7 @@ __device__ float sum_partial(const float* partial, int count)
 // Idea: one atomic addition for all that was summed before.
 __global__ void __launch_bounds__(THREADS) reduce(const float* __restrict__ input, float* output, int n)
 {
-    float sum = thread_sum(input, n);
+    float sum = thread_sum<ITEMS / WIDTH>(input, n);
 #if WITHIN == 0
     atomicAdd(output, sum);
 #else
@@ -153,7 +160,7 @@ __global__ void __launch_bounds__(THREADS) reduce(const float* __restrict__ inpu
 #if __CUDA_ARCH__ >= 900
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
-    float sum = block_sum(thread_sum(input, n));
+    float sum = block_sum(thread_sum<ITEMS / WIDTH>(input, n));
     if (threadIdx.x == 0) {
         partial[blockIdx.x] = sum;
     }
@@ -192,7 +199,7 @@ __global__ void __launch_bounds__(THREADS)
     reduce(const float* __restrict__ input, float* output, float* partial, unsigned* finished, int n)
 {
     __shared__ bool is_last;
-    float sum = block_sum(thread_sum(input, n));
+    float sum = block_sum(thread_sum<ITEMS / WIDTH>(input, n));
     if (threadIdx.x == 0) {
         partial[blockIdx.x] = sum;
         __threadfence();
@@ -212,7 +219,7 @@ __global__ void __launch_bounds__(THREADS)
 __global__ void __launch_bounds__(THREADS)
     reduce(const float* __restrict__ input, float* output, float* partial, int n)
 {
-    float sum = block_sum(thread_sum(input, n));
+    float sum = block_sum(thread_sum<ITEMS / WIDTH>(input, n));
     if (threadIdx.x == 0) {
         partial[blockIdx.x] = sum;
     }
@@ -238,8 +245,28 @@ int resident_blocks()
 }
 #endif
 
+#if ALONE > 0
+// Idea: at small sizes a second launch takes longer than what the other multiprocessors would save.
+__global__ void __launch_bounds__(kThousand) reduce_alone(const float* __restrict__ input, float* output, int n)
+{
+    float sum = block_sum(thread_sum<kAloneItems / WIDTH>(input, n));
+    if (threadIdx.x == 0) {
+        *output = sum;
+    }
+}
+#endif
+
 extern "C" void solve(const float* input, float* output, int n)
 {
+#if ALONE > 0
+    if (n <= ALONE * kThousand) {
+        int warps = (n - 1) / (kAloneItems * kWarp) + 1;
+        int threads = warps * kWarp < kThousand ? warps * kWarp : kThousand;
+        reduce_alone<<<1, threads>>>(input, output, n);
+        cudaDeviceSynchronize();
+        return;
+    }
+#endif
     int wanted = (n - 1) / (THREADS * ITEMS) + 1;
     int blocks = wanted < kMostBlocks ? wanted : kMostBlocks;
 #if ACROSS == 0

@@ -6,7 +6,7 @@
 
 #define HOLD 0      // tunable: 0 1 2; a row is read three times, twice by running sums, once into registers
 #define SHORT 0     // tunable: 0 1; a short row by a block, by a warp
-#define LONG 0      // tunable: 0 1 2; a row beyond registers by a block, by blocks of two launches, by a cluster
+#define LONG 0      // tunable: 0 1 2 3; a row beyond registers by a block, by blocks of two launches, by a cluster, by a cluster and beyond its registers by blocks that wait for those of their row
 #define THREADS 256 // tunable: 128 256 512; of a block
 #define VECTORS 4   // tunable: 2 4 8; of four elements that a thread holds
 #define STREAM 0    // tunable: 0 1; caches are told that what is held is not needed again
@@ -23,6 +23,7 @@
 // tunable-hint: latency HOLD=2 VECTORS=8
 // tunable-hint: tail LONG=1
 // tunable-hint: tail HOLD=2 LONG=2
+// tunable-hint: tail HOLD=2 LONG=3
 // tunable-hint: low_occupancy HOLD=2 VECTORS=2
 // tunable-hint: launch_overhead LONG=0
 
@@ -134,7 +135,7 @@ __global__ void __launch_bounds__(THREADS)
     write_quotients<kGroup>(x + row * cols, y + row * cols, lane, cols, whole);
 }
 
-#if LONG > 0
+#if LONG == 1 || LONG == 2
 // Idea: rows too few to fill the chip are cut into parts. The second launch joins the parts of its row
 // and reads the elements again, from L2 where they fit.
 __global__ void __launch_bounds__(THREADS)
@@ -186,7 +187,7 @@ __device__ void write_vector(float4* to, float4 value)
 #endif
 }
 
-#if LONG == 2
+#if LONG >= 2
 constexpr int kMostBlocks = 8; // of a cluster, on every GPU that has them
 
 // Idea: the blocks of a cluster give each other their parts in shared memory; nothing goes through L2.
@@ -246,7 +247,7 @@ __device__ void write_held(float4* __restrict__ to, const float4 (&held)[kVector
     }
 }
 
-#if LONG == 2
+#if LONG >= 2
 // Shared memory takes vectors as they come, without a register in between.
 __device__ void fetch_to_shared(float4* to, const float4* from)
 {
@@ -280,7 +281,7 @@ __global__ void __launch_bounds__(kGroup < THREADS ? THREADS : kGroup)
     if (row >= rows) {
         return;
     }
-#if LONG == 2 && __CUDA_ARCH__ >= 900
+#if LONG >= 2 && __CUDA_ARCH__ >= 900
     if (blocks > 1) {
         asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     }
@@ -292,7 +293,7 @@ __global__ void __launch_bounds__(kGroup < THREADS ? THREADS : kGroup)
     const float4* from = x + row * vectors;
     float4* to = y + row * vectors;
 
-#if LONG == 2
+#if LONG >= 2
     extern __shared__ float4 kept[];
 #pragma unroll
     for (int i = 0; i < kShared; ++i) {
@@ -310,12 +311,10 @@ __global__ void __launch_bounds__(kGroup < THREADS ? THREADS : kGroup)
         int at = first + i * kGroup;
         held[i] = at < end ? read_vector(from + at) : kNothing;
     }
-    Part part = raise(held);
-    Part both = part;
-#if LONG == 2
+#if LONG >= 2
     Part other = {-FLT_MAX, 0.0f};
     if constexpr (kShared > 0) {
-        wait_for_shared();
+        wait_for_shared(); // what was asked for first; the rest arrives meanwhile
 #pragma unroll
         for (int i = 0; i < kShared; ++i) {
             float4 value = kept[i * kGroup + threadIdx.x];
@@ -331,18 +330,24 @@ __global__ void __launch_bounds__(kGroup < THREADS ? THREADS : kGroup)
             other.sum += (one[0].x + one[0].y) + (one[0].z + one[0].w);
             kept[i * kGroup + threadIdx.x] = one[0];
         }
+    }
+#endif
+    Part part = raise(held);
+    Part both = part;
+#if LONG >= 2
+    if constexpr (kShared > 0) {
         float largest = fmaxf(part.largest, other.largest);
         both = {largest, part.sum * __expf(part.largest - largest) + other.sum * __expf(other.largest - largest)};
     }
 #endif
     Part whole = join_group<kGroup>(both);
-#if LONG == 2
+#if LONG >= 2
     if (blocks > 1) {
         whole = join_cluster(whole, blocks, rank);
     }
 #endif
     write_held<kGroup>(to, held, first, end, __expf(part.largest - whole.largest) / whole.sum);
-#if LONG == 2
+#if LONG >= 2
     if constexpr (kShared > 0) {
         float factor = __expf(other.largest - whole.largest) / whole.sum;
 #pragma unroll
@@ -361,7 +366,7 @@ void launch_hold(const float* x, float* y, int rows, int cols, int blocks)
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(((rows - 1) / kRows + 1) * blocks);
     config.blockDim = dim3(kGroup * kRows);
-#if LONG == 2
+#if LONG >= 2
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = blocks;
@@ -380,6 +385,94 @@ void launch_hold(const float* x, float* y, int rows, int cols, int blocks)
     auto to = reinterpret_cast<float4*>(y);
     cudaLaunchKernelEx(&config, hold_rows<kGroup, kVectors, kShared>, from, to, rows, cols / 4, blocks);
 }
+
+#if LONG == 3
+constexpr unsigned kUnset = 0xffffffffu; // bits that no maximum has
+
+__global__ void __launch_bounds__(THREADS) clear(unsigned long long* parts, unsigned* next, int count)
+{
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+    int i = blockIdx.x * THREADS + threadIdx.x;
+    if (i < count) {
+        parts[i] = kUnset;
+    }
+    if (i == 0) {
+        *next = 0;
+    }
+}
+
+// Idea: blocks take parts of rows in turn, keep them in registers, and wait for the other parts of their row.
+// Those were taken before or are under way, and rows end one after another: some are written while later
+// ones are read.
+__global__ void __launch_bounds__(THREADS)
+    hold_parts(const float4* __restrict__ x, float4* __restrict__ y, volatile unsigned long long* parts,
+               unsigned* next, int vectors, int count)
+{
+    __shared__ unsigned taken;
+    __shared__ Part joined;
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+    if (threadIdx.x == 0) {
+        taken = atomicAdd(next, 1u);
+    }
+    __syncthreads();
+    unsigned block = taken;
+    size_t row = block / count;
+    int first = block % count * THREADS * VECTORS + threadIdx.x;
+    float4 held[VECTORS];
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+        int at = first + i * THREADS;
+        held[i] = at < vectors ? read_vector(x + row * vectors + at) : float4{-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    }
+    Part own = raise(held);
+    Part part = join_group<THREADS>(own);
+    if (threadIdx.x == 0) {
+        parts[block] = (unsigned long long)__float_as_uint(part.sum) << 32 | __float_as_uint(part.largest);
+    }
+    if (threadIdx.x < kWarp) {
+        Part whole = {-FLT_MAX, 0.0f};
+        for (int i = threadIdx.x; i < count; i += kWarp) {
+            unsigned long long bits;
+            do {
+                bits = parts[row * count + i];
+            } while ((unsigned)bits == kUnset);
+            float largest_there = __uint_as_float((unsigned)bits);
+            float largest = fmaxf(whole.largest, largest_there);
+            whole = {largest, whole.sum * __expf(whole.largest - largest) +
+                                  __uint_as_float((unsigned)(bits >> 32)) * __expf(largest_there - largest)};
+        }
+        whole = join_warp(whole);
+        if (threadIdx.x == 0) {
+            joined = whole;
+        }
+    }
+    __syncthreads();
+    write_held<THREADS>(y + row * vectors, held, first, vectors, __expf(own.largest - joined.largest) / joined.sum);
+}
+
+// Starts a kernel before the one in front of it has ended, where the device can.
+template <typename... Parameters, typename... Arguments>
+void launch_early(void (*kernel)(Parameters...), int blocks, Arguments... arguments)
+{
+    int device = 0;
+    int generation = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, device);
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(THREADS);
+    config.attrs = &early;
+    config.numAttrs = generation >= 9 ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+#endif
 
 // Launches what holds rows in registers; false where none can.
 bool hold(const float* x, float* y, int rows, int cols)
@@ -406,7 +499,7 @@ bool hold(const float* x, float* y, int rows, int cols)
         launch_hold<THREADS, VECTORS>(x, y, rows, cols, 1);
         return true;
     }
-#if LONG == 2
+#if LONG >= 2
     int device = 0;
     int major = 0;
     int shared = 0;
@@ -419,6 +512,9 @@ bool hold(const float* x, float* y, int rows, int cols)
             return true;
         }
     }
+#if LONG == 3
+    return false;
+#else
     constexpr int kWide = 1024;
     constexpr int kEach = kWide * 16;
     if (major < 9 || vectors > kMostBlocks * kEach || shared < kEach / 2 * (int)sizeof(float4) + 1024) {
@@ -426,6 +522,7 @@ bool hold(const float* x, float* y, int rows, int cols)
     }
     launch_hold<kWide, 8, 8>(x, y, rows, cols, (vectors - 1) / kEach + 1);
     return true;
+#endif
 #else
     return false;
 #endif
@@ -440,7 +537,21 @@ extern "C" void solve(const float* x, float* y, int rows, int cols)
         return;
     }
 #endif
-#if LONG > 0
+#if LONG == 3
+    constexpr int kLength = THREADS * VECTORS;
+    if (cols % 4 == 0 && cols / 4 > kLength && rows < 512) {
+        int count = (cols / 4 - 1) / kLength + 1;
+        unsigned long long* parts = nullptr;
+        cudaMalloc(&parts, sizeof(*parts) * (rows * count + 1));
+        auto next = reinterpret_cast<unsigned*>(parts + rows * count);
+        clear<<<(rows * count - 1) / THREADS + 1, THREADS>>>(parts, next, rows * count);
+        launch_early(hold_parts, rows * count, reinterpret_cast<const float4*>(x), reinterpret_cast<float4*>(y), parts,
+                     next, cols / 4, count);
+        cudaDeviceSynchronize();
+        cudaFree(parts);
+        return;
+    }
+#elif LONG > 0
     constexpr int kLength = THREADS * 16;
     if (cols > 2 * kLength && rows < 512) {
         int count = (cols - 1) / kLength + 1;

@@ -26,6 +26,8 @@ def test_every_shipped_task_has_a_row_and_says_whether_it_was_judged_to_the_end(
     assert names == sorted(list_tasks())
     screened = [name for name, line in zip(names, lines, strict=True) if "†" in line]
     assert set(screened) == set(FOUND["screens"])
+    failed = [name for name, line in zip(names, lines, strict=True) if "‡" in line]
+    assert set(failed) == set(FOUND["failed"])
 
 
 def test_nothing_that_was_judged_is_slower_than_its_baseline_beyond_its_doubt() -> None:

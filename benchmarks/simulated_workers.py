@@ -23,7 +23,8 @@ from cuda_llm.errors import DeviceLost
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.compiler.compile import compile_request, request_key
+from cuda_llm.tools.compiler.compile import compile_request
+from cuda_llm.tools.compiler.known_outcomes import request_key
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.device import P, Site, T

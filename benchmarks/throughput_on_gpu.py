@@ -27,7 +27,6 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.device.group import DeviceGroup
 from cuda_llm.tools.judge.device_bench import time_compiled, validate_compiled
 from cuda_llm.tools.judge.steps import (
     compile_baseline,
@@ -175,7 +174,7 @@ async def run(asked: argparse.Namespace, device: Device, until_s: float) -> None
 
 def each_of(device: Device) -> Sequence[Device]:
     """Return the GPUs that take part."""
-    return device.devices if isinstance(device, DeviceGroup) else (device,)
+    return tuple(getattr(device, "devices", (device,)))
 
 
 def first_of_each(waiting: Sequence[Candidate]) -> list[Candidate]:

@@ -48,7 +48,7 @@ class RayCluster:
     def add_node(self, *, cpus: int = 1) -> psutil.Popen:
         """Start one more node."""
         known = self._alive() if self.nodes else 0
-        join = ("--address", self.address)
+        join: tuple[str, ...] = ("--address", self.address)
         if not self.nodes:
             join = ("--head", "--port", str(self.port))
             join += ("--ray-client-server-port", str(self.client_port))
@@ -75,7 +75,7 @@ class RayCluster:
 
     def _alive(self) -> int:
         """Return how many nodes the head knows."""
-        from ray._raylet import GcsClient
+        from ray._raylet import GcsClient  # type: ignore[attr-defined, unused-ignore]
 
         try:
             nodes = GcsClient(self.address).get_all_node_info()

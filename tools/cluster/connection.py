@@ -226,8 +226,8 @@ def _require_same(address: str) -> None:
     known = _addresses[-1] if _addresses else AUTO
     if address not in {known, AUTO}:
         raise UsageError(
-            f"this process is connected to the cluster at {known} and cannot use that at {address}, "
-            "too; use a process for each"
+            f"this process is connected to the cluster at {known} and cannot use that at "
+            f"{address}, too; use a process for each"
         )
 
 

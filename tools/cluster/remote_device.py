@@ -47,8 +47,8 @@ START_S = 30.0
 OPEN_S = 600.0
 """Until its device is open: the native parts are built at first use."""
 RETURN_S = 40.0
-"""Until there is room for another worker where one is gone. Ray itself ends a process that has missed
-the head of its cluster for 60 s."""
+"""Until there is room for another worker where one is gone. Ray itself ends a process that has
+missed the head of its cluster for 60 s."""
 AGAIN_S = 1.0
 _log = Log(__name__)
 

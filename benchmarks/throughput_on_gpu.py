@@ -100,6 +100,10 @@ async def judge(device: Device, candidate: Candidate) -> dict[str, Any]:
         "name": candidate.name,
         "code": "PASSED" if isinstance(timing, KernelTimes) else timing.code,
         "sizes": len(candidate.task.sizes.bench),
+        "us": [
+            [round(one.time_us, 3), round(one.spread, 4), round(one.paired_speedup or 0.0, 4)]
+            for one in (timing.sizes if isinstance(timing, KernelTimes) else ())
+        ],
         "summary": "" if isinstance(timing, KernelTimes) else " ".join(describe(timing)[:1]),
         "validate_s": round(between - begun, 4),
         "time_s": round(ended - between, 4),

@@ -1,0 +1,194 @@
+"""GPUs of one host through Ray, beside the same GPUs without it, and what Ray adds to a candidate.
+
+    ray start --head --num-gpus=2
+    PYTHONPATH=src:benchmarks python benchmarks/cluster_on_gpu.py --out FOLDER --limit-s 540
+
+Judges the same kernels as `throughput_on_gpu.py` on one GPU, on all GPUs of this process and on
+those of the cluster, in turns, each in a process of its own; then asks each device many times to do
+nothing. `summarise FOLDER` writes `cluster_on_gpu.json` into the results.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import record
+
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.cluster.parcel import pack, unpack
+from cuda_llm.tools.compiler.compile import compile_request
+from cuda_llm.tools.cuda.messages import WorkRequest
+from cuda_llm.tools.device import CompilingDevice, Device
+from cuda_llm.tools.judge.steps import compile_baseline, do_no_work
+from cuda_llm.tools.open_device import open_device
+
+SPECS = ("cuda:0", "cuda:all", "ray:auto")
+WORKS = 200
+"""Works that do nothing, to see how long one is on its way."""
+WORKS_OF_A_CANDIDATE = 2
+"""Validation and timing; compiling is a call of its own."""
+
+
+def main() -> None:
+    """Measure until the time is up, or summarise."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", nargs="?", default="measure")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--limit-s", type=float, default=540)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--task", action="append", default=[])
+    parser.add_argument("--device", default="", help="of `overhead`")
+    parser.add_argument("--driver", default="", help="for the record")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    match asked.what:
+        case "overhead":
+            print(json.dumps(asyncio.run(overhead(open_device(asked.device)))))
+        case "summarise":
+            print(record.write("cluster_on_gpu", summarise(asked.out, asked.driver)))
+        case _:
+            measure(asked)
+
+
+def measure(asked: argparse.Namespace) -> None:
+    """Take turns; what is done already in the folder is left as it is."""
+    until_s = time.monotonic() + asked.limit_s
+    here = Path(__file__).parent
+    for spec in SPECS[1:]:
+        file = asked.out / f"overhead {spec.replace(':', '-')}.json"
+        if not file.exists():
+            command = [sys.executable, __file__, "overhead", "--device", spec, "--out", asked.out]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            print(spec, done.stdout, done.stderr[-2000:], flush=True)
+            if done.returncode == 0:
+                file.write_text(done.stdout)
+    for turn in range(asked.turns):
+        order = SPECS if turn % 2 == 0 else tuple(reversed(SPECS))
+        for spec in order:
+            left_s = until_s - time.monotonic()
+            file = asked.out / f"{turn} {spec.replace(':', '-')}.jsonl"
+            if file.exists() or left_s < 60:
+                continue
+            command = [
+                *(sys.executable, here / "throughput_on_gpu.py", "--device", spec),
+                *("--out", file, "--limit-s", str(left_s - 20)),
+                *(part for name in asked.task for part in ("--task", name)),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            print(turn, spec, done.returncode, done.stdout[-700:], done.stderr[-1500:], flush=True)
+
+
+async def overhead(device: Device) -> dict[str, float]:
+    """Return medians of what a work, and a compilation that is cached there, take on their way."""
+    task = load_task("matrix_multiplication")
+    baseline = await compile_baseline(task, device.target)
+    await device.carry_out(do_no_work)
+    idle = [await seconds_of(device.carry_out(do_no_work)) for _ in range(WORKS)]
+    packing = []
+    for _ in range(WORKS):
+        begun = time.perf_counter()
+        parcel = pack(WorkRequest(work=do_no_work, arguments=(task, baseline, baseline)))
+        unpack(parcel.payload, functions=True)
+        packing.append(time.perf_counter() - begun)
+    found = {"work_ms": median_ms(idle), "packing_ms": median_ms(packing)}
+    if isinstance(device, CompilingDevice):
+        source = task.baseline.read_text(encoding="utf-8")
+        requests = [
+            compile_request(task, device.target, f"{source}\n// {number}", "source.cu")
+            for number in range(8)
+        ]
+        took = []
+        for request in requests:
+            begun = time.perf_counter()
+            outcome = await device.compile(request)
+            took.append(time.perf_counter() - begun - getattr(outcome, "compile_s", 0.0))
+        found["compile_beside_nvcc_ms"] = median_ms(took)
+    return found
+
+
+async def seconds_of(work: Any) -> float:
+    """Return how long a work took."""
+    begun = time.perf_counter()
+    await work
+    return time.perf_counter() - begun
+
+
+def median_ms(seconds: Sequence[float]) -> float:
+    """Return the median in milliseconds."""
+    return round(1000 * statistics.median(seconds), 3)
+
+
+def summarise(folder: Path, driver: str) -> dict[str, Any]:
+    """Return throughput by device, ratios of it, and how far verdicts and times agree."""
+    turns: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted(folder.glob("*.jsonl")):
+        spec = file.stem.split(" ", 1)[1].replace("-", ":")
+        turns.setdefault(spec, []).append(summarise_turn(record.read_rows(file)))
+    rates = {spec: [one["candidates_per_s"] for one in found] for spec, found in turns.items()}
+    middle = {spec: statistics.median(found) for spec, found in rates.items()}
+    overheads = {
+        file.stem.split(" ", 1)[1].replace("-", ":"): json.loads(file.read_text())
+        for file in sorted(folder.glob("overhead *.json"))
+    }
+    return {
+        "driver": driver,
+        "candidates_per_s": rates,
+        "over_one_gpu": {spec: round(rate / middle["cuda:0"], 3) for spec, rate in middle.items()},
+        "ray_over_without": round(middle["ray:auto"] / middle["cuda:all"], 3),
+        "overhead": overheads,
+        "added_to_a_candidate_ms": added_ms(overheads),
+        "agreement": agreement(turns),
+    }
+
+
+def added_ms(overheads: Mapping[str, Mapping[str, float]]) -> float:
+    """Return what Ray adds to a candidate: its works on their way, packed, and its compilation."""
+    with_ray, without = overheads["ray:auto"], overheads["cuda:all"]
+    work = with_ray["work_ms"] - without["work_ms"] + with_ray["packing_ms"]
+    return round(WORKS_OF_A_CANDIDATE * work + with_ray["compile_beside_nvcc_ms"], 2)
+
+
+def summarise_turn(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how many were judged a second, and verdicts and speed-ups of each kernel."""
+    (run,) = [row for row in rows if row["what"] == "run"]
+    judged = [row for row in rows if row["what"] == "judged"]
+    return {
+        "candidates_per_s": round(run["judged"] / run["wall_s"], 3),
+        "codes": {row["name"]: row["code"] for row in judged},
+        "us": {row["name"]: row["us"] for row in judged},
+    }
+
+
+def agreement(turns: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return how verdicts and times through Ray compare with those without, kernel by kernel."""
+    with_ray, without = turns["ray:auto"][0], turns["cuda:all"][0]
+    names = with_ray["codes"].keys() & without["codes"].keys()
+    pairs = [
+        (ours, theirs)
+        for name in names
+        for ours, theirs in zip(with_ray["us"][name], without["us"][name], strict=False)
+    ]
+    apart = [abs(ours[0] / theirs[0] - 1) for ours, theirs in pairs]
+    within = [
+        difference <= ours[1] + theirs[1]
+        for difference, (ours, theirs) in zip(apart, pairs, strict=True)
+    ]
+    return {
+        "kernels": len(names),
+        "same_verdict": sum(with_ray["codes"][name] == without["codes"][name] for name in names),
+        "times": len(pairs),
+        "within_both_intervals": sum(within),
+        "median_apart": round(statistics.median(apart), 4) if apart else None,
+        "most_apart": round(max(apart), 4) if apart else None,
+    }
+
+
+if __name__ == "__main__":
+    main()

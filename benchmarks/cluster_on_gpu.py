@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import record
+from throughput_on_gpu import candidates, first_of_each, judge
 
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cluster.parcel import pack, unpack
@@ -51,6 +52,8 @@ def main() -> None:
     match asked.what:
         case "overhead":
             print(json.dumps(asyncio.run(overhead(open_device(asked.device)))))
+        case "pairs":
+            asyncio.run(judge_pairs(asked))
         case "summarise":
             print(record.write("cluster_on_gpu", summarise(asked.out, asked.driver)))
         case _:
@@ -111,6 +114,23 @@ async def overhead(device: Device) -> dict[str, float]:
             took.append(time.perf_counter() - begun - getattr(outcome, "compile_s", 0.0))
         found["compile_beside_nvcc_ms"] = median_ms(took)
     return found
+
+
+async def judge_pairs(asked: argparse.Namespace) -> None:
+    """Judge each kernel on one GPU without Ray and through it, in turns, until the time is up."""
+    until_s = time.monotonic() + asked.limit_s
+    devices = {"without": open_device("cuda:0"), "ray": open_device("ray:auto?max_gpus=1")}
+    names = asked.task or ["reduction"]
+    waiting = await candidates(devices["without"], names)
+    for device in devices.values():
+        for first in first_of_each(waiting):
+            await judge(device, first)
+    for number, one in enumerate([*waiting, *waiting]):
+        order = list(devices) if number % 2 else list(reversed(devices))
+        for which in order:
+            if time.monotonic() < until_s:
+                row = await judge(devices[which], one)
+                record.add_row(asked.out / "pairs.jsonl", {"which": which, "n": number, **row})
 
 
 async def seconds_of(work: Any) -> float:

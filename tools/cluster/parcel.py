@@ -10,7 +10,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from inspect import isfunction
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
 from cuda_llm.errors import InfrastructureError
@@ -127,6 +127,8 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(buffer)
         self._functions = functions
         self.missing: set[str] = set()
+        self._folders: dict[str, Path | None] = {}
+        """Where bundles lie, by key: a task's has a path for each of its files."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Find types of ours, and the few others that our values are made of."""
@@ -145,11 +147,12 @@ class _Unpickler(pickle.Unpickler):
             raise InfrastructureError("cluster", f"a path of another machine arrived: {text!r}")
         if not key:
             return Path(text)
-        folder = find(key)
+        if key not in self._folders:
+            self._folders[key] = find(key)
+        folder = self._folders[key]
         if folder is None:
             self.missing.add(key)
             return Path(text)
-        path = folder / name
-        if not path.resolve().is_relative_to(folder.resolve()):
+        if ".." in PurePath(name).parts or PurePath(name).is_absolute():
             raise InfrastructureError("cluster", f"a path leads out of its bundle: {name!r}")
-        return path
+        return folder / name

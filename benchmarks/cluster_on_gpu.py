@@ -24,17 +24,14 @@ from throughput_on_gpu import candidates, first_of_each, judge
 
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cluster.parcel import pack, unpack
-from cuda_llm.tools.compiler.compile import compile_request
 from cuda_llm.tools.cuda.messages import WorkRequest
-from cuda_llm.tools.device import CompilingDevice, Device
+from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.steps import compile_baseline, do_no_work
 from cuda_llm.tools.open_device import open_device
 
 SPECS = ("cuda:0", "cuda:all", "ray:auto")
 WORKS = 200
 """Works that do nothing, to see how long one is on its way."""
-WORKS_OF_A_CANDIDATE = 2
-"""Validation and timing; compiling is a call of its own."""
 
 
 def main() -> None:
@@ -89,7 +86,7 @@ def measure(asked: argparse.Namespace) -> None:
 
 
 async def overhead(device: Device) -> dict[str, float]:
-    """Return medians of what a work, and a compilation that is cached there, take on their way."""
+    """Return medians of what a work that does nothing takes, and of what packing takes."""
     task = load_task("matrix_multiplication")
     baseline = await compile_baseline(task, device.target)
     await device.carry_out(do_no_work)
@@ -101,18 +98,6 @@ async def overhead(device: Device) -> dict[str, float]:
         unpack(parcel.payload, functions=True)
         packing.append(time.perf_counter() - begun)
     found = {"work_ms": median_ms(idle), "packing_ms": median_ms(packing)}
-    if isinstance(device, CompilingDevice):
-        source = task.baseline.read_text(encoding="utf-8")
-        requests = [
-            compile_request(task, device.target, f"{source}\n// {number}", "source.cu")
-            for number in range(8)
-        ]
-        took = []
-        for request in requests:
-            begun = time.perf_counter()
-            outcome = await device.compile(request)
-            took.append(time.perf_counter() - begun - getattr(outcome, "compile_s", 0.0))
-        found["compile_beside_nvcc_ms"] = median_ms(took)
     return found
 
 
@@ -148,7 +133,7 @@ def median_ms(seconds: Sequence[float]) -> float:
 def summarise(folder: Path, driver: str) -> dict[str, Any]:
     """Return throughput by device, ratios of it, and how far verdicts and times agree."""
     turns: dict[str, list[dict[str, Any]]] = {}
-    for file in sorted(folder.glob("*.jsonl")):
+    for file in sorted(folder.glob("[0-9]*.jsonl")):
         spec = file.stem.split(" ", 1)[1].replace("-", ":")
         turns.setdefault(spec, []).append(summarise_turn(record.read_rows(file)))
     rates = {spec: [one["candidates_per_s"] for one in found] for spec, found in turns.items()}
@@ -157,22 +142,38 @@ def summarise(folder: Path, driver: str) -> dict[str, Any]:
         file.stem.split(" ", 1)[1].replace("-", ":"): json.loads(file.read_text())
         for file in sorted(folder.glob("overhead *.json"))
     }
+    pairs = {
+        file.stem.removeprefix("pairs "): summarise_pairs(record.read_rows(file))
+        for file in sorted(folder.glob("pairs*.jsonl"))
+    }
     return {
         "driver": driver,
         "candidates_per_s": rates,
         "over_one_gpu": {spec: round(rate / middle["cuda:0"], 3) for spec, rate in middle.items()},
         "ray_over_without": round(middle["ray:auto"] / middle["cuda:all"], 3),
         "overhead": overheads,
-        "added_to_a_candidate_ms": added_ms(overheads),
+        "added_to_a_candidate_ms": pairs,
         "agreement": agreement(turns),
     }
 
 
-def added_ms(overheads: Mapping[str, Mapping[str, float]]) -> float:
-    """Return what Ray adds to a candidate: its works on their way, packed, and its compilation."""
-    with_ray, without = overheads["ray:auto"], overheads["cuda:all"]
-    work = with_ray["work_ms"] - without["work_ms"] + with_ray["packing_ms"]
-    return round(WORKS_OF_A_CANDIDATE * work + with_ray["compile_beside_nvcc_ms"], 2)
+def summarise_pairs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return what validating and timing a kernel takes longer through Ray, in turns on one GPU."""
+    by_number: dict[int, dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        by_number.setdefault(row["n"], {})[row["which"]] = row
+    pairs = [one for one in by_number.values() if len(one) == 2]
+    longer = [
+        sum(one["ray"][step] - one["without"][step] for step in ("validate_s", "time_s"))
+        for one in pairs
+    ]
+    quarters = statistics.quantiles(longer, n=4)
+    return {
+        "pairs": len(pairs),
+        "median": median_ms(longer),
+        "quartile_1": round(1000 * quarters[0], 1),
+        "quartile_3": round(1000 * quarters[2], 1),
+    }
 
 
 def summarise_turn(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

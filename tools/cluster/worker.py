@@ -5,6 +5,7 @@ package where they run and get no keys.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import platform
@@ -80,6 +81,7 @@ class DeviceWorker:
 
     def __init__(self) -> None:
         forget_secrets()
+        take_usual_priority()
         self._device: Device | None = None
 
     async def open(self, order: bytes) -> bytes:
@@ -183,6 +185,12 @@ def forget_secrets() -> None:
     """Remove what looks like a key from the environment: nothing that a worker does needs one."""
     for name in [name for name in os.environ if names_a_secret(name)]:
         del os.environ[name]
+
+
+def take_usual_priority() -> None:
+    """Be no less urgent than other programs, where that is allowed: Ray starts workers at 15."""
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
 @lru_cache

@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--task", action="append", default=[])
     parser.add_argument("--device", default="", help="of `overhead`")
-    parser.add_argument("--driver", default="", help="for the record")
+    parser.add_argument("--about", action="append", default=[], help="NAME=VALUE, for the record")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     match asked.what:
@@ -52,7 +52,7 @@ def main() -> None:
         case "pairs":
             asyncio.run(judge_pairs(asked))
         case "summarise":
-            print(record.write("cluster_on_gpu", summarise(asked.out, asked.driver)))
+            print(record.write("cluster_on_gpu", summarise(asked.out, asked.about)))
         case _:
             measure(asked)
 
@@ -97,8 +97,7 @@ async def overhead(device: Device) -> dict[str, float]:
         parcel = pack(WorkRequest(work=do_no_work, arguments=(task, baseline, baseline)))
         unpack(parcel.payload, functions=True)
         packing.append(time.perf_counter() - begun)
-    found = {"work_ms": median_ms(idle), "packing_ms": median_ms(packing)}
-    return found
+    return {"work_ms": median_ms(idle), "packing_ms": median_ms(packing)}
 
 
 async def judge_pairs(asked: argparse.Namespace) -> None:
@@ -130,7 +129,7 @@ def median_ms(seconds: Sequence[float]) -> float:
     return round(1000 * statistics.median(seconds), 3)
 
 
-def summarise(folder: Path, driver: str) -> dict[str, Any]:
+def summarise(folder: Path, about: Sequence[str]) -> dict[str, Any]:
     """Return throughput by device, ratios of it, and how far verdicts and times agree."""
     turns: dict[str, list[dict[str, Any]]] = {}
     for file in sorted(folder.glob("[0-9]*.jsonl")):
@@ -147,7 +146,7 @@ def summarise(folder: Path, driver: str) -> dict[str, Any]:
         for file in sorted(folder.glob("pairs*.jsonl"))
     }
     return {
-        "driver": driver,
+        **dict(one.split("=", 1) for one in about),
         "candidates_per_s": rates,
         "over_one_gpu": {spec: round(rate / middle["cuda:0"], 3) for spec, rate in middle.items()},
         "ray_over_without": round(middle["ray:auto"] / middle["cuda:all"], 3),

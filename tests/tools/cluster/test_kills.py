@@ -1,0 +1,91 @@
+"""Thirty kills at random moments, of workers and of whole nodes, lose nothing and leave nothing."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+from ray_cluster import RayCluster, below, kill_tree, ray_cluster, wait_until
+
+KILLS = 30
+NODES_KILLED = {9, 19}
+"""Which of the kills take a whole node, with all its processes; another one joins then."""
+LIMIT_S = 500.0
+SEED = 17
+WORKS = Path(__file__).parents[2] / "support" / "cluster_works.py"
+CODES = {"right": "PASSED", "wrong": "WRONG_RESULT"}
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_thirty_kills_lose_nothing_and_leave_nothing(shared_cache: Path) -> None:
+    rng = random.Random(SEED)
+    with ray_cluster(shared_cache, nodes=3) as cluster:
+        spec = f"ray:{cluster.address}/emulated:RTX 3090 Ti"
+        with subprocess.Popen(
+            [sys.executable, str(WORKS), spec],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                answers, families, killed = harass(cluster, process, rng)
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        wait_until(lambda: not cluster.workers(), 60)
+
+    numbers = [int(number) for number, _, _ in answers]
+    assert Counter(killed) == {"worker": KILLS - len(NODES_KILLED), "node": len(NODES_KILLED)}
+    assert sorted(numbers) == list(range(1, len(numbers) + 1)), "each once, and none is missing"
+    assert len(numbers) >= KILLS
+    assert {(name, code) for _, name, code in answers} == set(CODES.items())
+    _, alive = psutil.wait_procs(families, 10)
+    assert not alive, "what killed workers had started ends with them"
+
+
+def harass(
+    cluster: RayCluster, process: "subprocess.Popen[str]", rng: random.Random
+) -> tuple[list[list[str]], list[psutil.Process], list[str]]:
+    """Kill until all kills are made, then let the process end its works; return its answers."""
+    assert process.stdout is not None and process.stdin is not None and process.stderr is not None
+    lines: list[str] = []
+    stdout, stderr = process.stdout, process.stderr
+    reading = threading.Thread(target=lambda: lines.extend(iter(stdout.readline, "")))
+    errors: list[str] = []
+    noting = threading.Thread(target=lambda: errors.extend(iter(stderr.readline, "")))
+    reading.start()
+    noting.start()
+    wait_until(lambda: bool(lines) or process.poll() is not None, LIMIT_S)
+    families: list[psutil.Process] = []
+    killed: list[str] = []
+    for number in range(KILLS):
+        wait_until(lambda: bool(cluster.workers()) or process.poll() is not None, 60)
+        time.sleep(rng.uniform(0.1, 1.5))
+        assert process.poll() is None, "".join(errors)
+        if number in NODES_KILLED:
+            node = cluster.nodes.pop(rng.randrange(1, len(cluster.nodes)))
+            families += [node, *below(node)]
+            kill_tree(node)
+            cluster.add_node()
+            killed.append("node")
+            continue
+        wait_until(lambda: bool(cluster.workers()), 60)
+        worker = rng.choice(cluster.workers())
+        families += [worker, *below(worker)]
+        worker.send_signal(signal.SIGKILL)
+        killed.append("worker")
+    process.stdin.close()
+    process.wait(LIMIT_S)
+    reading.join()
+    noting.join()
+    assert process.returncode == 0, "".join(errors)
+    return [line.split() for line in lines[1:]], families, killed

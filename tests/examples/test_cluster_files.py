@@ -27,8 +27,6 @@ BY_HAND, SLURM, KUBERAY = (
     EXAMPLES / name for name in ("by-hand.sh", "slurm.sbatch", "kuberay.yaml")
 )
 README = ROOT / "README.md"
-TO_COME = {"--cluster", "--workers", "--max-gpus"}
-"""Left out of a command where the command line does not offer them yet."""
 SBATCH = {
     *("--job-name", "--output", "--time", "--signal", "--no-kill", "--exclusive"),
     *("--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task", "--mem", "--gpus-per-node"),
@@ -77,14 +75,7 @@ def parse(words: list[str]) -> dict[str, Any]:
     while hasattr(command, "commands"):
         assert rest[0] in command.commands, words
         command, rest = command.commands[rest[0]], rest[1:]
-    there = {flag for one in command.params for flag in one.opts}
-    offered = []
-    while rest:
-        word = rest.pop(0)
-        if word in TO_COME - there:
-            rest.pop(0)
-        else:
-            offered.append(word)
+    offered = list(rest)
     needed = [
         one.name for one in command.params if one.required and one.param_type_name != "option"
     ]
@@ -154,14 +145,10 @@ def test_the_page_says_what_the_code_says() -> None:
 
 def test_what_the_page_points_at_is_there() -> None:
     text = PAGE.read_text()
-    to_come = {
-        "benchmarks/results/cluster_simulation.json",
-        "benchmarks/results/cluster_on_gpu.json",
-    }
     links = {
         one.partition("#")[0] for one in re.findall(r"\]\(([^)]+)\)", text) if "://" not in one
     }
-    named = set(re.findall(r"`((?:tools|benchmarks|examples)/[\w./]+)`", text)) - to_come
+    named = set(re.findall(r"`((?:tools|benchmarks|examples)/[\w./]+)`", text))
     missing = [one for one in links if one and not (PAGE.parent / one).exists()]
     missing += [one for one in named if not (ROOT / one).exists()]
     assert missing == []

@@ -262,7 +262,7 @@ def _one_line(spec: ClusterSpec) -> Iterator[None]:
             raise MissingError(msg, TOKEN) from error
         if "ersion mismatch" in text or "version" in text.lower():
             told = " ".join(text.split())[:300]
-            mend = f"install what it runs here: pip install 'ray[client]==VERSION' (here {_ours()})"
+            mend = f"install the Ray and the Python that it runs (here {_ours()})"
             msg = f"the cluster at {spec.address} is of another version: {told}; {mend}"
             raise UsageError(msg) from error
         what = f"no Ray cluster can be used at {spec.address}: {first_line(error)}"

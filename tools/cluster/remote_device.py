@@ -274,7 +274,7 @@ class RemoteDevice:
                 why = f"{worker.facts.name} is another device"
                 worker.actor.kill()
             await asyncio.sleep(AGAIN_S)
-        mend = "look at `ray status`, start workers, then `cuda-llm resume`"
+        mend = "look at `ray status`, start workers, then resume the run"
         msg = f"the worker of {self.name} is gone and none took its place ({why}); {mend}"
         raise DeviceLost("cluster", msg)
 

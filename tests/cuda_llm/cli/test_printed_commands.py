@@ -64,6 +64,8 @@ RUN_BY: dict[Place, str] = {
     Place("tasks/objective.py", "cuda-llm tasks show {}"): TASK,
     Place("tasks/own_sizes.py", "cuda-llm tasks show {}"): TASK,
     Place("tasks/torch_module.py", "pip install 'cuda-llm[torch]'"): INSTALL,
+    Place("tools/cluster/connection.py", "pip install 'cuda-llm[ray]'"): INSTALL,
+    Place("tools/cluster/open_cluster.py", "pip install 'cuda-llm[ray]'"): INSTALL,
     Place("tools/compiler/nvcc.py", "pip install 'cuda-llm[toolkit]'"): INSTALL,
     Place("tools/cuda/arrays.py", "pip install 'cuda-llm[gpu]'"): INSTALL,
     Place("tools/cuda/device.py", "pip install 'cuda-llm[{}]'"): INSTALL,

@@ -25,6 +25,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.objective import with_objective
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
+from cuda_llm.tools.device.group import DeviceGroup
 from cuda_llm.tools.open_device import ReportLine, names_code, print_line
 from cuda_llm.traces.event_log import Observer
 
@@ -112,6 +113,15 @@ def devices_of(device: Device) -> tuple[Device, ...]:
     return tuple(one for one in every if one.hardware.name == device.hardware.name)
 
 
+def share_out(devices: Sequence[Device], runs: int) -> tuple[Device, ...]:
+    """Return what each run works on: a device, or where there are fewer runs than devices an equal
+    share of them, one more for the first runs."""
+    if not 0 < runs < len(devices):
+        return tuple(devices)
+    parts = [devices[number::runs] for number in range(runs)]
+    return tuple(part[0] if len(part) == 1 else DeviceGroup(part) for part in parts)
+
+
 async def work(
     folder: BenchmarkFolder,
     plan: BenchmarkPlan,
@@ -123,7 +133,7 @@ async def work(
     report: ReportLine = print_line,
     on_progress: OnProgress = lambda _: None,
 ) -> None:
-    """Run every task of the plan that is not done yet, one on each device at a time.
+    """Run every task of the plan that is not done yet, one on each device or share at a time.
 
     A task that fails, whatever the reason, is a row with its error. A run whose device is lost goes
     on on another one; where none is left, all that is left fails. Being cancelled stops the runs so
@@ -131,7 +141,7 @@ async def work(
     """
     done = {name for name in plan.tasks if is_done(folder.read_row(name))}
     queue = RunQueue(plan, done, on_progress)
-    devices = devices_of(device)
+    devices = share_out(devices_of(device), len(plan.tasks) - len(done))
     lost: list[Device] = []
 
     def end(name: str, row: TaskRow) -> None:

@@ -10,7 +10,9 @@ from typing import Concatenate
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import DeviceLost, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.tools.device.device import Device, P, Site, T
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.device.device import CompilingDevice, Device, P, Site, T
 
 Free = asyncio.Queue[Device]
 MAX_GPUS = "max_gpus"
@@ -81,6 +83,18 @@ class DeviceGroup:
     def notes(self) -> tuple[str, ...]:
         """Return the notes of all; each names its device."""
         return tuple(note for one in self.devices for note in one.notes)
+
+    @property
+    def compile_slots(self) -> int:
+        """See `CompilingDevice.compile_slots`: what each brings along all share."""
+        first = self.devices[0]
+        return first.compile_slots if isinstance(first, CompilingDevice) else 0
+
+    async def compile(self, request: CompileRequest) -> Compiled | Verdict:
+        """See `CompilingDevice.compile`; only where there are slots."""
+        first = self.devices[0]
+        assert isinstance(first, CompilingDevice), "there are no slots without"
+        return await first.compile(request)
 
     def pinned(self) -> Device:
         """Return the first device, or the next one from when that is lost."""

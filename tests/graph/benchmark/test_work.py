@@ -12,6 +12,8 @@ from typing import Any
 import jsonschema
 import pytest
 from graph_runs import TableBench, Writer, numbered
+from hypothesis import given
+from hypothesis import strategies as st
 from run_starts import ReadyDevice
 from tiny_tasks import tiny_task
 
@@ -25,7 +27,7 @@ from cuda_llm.graph.benchmark.folder import (
 )
 from cuda_llm.graph.benchmark.render import COLUMNS, write_tables
 from cuda_llm.graph.benchmark.row import LibraryTime, TaskRow, TimedLibraries, read_row
-from cuda_llm.graph.benchmark.work import Progress, assemble, devices_of, work
+from cuda_llm.graph.benchmark.work import Progress, assemble, devices_of, share_out, work
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.result import read_result, seconds_of
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -250,19 +252,28 @@ def work_with(
 
 @pytest.mark.parametrize("works", [0, 1, 2])
 def test_a_run_goes_on_on_another_device_when_its_own_is_lost(tmp_path: Path, works: int) -> None:
-    made = planned(tmp_path / "out", {"one": tiny_task(tmp_path, "one")}, candidates=1)
+    tasks = {name: tiny_task(tmp_path, name) for name in ("one", "two")}
+    made = planned(tmp_path / "out", tasks, candidates=1)
     losing = LosingDevice(GPU, [None] * works)
     told, progress, notes = work_with(made, losing, EmulatedDevice(GPU))
-    assert told == [("one", "done")]
+    assert told == [("two", "done"), ("one", "done")]
     assert [line for line in notes if "is lost, another device takes one" in line]
     assert made.rows["one"].best == "r1-c1"
     began = [one.event for one in read_events(made.folder.run("one").events)]
     assert sum(isinstance(one, RunStarted) for one in began) == 1, "it went on and began no second"
     assert [(one.ended, one.failed, one.running) for one in progress] == [
         (0, 0, ("one",)),
-        (0, 0, ("one",)),
-        (1, 0, ()),
+        (0, 0, ("one", "two")),
+        (1, 0, ("one",)),
+        (2, 0, ()),
     ]
+
+
+def test_a_run_with_a_share_of_the_devices_goes_on_without_the_lost_one(tmp_path: Path) -> None:
+    made = planned(tmp_path / "out", {"one": tiny_task(tmp_path, "one")}, candidates=1)
+    told, _, notes = work_with(made, LosingDevice(GPU, [None]), EmulatedDevice(GPU))
+    assert (told, notes) == ([("one", "done")], [])
+    assert made.rows["one"].best == "r1-c1"
 
 
 def test_a_run_that_comes_back_is_the_next_one(tmp_path: Path) -> None:
@@ -335,3 +346,15 @@ def test_library_and_copy_stand_beside_the_size_they_were_timed_at(whole: Benchm
     assert first.best_us is not None
     assert first.over_library == 2.0 / first.best_us
     assert (second.library, second.over_library, second.copy_us) == (None, None, 2.0)
+
+
+@given(devices=st.integers(1, 12), runs=st.integers(0, 14))
+def test_devices_are_shared_out_evenly_among_fewer_runs(devices: int, runs: int) -> None:
+    every = [EmulatedDevice(find_hardware("RTX 4090")) for _ in range(devices)]
+    shares = share_out(every, runs)
+
+    held = [list(getattr(one, "devices", (one,))) for one in shares]
+    assert {id(one) for part in held for one in part} == {id(one) for one in every}
+    assert sum(map(len, held)) == devices, "no device is in two shares"
+    assert len(shares) == (runs if 0 < runs < devices else devices)
+    assert max(map(len, held)) - min(map(len, held)) <= 1

@@ -134,3 +134,17 @@ def test_a_kernel_is_judged_through_the_client_port_as_here(
         (result,) = json.loads(ran.stdout)["results"]
         found.append((result["verdict"]["code"], result["speedup"], result["sizes"]))
     assert found[0] == found[1]
+
+
+def test_a_benchmark_on_a_cluster_has_the_table_of_one_machine(
+    device: str, ask: Callable[..., Ran], tmp_path: Path
+) -> None:
+    found = []
+    for name, where in (("cluster", device), ("here", "emulated:RTX 3090 Ti")):
+        out = tmp_path / name
+        ran = ask("bench", "vector_add", "relu", "--quick", "--candidates", "1", "--seed", "3",
+                  "--device", where, "--out", str(out), "--json")  # fmt: skip
+        assert ran.code == 0, ran.stderr
+        rows = json.loads(ran.stdout)["rows"]
+        found.append([(one["task"], one["speedup"], one["sizes"]) for one in rows])
+    assert found[0] == found[1]

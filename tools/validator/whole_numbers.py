@@ -9,6 +9,8 @@ import numpy.typing as npt
 from cuda_llm.tools.device.buffers import Array, Arrays, Random
 
 Shape = tuple[int, ...]
+DRAWN_AT_ONCE = 1 << 24
+"""Elements of a large array that are drawn at once, where a distribution can be drawn in parts."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class Source:
 
     rng: Random
     arrays: Arrays
+    at_once: int = DRAWN_AT_ONCE
 
     @property
     def xp(self) -> Any:

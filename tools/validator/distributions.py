@@ -34,9 +34,9 @@ from cuda_llm.tools.validator.float_values import (
     uniform_unit,
     zeros,
 )
-from cuda_llm.tools.validator.in_parts import MADE_BYTES, in_parts, is_in_parts
 from cuda_llm.tools.validator.whole_numbers import (
     DRAWN_AT_ONCE,
+    MADE_BYTES,
     Shape,
     Source,
     bins,
@@ -44,6 +44,7 @@ from cuda_llm.tools.validator.whole_numbers import (
     descending_ints,
     ints,
     ints_full_range,
+    is_in_parts,
     nearly_sorted_ints,
     rare_bins,
     sorted_ints,
@@ -70,7 +71,7 @@ DISTRIBUTIONS: Mapping[str, InputDistribution] = MappingProxyType(
             magnitudes,
             scaled_rows,
             full_rank,
-            in_parts(bit_patterns),
+            bit_patterns,
             spike,
             outliers,
             infinities,

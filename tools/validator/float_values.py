@@ -6,8 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.tools.device.buffers import Array
-from cuda_llm.tools.validator.in_parts import in_parts, in_parts_of_rows
-from cuda_llm.tools.validator.whole_numbers import Shape, Source, few_places, is_integer
+from cuda_llm.tools.validator.whole_numbers import (
+    Shape,
+    Source,
+    few_places,
+    in_parts,
+    in_parts_of_rows,
+    is_integer,
+)
 
 
 @in_parts
@@ -27,11 +33,13 @@ def uniform(source: Source, shape: Shape, dtype: npt.DTypeLike, low: float, high
     return _stored(source, values, dtype)
 
 
+@in_parts
 def uniform_signed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw evenly over [-1, 1)."""
     return uniform(source, shape, dtype, -1, 1)
 
 
+@in_parts
 def uniform_unit(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw evenly over [0, 1): sums grow without cancelling."""
     return uniform(source, shape, dtype, 0, 1)

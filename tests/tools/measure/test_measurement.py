@@ -18,8 +18,8 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.duel import ContestOrder, contest_there
 from cuda_llm.tools.measure.batch_room import FEWEST_STAGED, BatchRoom, reserve, room_for
 from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.measurement import plan_timing
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
+from cuda_llm.tools.measure.room import plan_timing
 from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, prepare_kernel, stage_batch
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.measure.verify import verify_batch

@@ -10,6 +10,8 @@ from cuda_llm.traces.text import duration, us
 from cuda_llm.wording import printable
 
 NONE = "–"
+UNINSPECTED = "‡"
+"""Marks a winner that was not inspected."""
 SIZE_HEAD = (
     *("task", "size", "baseline", "best", "speed-up", "roofline", "baseline's roofline"),
     *("library", "its time", "library / best", "plain copy"),
@@ -112,6 +114,8 @@ def notes(rows: Iterable[TaskRow]) -> Iterator[str]:
             yield f"{row.task}: {row.state}" + (f": {row.error}" if row.error else "")
         elif not row.best:
             yield f"{row.task}: no kernel stands, the baseline is the answer"
+        if row.not_inspected:
+            yield f"{UNINSPECTED} {row.task}: {row.best} was not inspected: {row.not_inspected}"
     without: dict[str, list[str]] = {}
     for row in rows:
         if row.libraries_note:
@@ -156,7 +160,7 @@ def task_cells(row: TaskRow) -> tuple[str, ...]:
         row.task,
         factor(row.speedup) if row.state == "done" else row.state,
         author(row),
-        row.best or NONE,
+        (row.best or NONE) + (f" {UNINSPECTED}" if row.not_inspected else ""),
         f"{row.passed} of {row.evaluations}",
         codes or NONE,
         str(row.rounds),

@@ -29,7 +29,7 @@ from cuda_llm.tools.judge.emulated_check import EmulatedCheck, check_on_emulated
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
 from cuda_llm.tools.judge.steps import compile_baseline
 from cuda_llm.tools.measure.measurement import open_oracle
-from cuda_llm.tools.measure.room import memory_bytes, planned_bytes
+from cuda_llm.tools.measure.room import SPARE_SHARE, memory_bytes, planned_bytes
 from cuda_llm.tools.measure.slots import InputPlan
 from cuda_llm.tools.measure.verify import explain_call_once
 from cuda_llm.tools.validator.budget import SizePlan, format_dims, plan_sizes
@@ -67,6 +67,7 @@ async def check_large_there(
         task,
         task.sizes.large,
         free_bytes=int(share * planned_bytes(site, task)),
+        spare_bytes=int(SPARE_SHARE * memory_bytes(site)),
         hardware=site.hardware,
         arrays=site.arrays,
         lanes=1,

@@ -24,6 +24,7 @@ REPOSITORY = "the authors' repository, August 2025"
 NONE = "–"
 SCREENED = " †"
 FAILED = " ‡"
+UNINSPECTED = " §"
 
 
 def main() -> None:
@@ -33,12 +34,12 @@ def main() -> None:
 
 
 def table(found: dict[str, Any]) -> list[str]:
-    """Return the lines of the table; what was screened alone, or not timed at all, is marked."""
+    """Return the lines; what was screened alone, not timed or not inspected is marked."""
     rows = {one.task: one for one in judged(found)}
     lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
     for name in sorted({*rows, *found["screens"], *found["failed"]}):
         if row := rows.get(name):
-            cells, mark = judged_cells(row), ""
+            cells, mark = judged_cells(row), UNINSPECTED if row.not_inspected else ""
         elif name in found["screens"]:
             cells, mark = screened_cells(found["screens"][name]), SCREENED
         else:

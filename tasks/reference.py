@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cuda_llm.errors import TaskError
+from cuda_llm.errors import NoMemory, TaskError, describe_error, lacks_memory
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
 from cuda_llm.tasks.task_module import MEND, import_module_file, named_parameters
@@ -48,7 +48,8 @@ Dims = Mapping[str, int]
 class Reference:
     """The oracle of a task. `xp` is the array module the inputs belong to.
 
-    All three raise TaskError where reference.py fails or returns something else than promised.
+    All three raise TaskError where reference.py fails or returns something else than promised, and
+    NoMemory where it finds too little of that.
     """
 
     compute: Callable[[Any, Arrays, Dims], dict[str, Any]]
@@ -108,6 +109,8 @@ def load_reference(task: Task) -> Reference:
                     f"{where}: did not return within {limit_s:g} s at {dict(dims)}; {MEND}"
                 ) from None
             except Exception as error:
+                if lacks_memory(error):
+                    raise NoMemory("device memory", f"{where}: {describe_error(error)}") from None
                 raise TaskError(f"{where}: {type(error).__name__}: {error}") from error
             if not isinstance(result, dict) or set(result) != set(outputs):
                 found = sorted(result) if isinstance(result, dict) else type(result).__name__

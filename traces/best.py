@@ -12,11 +12,19 @@ from dataclasses import replace
 from typing import Any
 
 from cuda_llm.fact_wording import describe_spot
+from cuda_llm.inspection_wording import NOT_INSPECTED, why_not_inspected
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.score_wording import describe_attempt_speed, describe_over
 from cuda_llm.search import Attempt, Kind
-from cuda_llm.traces.events import Event, IncumbentChosen, RunFinished, WinnerRemeasured
+from cuda_llm.traces.event_log import read_events
+from cuda_llm.traces.events import (
+    Event,
+    IncumbentChosen,
+    KernelInspected,
+    RunFinished,
+    WinnerRemeasured,
+)
 from cuda_llm.traces.files import write_file
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.text import describe_circumstances
@@ -70,10 +78,18 @@ def write_best(folder: RunFolder, name: str, remeasured: WinnerRemeasured | None
     run, attempt, verdict = folder.read_run(), folder.attempt(name), folder.verdict(name)
     assert attempt is not None and isinstance(verdict, Passed), name
     command = verify_command(run)
-    report = "\n".join(_report(run, attempt, verdict, command, remeasured))
+    inspected = find_inspection(folder, name)
+    report = "\n".join(_report(run, attempt, verdict, command, remeasured, inspected))
     write_file(folder.best / "report.md", report + "\n")
     write_file(folder.best / "verify.sh", _script(command))
     write_file(folder.best / SOLUTION, folder.source(name))
+
+
+def find_inspection(folder: RunFolder, name: str) -> KernelInspected | None:
+    """Return what the last inspection of that attempt found; None where there was none."""
+    told = [one.event for one in read_events(folder.events)] if folder.events.exists() else []
+    found = [one for one in told if isinstance(one, KernelInspected) and one.attempt == name]
+    return found[-1] if found else None
 
 
 def _script(command: str) -> str:
@@ -91,6 +107,7 @@ def _report(
     verdict: Passed,
     command: str,
     remeasured: WinnerRemeasured | None,
+    inspected: KernelInspected | None,
 ) -> Iterator[str]:
     profile = verdict.profile
     faster = describe_attempt_speed(attempt, " the baseline's speed")
@@ -107,6 +124,8 @@ def _report(
         yield f"- Tunables: {chosen}"
     if profile is not None:
         yield from _profile_lines(profile)
+    if inspected is not None:
+        yield from _inspection_lines(inspected)
     if verdict.differential:
         yield "- The oracle was the task's own baseline, not an independent reference."
     yield from (f"- {note}" for note in verdict.notes)
@@ -116,6 +135,14 @@ def _report(
     if profile is not None:
         yield from ("", *_table(profile.sizes))
     yield from ("", "Judge it again:", "", f"    {command}")
+
+
+def _inspection_lines(inspected: KernelInspected) -> Iterator[str]:
+    why = why_not_inspected(inspected.notes)
+    notes = [note for note in inspected.notes if not why or not note.startswith(NOT_INSPECTED)]
+    if why:
+        yield f"- **Not inspected: {why}.** Sanitizers and large sizes have not looked at it"
+    yield from (f"- Inspected: {note}" for note in notes)
 
 
 def _worth(profile: Profile | None) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from cuda_llm.inspection_wording import describe_inspection
 from cuda_llm.search import Attempt
 from cuda_llm.traces.ending_text import describe_check
 from cuda_llm.traces.events import (
@@ -70,7 +71,7 @@ def describe_decision(event: Event) -> Iterator[str]:
         case ContestHeld(contender=name, incumbent=before):
             yield f"{name} against {before}, timed in turn: {describe_duel(event)}"
         case KernelInspected(attempt=name, code=code, notes=notes):
-            yield f"{name} inspected: {'; '.join((code or 'nothing found', *notes))}"
+            yield f"{name} inspected: {describe_inspection(code, notes)}"
         case IncumbentChosen(incumbent=incumbent, reason=reason, verdicts=verdicts):
             yield f"to beat: {incumbent or 'the baseline'}; {reason}"
             yield from (f"{name}: {OUTCOMES.get(one, one)}" for name, one in verdicts.items())

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from cuda_llm.critique import describe_critique
+from cuda_llm.inspection_wording import describe_inspection
 from cuda_llm.predictions import tally
 from cuda_llm.score_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, Brief, Hint, Kind, predictions_of
@@ -197,8 +198,8 @@ def _duels(round_: RoundHistory) -> Iterator[str]:
             "duel", f"{held.contender} against {held.incumbent}: {describe_duel(held)}"
         )
     for seen in round_.inspected.values():
-        found = seen.code or "nothing found"
-        yield from labelled("inspected", f"{seen.attempt}: {'; '.join((found, *seen.notes))}")
+        found = describe_inspection(seen.code, seen.notes)
+        yield from labelled("inspected", f"{seen.attempt}: {found}")
 
 
 def describe_duel(held: ContestHeld) -> str:

@@ -24,7 +24,7 @@ p{color:#6e7781;max-width:80ch}
 TASK_COLUMNS = (
     *("task", "state", "error", "run", "device", "time_source", "objective", "speedup", "best"),
     *("written_by", "model", "passed", "asked_as_published", "rounds", "evaluations"),
-    *("model_calls", "input_tokens", "output_tokens", "usd", "libraries_note"),
+    *("model_calls", "input_tokens", "output_tokens", "usd", "not_inspected", "libraries_note"),
 )
 FIRST_COLUMNS = ("seconds", "model_calls", "input_tokens", "output_tokens", "usd")
 SIZE_COLUMNS = (

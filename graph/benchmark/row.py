@@ -11,12 +11,19 @@ from cuda_llm.graph.benchmark.sweep import Setting
 from cuda_llm.graph.runs.kept_measurements import FOLDER, Measurements, read_last_check
 from cuda_llm.graph.runs.result import Result, read_result, time_by_stage
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.inspection_wording import why_not_inspected
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Objective, SizeTime, TimeSource
 from cuda_llm.tasks.sizes import least_time
 from cuda_llm.tasks.task import PublishedSpeedup, Task
 from cuda_llm.traces.event_log import Recorded, read_events
-from cuda_llm.traces.events import AttemptJudged, BaselineJudged, ContestHeld, Event
+from cuda_llm.traces.events import (
+    AttemptJudged,
+    BaselineJudged,
+    ContestHeld,
+    Event,
+    KernelInspected,
+)
 from cuda_llm.traces.run_folder import RunFolder
 
 State = Literal["done", "stopped", "failed", "waiting"]
@@ -134,6 +141,9 @@ class TaskRow:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By `STAGES`."""
     first_appeared: FirstAppeared | None = None
+    not_inspected: str = ""
+    """Why sanitizers and large sizes have not looked at the winner; empty where they have, and
+    where times are modelled."""
     libraries_note: str = ""
     """Why no library was timed, where none was."""
     published: tuple[PublishedSpeedup, ...] = ()
@@ -201,6 +211,7 @@ def read_row(
         **spent_fields(result.usage),
         seconds={**result.seconds, "contest": contest_seconds(events)},
         first_appeared=first,
+        not_inspected=why_not_inspected(inspection_notes(events, best.id)) if best else "",
         libraries_note=libraries.note,
         published=() if task.published is None else task.published.speedups,
     )
@@ -259,6 +270,12 @@ def first_appeared(recorded: Sequence[Recorded], name: str) -> FirstAppeared | N
             spent = spent_fields(budget.spent)
             return FirstAppeared(seconds=time_by_stage(before)["total"], **spent)
     return None
+
+
+def inspection_notes(events: Iterable[Event], name: str) -> tuple[str, ...]:
+    """Return the notes of the last inspection of a candidate."""
+    found = [one for one in events if isinstance(one, KernelInspected) and one.attempt == name]
+    return found[-1].notes if found else ()
 
 
 def contest_seconds(events: Iterable[Event]) -> float:

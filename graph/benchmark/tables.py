@@ -18,6 +18,8 @@ from cuda_llm.traces.text import duration, us
 from cuda_llm.wording import printable
 
 NONE = "–"
+UNINSPECTED = "‡"
+"""Marks a winner that was not inspected."""
 SIZE_HEAD = (
     *("task", "size", "baseline", "best", "speed-up", "roofline", "baseline's roofline"),
     *("library", "its time", "library / best", "plain copy"),
@@ -148,6 +150,8 @@ def notes(rows: Iterable[TaskRow]) -> Iterator[str]:
             yield f"{row.name}: {row.state}" + (f": {row.error}" if row.error else "")
         elif not row.best:
             yield f"{row.name}: no kernel stands, the baseline is the answer"
+        if row.not_inspected:
+            yield f"{UNINSPECTED} {row.name}: {row.best} was not inspected: {row.not_inspected}"
     without: dict[str, dict[str, None]] = {}
     for row in rows:
         if row.libraries_note:
@@ -195,7 +199,7 @@ def task_cells(row: TaskRow) -> tuple[str, ...]:
         *setting_cells(row.setting),
         factor(row.speedup) if row.state == "done" else row.state,
         author(row),
-        row.best or NONE,
+        (row.best or NONE) + (f" {UNINSPECTED}" if row.not_inspected else ""),
         f"{row.passed} of {row.evaluations}",
         codes or NONE,
         str(row.rounds),

@@ -23,6 +23,7 @@ from cuda_llm.graph.runs.recorded_verdicts import (
     sha_of,
     verdict_in_short,
 )
+from cuda_llm.inspection_wording import NOT_INSPECTED
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tools.device.candidate import Compiled
@@ -134,14 +135,14 @@ class RecordedBench:
         """Return the recorded findings."""
         ended = self.ended.get(compiled.key)
         if ended is None:
-            return Inspected(notes=(f"not inspected: {self._unknown('inspection').detail}",))
+            return Inspected(notes=(f"{NOT_INSPECTED}{self._unknown('inspection').detail}",))
         place = self.kept.place_inspection(compiled.source)
         kept = read_inspection(place, self.folder.candidate(ended.name))
         if kept is not None:
             return kept
         told = self.inspections.get(compiled.key)
         if told is None:
-            return Inspected(notes=(f"not inspected: {self._unknown('inspection').detail}",))
+            return Inspected(notes=(f"{NOT_INSPECTED}{self._unknown('inspection').detail}",))
         fault = verdict_in_short(told.code, "") if told.code else None
         return Inspected(fault=fault, notes=told.notes)
 

@@ -9,6 +9,7 @@ CudaLLMError
 ├── Interrupted           a run stopped before its end; it can be resumed (exit 130)
 ├── InternalError         a bug of ours in another process; never tried again
 └── InfrastructureError   our own parts failed; the only kind worth retrying
+    ├── NoMemory          our own buffers found none; smaller ones may
     ├── BrokenByWork      one work broke a device that is fine without it
     └── DeviceLost        a device that stays broken; the message names it and the mend
 """
@@ -90,6 +91,29 @@ class InfrastructureError(CudaLLMError):
     def __reduce__(self) -> tuple[Any, ...]:
         """As MissingError's."""
         return type(self), (self.component, self.detail)
+
+
+class NoMemory(InfrastructureError):
+    """Our own buffers found no memory on the device or the host, which says nothing of a kernel."""
+
+
+_NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed", "memoryallocation")
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Tell whether memory was what lacked: drivers and libraries have errors of their own for it.
+
+    CuPy's is a MemoryError, PyTorch's and those of cuBLAS tell it in words.
+    """
+    if isinstance(error, NoMemory | MemoryError):
+        return True
+    by_library = type(error).__module__.partition(".")[0].startswith(("cupy", "torch"))
+    return by_library and says_no_memory(str(error))
+
+
+def says_no_memory(text: str) -> bool:
+    """Tell whether a driver's or a library's words mean that memory lacked."""
+    return any(sign in text.lower() for sign in _NO_MEMORY)
 
 
 class BrokenByWork(InfrastructureError):

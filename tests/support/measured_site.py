@@ -316,6 +316,14 @@ class MeasuredSite:
         self.kept.append(candidate.name)
         return self.open(candidate)
 
+    shares: dict[str, float] = field(default_factory=dict)
+    released: int = 0
+    """How often unused memory was given back."""
+
+    async def release_unused(self) -> None:
+        """Note that it was asked for."""
+        self.released += 1
+
     def retire_cached(self) -> None:
         """Nothing is really used again here."""
 

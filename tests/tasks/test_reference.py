@@ -10,7 +10,7 @@ import pytest
 from array_kernels import OUTPUTS
 from task_fixtures import array_kernels
 
-from cuda_llm.errors import TaskError
+from cuda_llm.errors import NoMemory, TaskError, lacks_memory
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.sizes import shape_of
@@ -248,3 +248,22 @@ def test_a_task_without_a_reference_is_refused(folder: Path) -> None:
     (folder / "reference.py").unlink()
     with pytest.raises(TaskError, match="has no reference"):
         load_reference(load_task(folder))
+
+
+@pytest.mark.parametrize("error", ["MemoryError('2 GB')", "ValueError('2 GB')"])
+def test_memory_that_lacks_is_no_fault_of_the_reference(folder: Path, error: str) -> None:
+    """CuPy's own error is a MemoryError."""
+    task = write(folder, f"def reference(xp, *, x, n):\n    raise {error}\n")
+    expected = NoMemory if error.startswith("MemoryError") else TaskError
+    with pytest.raises(expected, match="reference"):
+        load_reference(task).compute(np, {"x": np.zeros(3, np.float32)}, {"n": 3})
+
+
+def test_drivers_and_libraries_say_in_words_that_memory_lacks() -> None:
+    named = {"cupy_backends.cuda.libs.cublas": "CUBLAS_STATUS_ALLOC_FAILED"}
+    named |= {"torch": "CUDA out of memory. Tried to allocate 2 GiB"}
+    for module, text in named.items():
+        kind = type("LibraryError", (RuntimeError,), {"__module__": module})
+        assert lacks_memory(kind(text))
+        assert not lacks_memory(kind("an illegal memory access was encountered"))
+    assert not lacks_memory(RuntimeError("out of memory, says a task"))

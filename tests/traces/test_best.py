@@ -19,7 +19,7 @@ from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.best import write_best
-from cuda_llm.traces.events import WinnerRemeasured
+from cuda_llm.traces.events import KernelInspected, WinnerRemeasured
 
 
 @dataclass(frozen=True)
@@ -128,3 +128,18 @@ def test_measured_times_are_reported_with_their_spread(tmp_path: Path) -> None:
         "| 31.2 us ±0.4% (the baseline was measured earlier) | 88.0 us | 2.82x (2.80 to 2.84) |"
         in report
     )
+
+
+@pytest.mark.parametrize("notes", [("not inspected: gpu_host: out of memory",), ("clean",)])
+def test_the_report_says_whether_the_kernel_was_inspected(
+    tmp_path: Path, notes: tuple[str, ...]
+) -> None:
+    seen = KernelInspected(round=1, attempt="r1-c1", code="", notes=notes)
+    run = write_run(tmp_path / "run", *beginning(), seen)
+    run.write_run({**run.read_run(), "task": "matrix_transpose", "device": "cuda:0 NVIDIA H100"})
+    run.write_verdict("r1-c1", passed(2.82))
+    write_best(run, "r1-c1")
+    report = (run.best / "report.md").read_text()
+    missing = "- **Not inspected: gpu_host: out of memory.**"
+    assert (missing in report) == (notes != ("clean",))
+    assert ("- Inspected: clean" in report) == (notes == ("clean",))

@@ -62,6 +62,11 @@ class Inspection:
     """Of its parts: `counters`, `sanitizers` (with the machine code beside them)."""
 
     @property
+    def is_finished(self) -> bool:
+        """Whether every sanitizer that was started came to a result."""
+        return all(one.state in _RESULTS for one in self.sanitized)
+
+    @property
     def fault(self) -> Verdict | None:
         """The first finding of a sanitizer, else that of a large size, or the emulated device's.
 
@@ -80,7 +85,11 @@ async def inspect_there(
     dims: Mapping[str, int],
     options: InspectionOptions | None = None,
 ) -> Inspection:
-    """Inspect a candidate in the GPU host process, with the tools that the site has."""
+    """Inspect a candidate in the GPU host process, with the tools that the site has.
+
+    They work in processes of their own, in memory that this one must not hold for later.
+    """
+    await site.release_unused()
     able, options = site.capabilities, options or InspectionOptions()
     if not able.sanitizers and not able.counters:
         return Inspection(notes=(f"{site.name} has no further tools to look with",))

@@ -66,7 +66,8 @@ class SlotLayout:
         It costs nothing that it may be more than was wanted: a call gets `room` of it.
         """
         if self.least_bytes > size_bytes:
-            raise MemoryFull(f"{self.least_bytes:,} bytes do not fit into {size_bytes:,}")
+            detail = f"{self.least_bytes:,} bytes do not fit into {size_bytes:,}"
+            raise MemoryFull("device memory", detail)
         room = size_bytes - self.scratch
         return replace(self, scratch_bytes=room // ALIGNMENT * ALIGNMENT)
 

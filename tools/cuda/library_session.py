@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from cuda_llm.errors import TaskError
+from cuda_llm.errors import NoMemory, TaskError, describe_error, lacks_memory
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tasks.library import Library, load_library
 from cuda_llm.tasks.torch_module import import_torch
@@ -201,6 +201,9 @@ class LibrarySession:
             with self._torch.no_grad():
                 return self._library.call(self._torch, **wanted) or ()
         except Exception as error:
+            if lacks_memory(error):
+                detail = f"{self._library.name}: {describe_error(error)}"
+                raise NoMemory("device memory", detail) from None
             raise TaskError(f"{self._library.name}: {type(error).__name__}: {error}") from error
 
     def _deliver(self, slot: int, results: Sequence[Any]) -> None:

@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
+from cuda_llm.errors import NoMemory
 from cuda_llm.tools.cuda.protocol import SharedBy
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.runner.channel import SharedMemory
@@ -24,7 +25,7 @@ _TILE_BYTES = 1 << 20
 _HANDLE_BYTES = 64
 
 
-class MemoryFull(ValueError):
+class MemoryFull(NoMemory):
     """A layout is larger than the memory for it."""
 
 
@@ -201,27 +202,6 @@ def shared_flush(arrays: Arrays, l2_bytes: int) -> Iterator[L2Flush]:
         memory.close()
 
 
-Allocated = TypeVar("Allocated")
-
-
-def make_room_once(
-    allocate: Callable[[int], Allocated], full: type[Exception], make_room: Callable[[], None]
-) -> Callable[[int], Allocated]:
-    """Return `allocate` that makes room and tries again where it raises `full`.
-
-    What is kept for later sessions must not be what our own work lacks.
-    """
-
-    def allocate_or_make_room(size_bytes: int) -> Allocated:
-        try:
-            return allocate(size_bytes)
-        except full:
-            make_room()
-        return allocate(size_bytes)
-
-    return allocate_or_make_room
-
-
 LEAST_BYTES = 256 << 20
 """The smallest piece that is acquired: memory is used again."""
 _STEPS = 4
@@ -259,7 +239,7 @@ class MemoryPool:
             self.close()
             found = self._make_most(wanted, least_bytes)
         if found is None:
-            raise MemoryFull(f"{least_bytes:,} bytes of device memory are not to be had")
+            raise MemoryFull("device memory", f"{least_bytes:,} bytes are not to be had")
         return found
 
     def reserve(self, wanted_bytes: int) -> bool:
@@ -314,5 +294,8 @@ class MemoryPool:
 
 
 def _rounded(size_bytes: int) -> int:
-    """Round to an eighth of the next power of two: the next session finds it large enough."""
-    return round_up(size_bytes, max(1, 1 << (size_bytes.bit_length() - 3)))
+    """Round to an eighth of the next power of two: the next session finds it large enough.
+
+    Large pieces by no more than the smallest piece, or they would take what is planned for others.
+    """
+    return round_up(size_bytes, max(1, min(LEAST_BYTES, 1 << (size_bytes.bit_length() - 3))))

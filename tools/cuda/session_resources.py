@@ -146,7 +146,8 @@ class SessionResources:
     async def load(self, wanted_bytes: int) -> LoadedRunner | Verdict:
         """Load the candidate in a fresh runner with memory of about this size.
 
-        Raises InfrastructureError where not even a little device memory is to be had.
+        Raises InfrastructureError, and MemoryFull where not even a little device memory is to be
+        had.
         """
         if len(self._library) > _MOST_PATH_BYTES:
             return LoadFailed(detail=f"its path is longer than {_MOST_PATH_BYTES} bytes")
@@ -155,10 +156,7 @@ class SessionResources:
         if memory is not None:
             return await self._start(self._runner, memory)
         await self._make_room(wanted_bytes)
-        try:
-            acquired = self._memory_pool.acquire(wanted_bytes, UNIT_BYTES)
-        except MemoryFull as error:
-            raise InfrastructureError("device", str(error)) from error
+        acquired = self._memory_pool.acquire(wanted_bytes, UNIT_BYTES)
         self._memories.append(acquired)
         return await self._start(self._runner, acquired)
 

@@ -21,7 +21,7 @@ from cuda_llm.tools.cuda.session_resources import (
     SessionResources,
 )
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
-from cuda_llm.tools.device import SCRATCH_BYTES
+from cuda_llm.tools.device import opening_bytes
 from cuda_llm.tools.device.candidate import Compiled
 
 Opened: TypeAlias = contextlib.AbstractAsyncContextManager[GpuTimedSession | Verdict]
@@ -29,13 +29,9 @@ Opened: TypeAlias = contextlib.AbstractAsyncContextManager[GpuTimedSession | Ver
 MOST_UNUSED_PART = 6
 """Of the GPU's memory, held by runners that are ending and by those that are not in use, while a
 session is opened: what is placed for untimed calls cannot wait for more."""
-OPENING_BYTES = SCRATCH_BYTES + (448 << 20)
-"""Of a new session: most buffers fit beside what `solve` may allocate."""
 MOST_FREE_PART = 3
 """Of the GPU's memory is kept free for later sessions: after the largest sizes of a corpus the rest
 was too little for sanitizers, and once for a kernel's own code."""
-MOST_OPENING_PART = 8
-"""Of the GPU's memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +201,13 @@ class Sessions:
         await self._closing.wait_for_all()
         await self.pool.settle()
 
+    async def release_unused(self) -> None:
+        """Give back all memory that nobody uses now. Raises DeviceLost."""
+        self._candidate.end_idle()
+        self._baseline.end_idle()
+        await self._closing.wait_for_all()
+        self.memory_pool.close()
+
     async def close(self) -> None:
         """End all runners and free all memory."""
         self._baseline.end()
@@ -226,8 +229,7 @@ class Sessions:
         )
         loaded: LoadedRunner | Verdict | None = None
         try:
-            wanted = min(OPENING_BYTES, self.hardware.memory_bytes // MOST_OPENING_PART)
-            loaded = await resources.load(wanted)
+            loaded = await resources.load(opening_bytes(self.hardware.memory_bytes))
         finally:
             if not isinstance(loaded, LoadedRunner):
                 self._close(resources)

@@ -1,5 +1,6 @@
 """A real GPU as a site in its host process, its runners in as many namespaces as CUDA works in."""
 
+import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -10,14 +11,14 @@ from contextlib import (
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.errors import InfrastructureError
+from cuda_llm.errors import InfrastructureError, NoMemory
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cuda.arrays import FLUSHED, keeps_subnormals, on_gpu
 from cuda_llm.tools.cuda.build import runner_program, seal_cubin, shim_library
+from cuda_llm.tools.cuda.free_memory import allocate, free_caches, share_room
 from cuda_llm.tools.cuda.isolation import GpuIsolation
 from cuda_llm.tools.cuda.library_session import LibrarySession, library_session
 from cuda_llm.tools.cuda.memory import (
@@ -27,7 +28,6 @@ from cuda_llm.tools.cuda.memory import (
     Memory,
     MemoryPool,
     flush_bytes,
-    make_room_once,
     shared_flush,
 )
 from cuda_llm.tools.cuda.nvml import clock_reader
@@ -41,9 +41,9 @@ from cuda_llm.tools.cuda.runner import (
 )
 from cuda_llm.tools.cuda.sealing import GpuSealing, HostSealing, Sealing
 from cuda_llm.tools.cuda.session_resources import RunnerPool
-from cuda_llm.tools.cuda.sessions import MOST_FREE_PART, MOST_OPENING_PART, Sessions
+from cuda_llm.tools.cuda.sessions import MOST_FREE_PART, Sessions
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
-from cuda_llm.tools.device import ClockReading
+from cuda_llm.tools.device import MOST_OPENING_PART, ClockReading
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
@@ -59,8 +59,6 @@ GPU_CAPABILITIES = Capabilities(
     confines=True,
 )
 """Of a real GPU."""
-_KEPT_FREE_BYTES = 512 << 20
-"""Of device memory, for the own work of the GPU host process."""
 
 
 class GpuSite:
@@ -74,6 +72,7 @@ class GpuSite:
         self.uuid = uuid
         self.name = name
         self.arrays: Arrays = HOST
+        self.shares: dict[str, float] = {}
         self.isolation: GpuIsolation | None = None
         """Of its runners; known once entered."""
         self._sessions: Sessions | None = None
@@ -128,6 +127,13 @@ class GpuSite:
         """See `Site.retire_cached`."""
         self.sessions.retire_cached()
 
+    async def release_unused(self) -> None:
+        """See `Site.release_unused`. Raises DeviceLost where a runner cannot be ended."""
+        await self.sessions.release_unused()
+        gc.collect()  # What an exception of before still holds.
+        if self.arrays is not HOST:
+            free_caches(self.arrays)
+
     def open_library(
         self, library: LibraryCall
     ) -> AbstractContextManager[tuple[str, LibrarySession]]:
@@ -149,7 +155,7 @@ class GpuSite:
             self.sessions.memory_pool.close()
             memory = allocate(arrays, size_bytes)
         if memory is None:
-            raise InfrastructureError("device", f"{size_bytes:,} bytes are not to be had")
+            raise NoMemory("device memory", f"{size_bytes:,} bytes are not to be had")
         return memory
 
     async def __aenter__(self) -> "GpuSite":
@@ -256,28 +262,6 @@ async def _trial_failure(
 def _reason(outcome: object) -> str:
     reply = getattr(outcome, "final_reply", None)
     return reply.text if isinstance(reply, ReplyFrame) else str(outcome)
-
-
-def allocate(arrays: Arrays, size_bytes: int) -> DeviceMemory | None:
-    """Allocate device memory; None where too little would be left. `arrays` are CuPy's."""
-    cupy: Any = arrays.xp
-    runtime = cupy.cuda.runtime
-    if runtime.memGetInfo()[0] < size_bytes + _KEPT_FREE_BYTES:
-        cupy.get_default_memory_pool().free_all_blocks()
-        if runtime.memGetInfo()[0] < size_bytes + _KEPT_FREE_BYTES:
-            return None
-    try:
-        return DeviceMemory(arrays, size_bytes)
-    except runtime.CUDARuntimeError:
-        return None
-
-
-def share_room(arrays: Arrays, memory_pool: MemoryPool) -> Callable[[], None]:
-    """Have CuPy allocate what the pool keeps free where nothing else is left, until undone."""
-    cuda: Any = arrays.xp.cuda
-    own = arrays.xp.get_default_memory_pool().malloc
-    cuda.set_allocator(make_room_once(own, cuda.memory.OutOfMemoryError, memory_pool.close))
-    return lambda: cuda.set_allocator(own)
 
 
 def launch_of(hardware: Hardware, uuid: str) -> RunnerLaunch:

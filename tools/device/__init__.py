@@ -2,6 +2,7 @@
 
 from cuda_llm.tools.device.device import CompilingDevice, Device, P, Site, T
 from cuda_llm.tools.device.session import (
+    MOST_OPENING_PART,
     SCRATCH_BYTES,
     Argument,
     Batch,
@@ -14,9 +15,11 @@ from cuda_llm.tools.device.session import (
     Session,
     TimeClass,
     TimedSession,
+    opening_bytes,
 )
 
 __all__ = [
+    "MOST_OPENING_PART",
     "SCRATCH_BYTES",
     "Argument",
     "Batch",
@@ -34,4 +37,5 @@ __all__ = [
     "T",
     "TimeClass",
     "TimedSession",
+    "opening_bytes",
 ]

@@ -1,6 +1,6 @@
 """What a device is: it carries work to its site, and a site opens sessions of candidates."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
 
@@ -66,6 +66,18 @@ class Site(Protocol):
         the next use, and this one all candidates share. There is one such runner at most, with one
         user at a time: a second user gets a fresh one. It ends when another program is cached, when
         its memory is needed, and after an exception or a verdict while it is used.
+        """
+        ...
+
+    @property
+    def shares(self) -> MutableMapping[str, float]:
+        """Of the memory, what measurements of a task are planned with since one lacked some."""
+        ...
+
+    async def release_unused(self) -> None:
+        """Give back memory that nobody uses: of cached runners, those that end, and of pools.
+
+        For who lacks memory, and before other programs work on the device.
         """
         ...
 

@@ -17,6 +17,15 @@ from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
 
 SCRATCH_BYTES = 1 << 30
 """Room for what `solve` itself allocates, in every layout; a timed one can have more."""
+OPENING_BYTES = SCRATCH_BYTES + (448 << 20)
+"""Of a new session: most buffers fit beside what `solve` may allocate."""
+MOST_OPENING_PART = 8
+"""Of the GPU's memory."""
+
+
+def opening_bytes(memory_bytes: int) -> int:
+    """Return what a new session takes of a GPU's memory, and keeps when it needs a larger piece."""
+    return min(OPENING_BYTES, memory_bytes // MOST_OPENING_PART)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -257,6 +257,14 @@ class EmulatedDevice:
     def retire_cached(self) -> None:
         """See `Site.retire_cached`: none is cached."""
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """See `Site.shares`: nothing is measured here."""
+        return {}
+
+    async def release_unused(self) -> None:
+        """See `Site.release_unused`: nothing is kept."""
+
     async def _load(
         self, runner: Runner, loaded: LoadedCandidate, report: SharedMemory
     ) -> Verdict | None:

@@ -23,7 +23,7 @@ from cuda_llm.tools.judge.emulated_check import (
     check_on_emulated,
     replay_case,
 )
-from cuda_llm.tools.judge.inspection import inspect_on_gpu, join_inspections
+from cuda_llm.tools.judge.inspection import inspect_on_gpu, inspected_or_not, join_inspections
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
 from cuda_llm.tools.judge.published_check import known_answer, make_published_check, needs_a_call
 from cuda_llm.tools.judge.steps import (
@@ -208,14 +208,10 @@ class DeviceBench:
     async def inspect(self, compiled: Compiled) -> Inspected:
         """See `DuelBench.inspect`: the GPU's tools, large sizes, and the emulated device."""
 
-        async def step(_trial: StepTry) -> Inspection:
-            return await join_inspections(
-                self._inspect_on_gpu(compiled), self._begin_check(compiled)
-            )
-
-        found = await self.retry.settle("inspection", step)
-        if isinstance(found, InfraFailed):
-            return Inspected(notes=(f"not inspected: {found.detail}",))
+        found = await join_inspections(
+            inspected_or_not(lambda: self._inspect_on_gpu(compiled), self.retry),
+            self._begin_check(compiled),
+        )
         return Inspected(fault=found.fault, notes=found.notes, artefacts=found.artefacts)
 
     async def _inspect_on_gpu(self, compiled: Compiled) -> Inspection:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import Outcome, TimeSource
@@ -18,8 +19,9 @@ from cuda_llm.tools.measure.comparison import decide_outcome
 from cuda_llm.tools.measure.contest import hold_contest
 from cuda_llm.tools.measure.contest_state import Contested, ContestResult, ContestSize
 from cuda_llm.tools.measure.failures import FailedCase, hidden_by_noise
-from cuda_llm.tools.measure.measurement import know_baseline, open_measurement, plan_timing
+from cuda_llm.tools.measure.measurement import know_baseline, open_measurement
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
+from cuda_llm.tools.measure.room import plan_timing, within_memory
 from cuda_llm.tools.measure.times import KernelTimes
 
 FIXED_RUNNERS = 2
@@ -144,23 +146,20 @@ async def contest_there(
     """See `contest`. The baseline's runner times what is not `solve`."""
     if not site.capabilities.duels:
         return await contest_by_model(site, task, order, baseline)
-    count = count_together(site, task, len(order.contenders))
-    order = replace(order, contenders=order.contenders[:count])
     try:
         async with asyncio.timeout(order.limit_s) as limit:
-            found = await contest_measured(site, task, order, baseline)
+            work = partial(contest_measured, site, task, order, baseline)
+            found = await within_memory(site, task, work)
     except TimeoutError:
         if not limit.expired():
             raise
-        return hidden_by_noise(
-            f"no kernel was found faster than another within {order.limit_s:.3g} s"
-        )
+        spent = f"{order.limit_s:.3g} s"
+        return hidden_by_noise(f"no kernel was found faster than another within {spent}")
     if isinstance(found, InfraFailed):
         return found
-    places = range(len(order.contenders))
     if isinstance(found, MeasurementFault):
-        return Contest(duels=tuple(lost_or_undecided(found) for _ in places))
-    duels = tuple(measured_duel(found.ended[place]) for place in places)
+        return Contest(duels=tuple(lost_or_undecided(found) for _ in order.contenders))
+    duels = tuple(measured_duel(found.ended[place]) for place in range(len(found.ended)))
     return Contest(duels=duels, fastest=found.fastest, seconds=found.seconds)
 
 
@@ -176,8 +175,9 @@ def count_together(site: Site, task: Task, contenders: int) -> int:
 async def contest_measured(
     site: Site, task: Task, order: ContestOrder, baseline: Baseline
 ) -> ContestResult | MeasurementFault | InfraFailed:
-    """Open all kernels beside each other, and time them at each size that fits."""
-    runners = FIXED_RUNNERS + len(order.contenders)
+    """Open as many kernels as fit beside each other, and time them at each size that fits."""
+    contenders = order.contenders[: count_together(site, task, len(order.contenders))]
+    runners = FIXED_RUNNERS + len(contenders)
     now_s = asyncio.get_running_loop().time
     begun_s = now_s()
     async with AsyncExitStack() as stack:
@@ -192,7 +192,7 @@ async def contest_measured(
         known = await enter(site.open(order.incumbent))
         if not isinstance(known, Session):
             return MeasurementFault(which="second", verdict=known)
-        opened = [await enter(site.open(one)) for one in order.contenders]
+        opened = [await enter(site.open(one)) for one in contenders]
         if not isinstance(baseline, Compiled):
             await know_baseline(measurement, baseline)
         open_trusted = site.open if order.fresh else site.open_cached

@@ -6,18 +6,30 @@ the emulated device of the chip, which executes it with every access watched.
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from cuda_llm.errors import describe_error, lacks_memory, says_no_memory
+from cuda_llm.inspection_wording import NOT_INSPECTED
 from cuda_llm.outcomes import InfraFailed, OutOfMemory, TimedOut, Verdict
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect_there
-from cuda_llm.tools.device import CallReport, Device, Level, Session, Site, TimedSession
+from cuda_llm.tools.device import (
+    CallReport,
+    Device,
+    Level,
+    Session,
+    Site,
+    TimedSession,
+    opening_bytes,
+)
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.judge.emulated_check import EmulatedCheck, check_on_emulated
+from cuda_llm.tools.judge.judge import StepRetry, StepTry
 from cuda_llm.tools.judge.steps import compile_baseline
-from cuda_llm.tools.measure.measurement import MEMORY_SHARE, memory_bytes, open_oracle
+from cuda_llm.tools.measure.measurement import open_oracle
+from cuda_llm.tools.measure.room import SPARE_SHARE, memory_bytes, planned_bytes
 from cuda_llm.tools.measure.slots import InputPlan
 from cuda_llm.tools.measure.verify import explain_call_once
 from cuda_llm.tools.validator.budget import SizePlan, format_dims, plan_sizes
@@ -26,6 +38,9 @@ from cuda_llm.wording import describe
 
 LARGE = "large"
 """The group of sizes that are checked here alone."""
+NOT_CHECKED = "not checked"
+TRIES = 2
+"""Of what lacked memory of ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,41 +50,72 @@ class LargeCheck:
     fault: Verdict | None = None
     notes: tuple[str, ...] = ()
     """What was checked, or why it could not be: lines for a person."""
+    lacked_memory: bool = False
+    """With more of it, a size might be checked that was not."""
 
 
 async def check_large_there(
-    site: Site, task: Task, compiled: Compiled, baseline: Baseline
+    site: Site, task: Task, compiled: Compiled, baseline: Baseline, *, share: float = 1.0
 ) -> LargeCheck:
     """Call the candidate once at each large size that fits, and compare what it wrote.
 
     What takes too long there, or finds no memory, is a note: nobody is asked to be fast at them.
+    `share`: of the memory that a measurement could plan with, where other programs work meanwhile.
     Raises TaskError where the task's reference is broken.
     """
     plan = plan_sizes(
         task,
         task.sizes.large,
-        free_bytes=int(MEMORY_SHARE * memory_bytes(site)),
+        free_bytes=int(share * planned_bytes(site, task)),
+        spare_bytes=int(SPARE_SHARE * memory_bytes(site)),
         hardware=site.hardware,
         arrays=site.arrays,
         lanes=1,
+        lane_bytes=opening_bytes(memory_bytes(site)),
         fewest_slots=1,
         most_slots=1,
     )
-    notes = [f"not checked: {line}" for line in plan.left_out]
-    async with open_oracle(task, site, baseline) as oracle:
-        for size in plan.sizes:
-            async with site.open(compiled) as session:
-                if not isinstance(session, Session):
-                    return LargeCheck(fault=session, notes=tuple(notes))
-                inputs = _inputs_of(site, task, size)
-                if isinstance(session, TimedSession):
-                    await session.place_slots(inputs.specs, 1, scratch_bytes=size.scratch_bytes)
-                found = await explain_call_once(session, inputs, oracle)
-            check = conclude_large(found, size.dims)
-            notes += check.notes
-            if check.fault is not None:
-                return LargeCheck(fault=check.fault, notes=tuple(notes))
-    return LargeCheck(notes=tuple(notes))
+    notes = [f"{NOT_CHECKED}: {line}" for line in plan.left_out]
+    lacked = bool(notes)
+    for size in plan.sizes:
+        check = await _check_size_or_note(site, task, compiled, baseline, size)
+        notes += check.notes
+        lacked = lacked or check.lacked_memory
+        if check.fault is not None:
+            return LargeCheck(fault=check.fault, notes=tuple(notes))
+    return LargeCheck(notes=tuple(notes), lacked_memory=lacked)
+
+
+async def _check_size_or_note(
+    site: Site, task: Task, compiled: Compiled, baseline: Baseline, size: SizePlan
+) -> LargeCheck:
+    """Check one size; where our own memory lacks, once more when all is given back, then note it.
+
+    What an exception held is free by then: it is over.
+    """
+    why = ""
+    for _ in range(TRIES):
+        try:
+            return await _check_size(site, task, compiled, baseline, size)
+        except Exception as error:
+            if not lacks_memory(error):
+                raise
+            why = describe_error(error)
+        await site.release_unused()
+    note = f"{format_dims(size.dims)}: {NOT_CHECKED}: {why}"
+    return LargeCheck(notes=(note,), lacked_memory=True)
+
+
+async def _check_size(
+    site: Site, task: Task, compiled: Compiled, baseline: Baseline, size: SizePlan
+) -> LargeCheck:
+    async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
+        if not isinstance(session, Session):
+            return conclude_large(session, size.dims)
+        inputs = _inputs_of(site, task, size)
+        if isinstance(session, TimedSession):
+            await session.place_slots(inputs.specs, 1, scratch_bytes=size.scratch_bytes)
+        return conclude_large(await explain_call_once(session, inputs, oracle), size.dims)
 
 
 def conclude_large(found: CallReport | Verdict, dims: Dims) -> LargeCheck:
@@ -79,7 +125,9 @@ def conclude_large(found: CallReport | Verdict, dims: Dims) -> LargeCheck:
         case CallReport():
             return LargeCheck(notes=(f"{where}: results are right there, too",))
         case TimedOut() | OutOfMemory() | InfraFailed():
-            return LargeCheck(notes=(f"{where}: not checked: {describe(found)[0]}",))
+            why = describe(found)[0]
+            lacked = isinstance(found, OutOfMemory) or says_no_memory(why)
+            return LargeCheck(notes=(f"{where}: {NOT_CHECKED}: {why}",), lacked_memory=lacked)
         case _:
             return LargeCheck(fault=found, notes=(f"{where}: {found.code}",))
 
@@ -104,10 +152,29 @@ async def inspect_kernel(
     options: InspectionOptions,
 ) -> Inspection:
     """Inspect on a GPU at `dims` and at small and large sizes, and on the emulated device."""
-    return await join_inspections(
-        inspect_on_gpu(task, device.pinned(), compiled, dims, options),
-        check_on_emulated(task, device, compiled),
-    )
+
+    async def on_gpu() -> Inspection:
+        return await inspect_on_gpu(task, device.pinned(), compiled, dims, options)
+
+    checking = asyncio.ensure_future(check_on_emulated(task, device, compiled))
+    return await join_inspections(inspected_or_not(on_gpu, StepRetry()), checking)
+
+
+async def inspected_or_not(
+    inspect: Callable[[], Awaitable[Inspection]], retry: StepRetry
+) -> Inspection:
+    """Return what was found, or a note where machinery stays broken: then nothing was looked at.
+
+    Raises what would end every other candidate too.
+    """
+
+    async def step(_trial: StepTry) -> Inspection:
+        return await inspect()
+
+    found = await retry.settle("inspection", step)
+    if isinstance(found, InfraFailed):
+        return Inspection(notes=(f"{NOT_INSPECTED}{found.detail}",))
+    return found
 
 
 async def inspect_on_gpu(
@@ -122,6 +189,8 @@ async def inspect_on_gpu(
 
 ROOMY_BYTES = 40 << 30
 """Of a GPU where calls at large sizes leave memory for sanitizers beside them."""
+SHARE_BESIDE_TOOLS = 0.6
+"""Sanitizers keep a copy of states beside what a kernel may access, and there are some at once."""
 
 
 async def inspect_all_there(
@@ -143,11 +212,19 @@ async def inspect_all_there(
     else:
         looking = asyncio.create_task(inspect_there(site, task, compiled, dims, options))
         try:
-            large = await check_large_there(site, task, compiled, baseline)
+            large = await check_large_there(
+                site, task, compiled, baseline, share=SHARE_BESIDE_TOOLS
+            )
             found = await looking
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
+        # Beside each other they may have lacked what each has alone.
+        if large.fault is None and large.lacked_memory:
+            await site.release_unused()
+            large = await check_large_there(site, task, compiled, baseline)
+        if not found.is_finished:
+            found = await inspect_there(site, task, compiled, dims, options)
     if any(one.verdicts for one in found.sanitized):
         return found
     seconds = {**found.seconds, "all on the GPU": time.monotonic() - begun_s}

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from cuda_llm.errors import TaskError
+from cuda_llm.errors import NoMemory, TaskError
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.tasks.expressions import evaluate
@@ -56,7 +56,7 @@ async def time_library(
     baseline = await compile_baseline(task, device.target)
     try:
         return await device.carry_out(measure_library, task, call, baseline, options)
-    except TaskError as error:
+    except (TaskError, NoMemory) as error:
         return LibraryTimes(name=file.name, fault=str(error))
 
 

@@ -34,7 +34,6 @@ from cuda_llm.tools.measure.contest_state import (
 )
 from cuda_llm.tools.measure.failures import baseline_refused, hidden_by_noise
 from cuda_llm.tools.measure.interleave import CHANGE_FACTOR
-from cuda_llm.tools.measure.measure import check_small_case
 from cuda_llm.tools.measure.measurement import (
     Measurement,
     reserve_for_baseline,
@@ -44,6 +43,7 @@ from cuda_llm.tools.measure.measurement import (
 )
 from cuda_llm.tools.measure.options import Tier
 from cuda_llm.tools.measure.sequential import decide, decide_at_last, plan_pass
+from cuda_llm.tools.measure.single_cases import check_small_case
 from cuda_llm.tools.measure.slope import BatchLengths, BatchPair, PairLengths
 from cuda_llm.tools.measure.slots import PreparedKernel, prepare_kernel
 from cuda_llm.tools.measure.stopping import contest_rule, rule_for

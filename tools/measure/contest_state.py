@@ -15,7 +15,6 @@ from cuda_llm.tools.measure.blocks import BatchRules, MeasurementFault
 from cuda_llm.tools.measure.comparison import Comparison, call_us, compare_blocks
 from cuda_llm.tools.measure.failures import FailedCase
 from cuda_llm.tools.measure.interleave import ASSUMED_SPEEDUP, QUICK_RESAMPLES, count_blocks
-from cuda_llm.tools.measure.measure import with_timed_case
 from cuda_llm.tools.measure.measurement import Measurement
 from cuda_llm.tools.measure.sequential import (
     Score,
@@ -25,6 +24,7 @@ from cuda_llm.tools.measure.sequential import (
     score_size,
     worst_sizes,
 )
+from cuda_llm.tools.measure.single_cases import with_timed_case
 from cuda_llm.tools.measure.slope import (
     BatchBlock,
     BatchLengths,

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 from cuda_llm.errors import InfrastructureError
@@ -27,6 +28,7 @@ from cuda_llm.tools.measure.measurement import (
     rules_for,
 )
 from cuda_llm.tools.measure.options import MeasureOptions
+from cuda_llm.tools.measure.room import within_memory
 from cuda_llm.tools.measure.stopping import is_enough, rule_for
 from cuda_llm.tools.validator.budget import SizePlan
 from cuda_llm.wording import describe
@@ -54,14 +56,27 @@ async def measure_library(
     """
     if not isinstance(site, LibrarySite):
         raise InfrastructureError("device", f"{site.name} calls no libraries")
-    async with open_measurement(site, task, baseline, options) as measurement:
+    work = partial(_measure_within, site, site, task, library, baseline, options)
+    return await within_memory(site, task, work)
+
+
+async def _measure_within(
+    site: Site,
+    calls: LibrarySite[Call],
+    task: Task,
+    library: Call,
+    baseline: Baseline,
+    options: MeasureOptions,
+) -> LibraryTimes:
+    """Do so with the memory that is planned with now."""
+    async with open_measurement(site, task, baseline, options, libraries=1) as measurement:
         names: list[str] = []
         times: dict[SizeKey, Estimate] = {}
         for size in measurement.plan.sizes:
             # New ones for each size: what a library keeps of another size is not its time.
             with (
-                site.open_library(library) as (name, first),
-                site.open_library(library) as (_, idle),
+                calls.open_library(library) as (name, first),
+                calls.open_library(library) as (_, idle),
             ):
                 sessions = ComparedSessions(candidate=first, baseline=idle)
                 found = await _time_size(measurement, sessions, size)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
@@ -25,10 +26,8 @@ from cuda_llm.tools.measure.blocks import (
     MeasurementFault,
     require_baseline,
     require_timed,
-    secret_rng,
-    secret_seed,
 )
-from cuda_llm.tools.measure.failures import FailedCase, find_failed_case, hidden_by_doubt
+from cuda_llm.tools.measure.failures import FailedCase, hidden_by_doubt
 from cuda_llm.tools.measure.interleave import (
     ASSUMED_SPEEDUP,
     MeasuredSize,
@@ -48,15 +47,17 @@ from cuda_llm.tools.measure.measurement import (
     time_in_new_process,
 )
 from cuda_llm.tools.measure.options import L2, MeasureOptions
-from cuda_llm.tools.measure.slots import InputPlan
+from cuda_llm.tools.measure.room import within_memory
+from cuda_llm.tools.measure.single_cases import (
+    check_small_case,
+    find_timed_case,
+    with_timed_case,
+)
 from cuda_llm.tools.measure.stopping import rule_for
 from cuda_llm.tools.measure.times import KernelTimes, find_too_quick, size_time
 from cuda_llm.tools.measure.verify import explain_call_once
 from cuda_llm.tools.profiler.explain_measured import profile_call
 from cuda_llm.tools.validator.budget import SizePlan
-from cuda_llm.tools.validator.call_plans import CallPlan, draw_cheap
-from cuda_llm.tools.validator.cases import plan as plan_cases
-from cuda_llm.tools.validator.check_case import Checked, check_case
 
 _log = Log(__name__)
 
@@ -75,9 +76,33 @@ async def measure_candidate(
 
     The inputs are new each time; with `fresh`, the baseline's runner is too. A small case comes
     before each size, before the first one where it `begins_small`. Where the baseline takes another
-    time than its reference, see `measure_again`. Raises TaskError where the reference is broken or
-    the baseline refused.
+    time than its reference, see `measure_again`; where memory lacks, `within_memory`. Raises
+    TaskError where the reference is broken or the baseline refused.
     """
+    work = partial(
+        _measure_within,
+        site,
+        task,
+        compiled,
+        baseline,
+        options,
+        fresh=fresh,
+        begins_small=begins_small,
+    )
+    return await within_memory(site, task, work)
+
+
+async def _measure_within(
+    site: Site,
+    task: Task,
+    compiled: Compiled,
+    baseline: Baseline,
+    options: MeasureOptions,
+    *,
+    fresh: bool,
+    begins_small: bool,
+) -> KernelTimes | Verdict | FailedCase:
+    """Measure with the memory that is planned with now."""
     async with open_measurement(
         site, task, baseline, options, begins_small=begins_small
     ) as measurement:
@@ -212,22 +237,6 @@ async def measure_sizes(
     )
 
 
-async def check_small_case(
-    measurement: Measurement, session: Session
-) -> Verdict | FailedCase | None:
-    """Call a cheap case of the validation, not timed; None where its results are right."""
-    site, task = measurement.site, measurement.task
-    choices, seed = secret_rng(), secret_seed()
-    cases = plan_cases(task, choices)
-    case = replace(cases[draw_cheap(cases, choices)], repeat_seed=0)
-    rng = site.arrays.generator(seed)
-    calls = CallPlan(seed=int(choices.integers(1 << 31)))
-    found = await check_case(task, session, case, measurement.oracle, rng, site.arrays, calls)
-    if isinstance(found, Checked):
-        return None
-    return find_failed_case(site, task, found, case, site.arrays.generator(seed))
-
-
 async def time_size(
     measurement: Measurement,
     sessions: ComparedSessions,
@@ -274,27 +283,6 @@ async def time_size(
     return measured, baseline_time
 
 
-def find_timed_case(
-    measurement: Measurement, verdict: Verdict, input_plan: InputPlan
-) -> FailedCase | Verdict:
-    """Return the failed case as `find_failed_case` does, on inputs of the same distributions.
-
-    Which call of the batch failed is not known.
-    """
-    rng = measurement.site.arrays.generator(secret_seed())
-    return find_failed_case(measurement.site, measurement.task, verdict, input_plan.case, rng)
-
-
-def with_timed_case(
-    measurement: Measurement, fault: MeasurementFault, input_plan: InputPlan
-) -> MeasurementFault:
-    """Return the fault with its case, where replaying that may find a place."""
-    if fault.at_small_case:
-        return fault
-    found = find_timed_case(measurement, fault.verdict, input_plan)
-    return replace(fault, failed=found) if isinstance(found, FailedCase) else fault
-
-
 async def measure_baseline(
     site: Site, task: Task, baseline: Baseline, options: MeasureOptions
 ) -> KernelTimes:
@@ -302,6 +290,14 @@ async def measure_baseline(
 
     Raises TaskError where it is refused.
     """
+    work = partial(_baseline_within, site, task, baseline, options)
+    return await within_memory(site, task, work)
+
+
+async def _baseline_within(
+    site: Site, task: Task, baseline: Baseline, options: MeasureOptions
+) -> KernelTimes:
+    """Measure it with the memory that is planned with now."""
     async with (
         open_measurement(site, task, baseline, options) as measurement,
         site.open_cached(baseline) as opened,

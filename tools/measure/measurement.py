@@ -22,7 +22,6 @@ from cuda_llm.tools.measure.baseline_time import (
     times_file,
 )
 from cuda_llm.tools.measure.batch_room import (
-    MOST_SLOTS,
     BatchRoom,
     reserve,
     room_for,
@@ -37,8 +36,9 @@ from cuda_llm.tools.measure.blocks import (
 from cuda_llm.tools.measure.clocks import ReadClocks, clock_reader
 from cuda_llm.tools.measure.failures import baseline_refused
 from cuda_llm.tools.measure.options import MeasureOptions
+from cuda_llm.tools.measure.room import memory_bytes, plan_timing
 from cuda_llm.tools.measure.slots import InputPlan
-from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, plan_sizes
+from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan
 from cuda_llm.tools.validator.oracle import (
     Expectation,
     Inputs,
@@ -71,34 +71,8 @@ async def open_oracle(task: Task, site: Site, baseline: Baseline) -> AsyncIterat
         yield or_refuse
 
 
-MEMORY_SHARE = 0.8
-"""Of the GPU's memory that a measurement may plan with: contexts and pools take some too."""
-
-
 KEPT_SHARE = 0.015
 """The same for a batch's inputs, until its outputs are verified."""
-
-
-def plan_timing(site: Site, task: Task, *, runners: int = 2) -> MemoryPlan:
-    """Plan the bench sizes for which so many runners have room beside each other.
-
-    Raises TaskError where the task's reference is broken.
-    """
-    return plan_sizes(
-        task,
-        task.sizes.bench,
-        free_bytes=int(MEMORY_SHARE * memory_bytes(site)),
-        hardware=site.hardware,
-        arrays=site.arrays,
-        lanes=runners,
-        most_slots=MOST_SLOTS,
-    )
-
-
-def memory_bytes(site: Site) -> int:
-    """Return the memory of the GPU, or of its profile; what sessions reserve counts as free."""
-    cuda = getattr(site.arrays.xp, "cuda", None)
-    return site.hardware.memory_bytes if cuda is None else int(cuda.runtime.memGetInfo()[1])
 
 
 LIMIT_FACTOR = 50.0
@@ -193,17 +167,19 @@ async def open_measurement(
     options: MeasureOptions,
     *,
     runners: int = 2,
+    libraries: int = 0,
     limit_s: float = math.inf,
     begins_small: bool = True,
 ) -> AsyncIterator[Measurement]:
-    """Open what a measurement needs besides its sessions."""
+    """Open what a measurement needs besides its sessions; see `plan_timing` for `libraries`."""
+    called = ground_of(baseline) is not None
     async with open_oracle(task, site, baseline) as oracle:
         yield Measurement(
             site=site,
             task=task,
             oracle=oracle,
             options=options,
-            plan=plan_timing(site, task, runners=runners + (ground_of(baseline) is not None)),
+            plan=plan_timing(site, task, runners=runners + called, libraries=libraries + called),
             reference=None if task.reference is None else load_reference(task),
             cache_key=(site.name, site.hardware.name, baseline.key, repr(task.capabilities)),
             read_clocks=clock_reader(site),

@@ -19,7 +19,7 @@ from cuda_llm.tools.validator.columns import fill
 from cuda_llm.tools.validator.distributions import draw, spellings_in
 
 GROUP_BYTES = 1 << 28
-"""Inputs drawn at once, unless one call needs more."""
+"""Inputs drawn, and outputs compared, at once, unless one call has more."""
 
 INDEPENDENT = frozenset(
     {"normal", "uniform", "uniform_signed", "uniform_unit", "heavy_tail", "large", "denormal"}
@@ -78,7 +78,8 @@ def input_bytes(specs: Sequence[BufferSpec]) -> int:
 
 def split_into_groups(input_plan: InputPlan, slots: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Yield the slots, as many at a time as are drawn at once."""
-    each = max(1, input_bytes(input_plan.specs))
+    outputs = sum(spec.nbytes for spec in input_plan.specs if spec.role is not Role.IN)
+    each = max(1, input_bytes(input_plan.specs), outputs)
     size = max(1, GROUP_BYTES // each)
     for first in range(0, len(slots), size):
         yield tuple(slots[first : first + size])
@@ -256,12 +257,23 @@ def stage_batch(
     groups = []
     room, each = kernel.input_plan.kept_bytes, input_bytes(kernel.input_plan.specs)
     for numbers in split_into_groups(kernel.input_plan, order):
-        group = SlotGroup(slots=numbers, seed=secrets.randbits(SEED_BITS))
-        contents = draw_group(kernel.input_plan, group)
-        kernel.session.seal(numbers, [keys.get(slot, key) for slot in numbers], contents)
         room -= each * len(numbers)
-        groups.append(replace(group, kept=contents) if room >= 0 else group)
+        own_keys = [keys.get(slot, key) for slot in numbers]
+        groups.append(stage_group(kernel, numbers, own_keys, keeps=room >= 0))
     return StagedBatch(order=tuple(order), key=key, keys=tuple(keys.values()), groups=tuple(groups))
+
+
+def stage_group(
+    kernel: PreparedKernel, numbers: tuple[int, ...], keys: Sequence[bytes], *, keeps: bool
+) -> SlotGroup:
+    """Draw the contents of these slots, seal them, and keep them if wanted.
+
+    Else they are gone when it returns: there is room for one group's, not for the next one's too.
+    """
+    group = SlotGroup(slots=numbers, seed=secrets.randbits(SEED_BITS))
+    contents = draw_group(kernel.input_plan, group)
+    kernel.session.seal(numbers, keys, contents)
+    return replace(group, kept=contents) if keeps else group
 
 
 def new_key(kernel: PreparedKernel) -> bytes:

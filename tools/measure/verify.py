@@ -56,14 +56,21 @@ async def verify_batch(
 async def find_fault(kernel: PreparedKernel, staged: StagedBatch, oracle: Oracle) -> Verdict | None:
     """Return the first fault, whatever the guards hold."""
     for group in staged.groups:
-        contents = group.kept or draw_group(kernel.input_plan, group)
-        fault = find_mutated(kernel, group.slots, contents) or await find_wrong(
-            kernel, group.slots, contents, oracle
-        )
+        fault = await find_fault_of_group(kernel, group, oracle)
         if fault is not None:
             return fault
     late = kernel.session.find_late_write()
     return None if late is None else LateWrite(buffer=late)
+
+
+async def find_fault_of_group(
+    kernel: PreparedKernel, group: SlotGroup, oracle: Oracle
+) -> Verdict | None:
+    """Return the first fault of these calls; what is drawn again for it is gone afterwards."""
+    contents = group.kept or draw_group(kernel.input_plan, group)
+    return find_mutated(kernel, group.slots, contents) or await find_wrong(
+        kernel, group.slots, contents, oracle
+    )
 
 
 def find_overwritten(kernel: PreparedKernel) -> GuardOverwritten | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tasks.expressions import evaluate
@@ -10,6 +11,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.buffers import Arrays, Role
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.check_outputs import Method
+from cuda_llm.tools.validator.distributions import drawing_bytes
 from cuda_llm.tools.validator.parts import EXACT_ROWS, WIDE, elements, part_extent, working_bytes
 
 PROJECT_ABOVE_S = 0.25
@@ -65,21 +67,48 @@ class MemoryPlan:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LaneCounts:
+    """How many runners there are beside each other, and with how many slots."""
+
+    lanes: int
+    libraries: int
+    """Lanes of them whose calls return results of their own."""
+    own: int
+    """Bytes of a lane besides its slots."""
+    fewest: int
+    most: int
+    spare: int
+
+
 def plan_sizes(
     task: Task,
     sizes: Sequence[Dims],
     *,
     free_bytes: int,
+    spare_bytes: int = 0,
     hardware: Hardware,
     arrays: Arrays,
     lanes: int = 2,
+    libraries: int = 0,
+    lane_bytes: int = 0,
     fewest_slots: int = 2,
     most_slots: int = 256,
 ) -> MemoryPlan:
     """Plan the sizes for which `lanes` runners fit into `free_bytes` at the same time.
 
-    Raises TaskError where the task's reference is broken.
+    Of these, `spare_bytes` are for no scratch and no further slots. `libraries` of the runners
+    return results that lie beside their outputs. `lane_bytes` are what each takes besides. Raises
+    TaskError where the task's reference is broken.
     """
+    counts = LaneCounts(
+        lanes=lanes,
+        libraries=libraries,
+        own=lane_bytes,
+        fewest=fewest_slots,
+        most=most_slots,
+        spare=spare_bytes,
+    )
     reference = None if task.reference is None else load_reference(task)
     found: list[SizePlan] = []
     left_out: list[str] = []
@@ -91,7 +120,7 @@ def plan_sizes(
             arrays,
             hardware,
             free_bytes,
-            (lanes, fewest_slots, most_slots),
+            counts,
         )
         if isinstance(outcome, SizePlan):
             found.append(outcome)
@@ -107,9 +136,9 @@ def _plan_size(
     arrays: Arrays,
     hardware: Hardware,
     free_bytes: int,
-    counts: tuple[int, int, int],
+    counts: LaneCounts,
 ) -> SizePlan | str:
-    lanes, fewest, most = counts
+    lanes, fewest = counts.lanes, counts.fewest
     seconds, cost = reference_cost(task, dims, reference, hardware)
     method = Method.PROJECTED if seconds > PROJECT_ABOVE_S else Method.REFERENCE
     if method is Method.PROJECTED and (reference is None or reference.project is None):
@@ -121,30 +150,49 @@ def _plan_size(
             )
     buffers, sealed, outputs = buffer_bytes(task, dims)
     checking = check_bytes(task, dims, reference, arrays)
-    once = sealed + outputs + checking + RESERVED_BYTES
-    each = lanes * (buffers + sealed)
+    drawing = sealed + most_drawing_bytes(task, dims)
+    # A baseline that is the oracle has a runner of its own.
+    besides = lanes * counts.own + (buffers + counts.own if reference is None else 0)
+    once = drawing + outputs + checking + besides + RESERVED_BYTES
+    each = lanes * (buffers + sealed) + counts.libraries * outputs
     needed = fewest * each + once
     words = (
         f"{format_dims(dims)}: {lanes} lanes x {fewest} slots x ({_gb(buffers)} buffers + "
-        f"{_gb(sealed)} sealed inputs) + {_gb(sealed)} inputs drawn + {_gb(outputs)} outputs "
-        f"copied + {_gb(checking)} float64 values and comparison + {_gb(RESERVED_BYTES)} reserved "
+        f"{_gb(sealed)} sealed inputs) + {_gb(besides)} besides + {_gb(drawing)} inputs drawn + "
+        f"{_gb(outputs)} outputs copied + {_gb(checking)} float64 values and comparison + "
+        f"{_gb(RESERVED_BYTES)} reserved "
         f"= {_gb(needed)}"
     )
     if needed > free_bytes:
         return f"{words}, but {_gb(free_bytes)} are free"
     asked = int(evaluate(task.capabilities.scratch_bytes, dims))
-    scratch = min(asked, (free_bytes - needed) // lanes)
-    slots = fewest + int((free_bytes - needed - lanes * scratch) // each)
+    left = max(0, free_bytes - needed - counts.spare)
+    scratch = min(asked, left // lanes)
+    slots = fewest + int((left - lanes * scratch) // each)
     return SizePlan(
         dims=dims,
         method=method,
-        slots=max(fewest, min(most, slots)),
+        slots=max(fewest, min(counts.most, slots)),
         peak_bytes=needed + lanes * scratch,
         scratch_bytes=scratch,
         reference_s=seconds,
         cost=cost,
         words=f"{words} of {_gb(free_bytes)} free; {_gb(scratch)} of {_gb(asked)} scratch a lane; "
         f"{cost}: {method.value}",
+    )
+
+
+def most_drawing_bytes(task: Task, dims: Dims) -> int:
+    """Return what drawing one input takes beside the inputs themselves, whatever is drawn."""
+    sizes = {spec.name: prod(spec.shape) for spec in buffer_specs(task, dims)}
+    return max(
+        (
+            drawing_bytes(spelling, sizes[one.name])
+            for one in task.arguments
+            if one.name in sizes
+            for spelling in (*one.distributions, *([one.probe] if one.probe else []))
+        ),
+        default=0,
     )
 
 

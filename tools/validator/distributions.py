@@ -35,6 +35,8 @@ from cuda_llm.tools.validator.float_values import (
     zeros,
 )
 from cuda_llm.tools.validator.whole_numbers import (
+    DRAWN_AT_ONCE,
+    MADE_BYTES,
     Shape,
     Source,
     bins,
@@ -42,6 +44,7 @@ from cuda_llm.tools.validator.whole_numbers import (
     descending_ints,
     ints,
     ints_full_range,
+    is_in_parts,
     nearly_sorted_ints,
     rare_bins,
     sorted_ints,
@@ -109,6 +112,20 @@ def spellings_in(spelling: str) -> list[str]:
     return spelling.removeprefix(REGIONS).split("; ")
 
 
+FILLED = frozenset({"all_equal", "constant_rows", "spike", "outliers"})
+"""Nothing is made on the way but what is drawn in parts."""
+SORTED_BYTES = 16
+"""An element of whole numbers, on the way to them: eight bytes each, sorted beside themselves."""
+
+
+def drawing_bytes(spelling: str, size: int, at_once: int = DRAWN_AT_ONCE) -> int:
+    """Return the memory that drawing `size` elements takes beside the array itself."""
+    names = [parse_distribution(one).name for one in spellings_in(spelling)]
+    at_most = min(size, at_once)
+    parted = [is_in_parts(DISTRIBUTIONS[name]) or name in FILLED for name in names]
+    return MADE_BYTES * at_most if all(parted) else max(SORTED_BYTES * size, MADE_BYTES * at_most)
+
+
 def short_label(spelling: str) -> str:
     """Return the spelling as verdicts name it."""
     return "regions of every kind" if spelling.startswith(REGIONS) else spelling
@@ -122,12 +139,14 @@ def draw(
     dims: Mapping[str, int],
     density: float = 1.0,
     arrays: Arrays = HOST,
+    at_once: int = DRAWN_AT_ONCE,
 ) -> Array:
     """Draw an array of the distribution a task spells `spelling`; `density` is a probe's.
 
-    Several distributions share an array: rows next to each other, or segments of a vector.
+    Several distributions share an array: rows next to each other, or segments of a vector. Large
+    arrays are drawn `at_once` elements at a time where the distribution allows it.
     """
-    source = Source(rng, arrays)
+    source = Source(rng, arrays, at_once)
     kinds = [_bound(one, source, dtype, dims, density) for one in spellings_in(spelling)]
     if len(kinds) == 1:
         return kinds[0](shape)

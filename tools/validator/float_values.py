@@ -6,15 +6,24 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.tools.device.buffers import Array
-from cuda_llm.tools.validator.whole_numbers import Shape, Source, few_places, is_integer
+from cuda_llm.tools.validator.whole_numbers import (
+    Shape,
+    Source,
+    few_places,
+    in_parts,
+    in_parts_of_rows,
+    is_integer,
+)
 
 
+@in_parts
 def normal(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw with mean 0, variance 1 and full mantissas: the distribution to time with."""
     values: Array = source.rng.standard_normal(shape, dtype=np.float32)
     return values.astype(dtype, copy=False)
 
 
+@in_parts
 def uniform(source: Source, shape: Shape, dtype: npt.DTypeLike, low: float, high: float) -> Array:
     """Draw evenly over [low, high)."""
     values: Array = source.rng.random(shape, dtype=np.float32)
@@ -24,16 +33,19 @@ def uniform(source: Source, shape: Shape, dtype: npt.DTypeLike, low: float, high
     return _stored(source, values, dtype)
 
 
+@in_parts
 def uniform_signed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw evenly over [-1, 1)."""
     return uniform(source, shape, dtype, -1, 1)
 
 
+@in_parts
 def uniform_unit(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw evenly over [0, 1): sums grow without cancelling."""
     return uniform(source, shape, dtype, 0, 1)
 
 
+@in_parts
 def heavy_tail(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw Student's t with 3 degrees of freedom: a few elements carry much of the sum."""
     freedom: Array = source.rng.standard_gamma(1.5, shape, dtype=np.float32)
@@ -43,6 +55,7 @@ def heavy_tail(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     return _stored(source, values, dtype)
 
 
+@in_parts
 def large(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw normal values times 1e4."""
     values = normal(source, shape, np.float32)
@@ -50,6 +63,7 @@ def large(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     return _stored(source, values, dtype)
 
 
+@in_parts
 def denormal(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw subnormal numbers of either sign, which detect a kernel that flushes them."""
     kind = np.dtype(dtype)
@@ -60,6 +74,7 @@ def denormal(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     return values
 
 
+@in_parts
 def zeros(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Return zeros, for floats of both signs."""
     values = source.xp.zeros(shape, dtype)
@@ -81,6 +96,7 @@ def constant_rows(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     return source.xp.broadcast_to(rows, shape).copy()
 
 
+@in_parts
 def sparse(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw normal values, of which nine of ten are zero."""
     values = normal(source, shape, np.float32)
@@ -88,6 +104,7 @@ def sparse(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     return values.astype(dtype, copy=False)
 
 
+@in_parts_of_rows
 def mixed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw rows (or segments of a vector) of different distributions, at random places."""
     kinds = (normal, zeros, large, sparse, uniform_unit, denormal, heavy_tail)
@@ -106,6 +123,7 @@ def mixed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     return values
 
 
+@in_parts
 def magnitudes(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
     """Draw numbers of every magnitude from 2^low up to 2^(high + 1), where the type has them."""
     limits = np.finfo(np.dtype(dtype))
@@ -118,6 +136,7 @@ def magnitudes(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, hig
     return (signed * source.xp.take(powers, exponents)).astype(dtype)
 
 
+@in_parts_of_rows
 def scaled_rows(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
     """Draw normal values times one power of two from 2^low to 2^high a row, or for a vector."""
     values = normal(source, shape, np.float32).astype(np.float64)
@@ -173,6 +192,7 @@ def outliers(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     return values
 
 
+@in_parts
 def infinities(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw normal values, but one in eight is 0, infinite or the largest number, of either sign."""
     values = normal(source, shape, dtype)
@@ -188,6 +208,7 @@ def all_equal(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) 
     return source.xp.full(shape, value, dtype)
 
 
+@in_parts
 def exact_odd_13bit(
     source: Source, shape: Shape, dtype: npt.DTypeLike, density: float = 1.0
 ) -> Array:
@@ -200,6 +221,7 @@ def exact_odd_13bit(
     return _with_density(source, values.astype(dtype), density)
 
 
+@in_parts
 def exact_signs(source: Source, shape: Shape, dtype: npt.DTypeLike, density: float = 1.0) -> Array:
     """Draw -1, 0 and 1."""
     return _with_density(source, source.rng.integers(-1, 2, shape).astype(dtype), density)

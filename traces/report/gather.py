@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from cuda_llm.inspection_wording import describe_inspection
 from cuda_llm.predictions import tally
 from cuda_llm.score_wording import SCORES, describe_over
 from cuda_llm.search import Attempt, Brief, predictions_of
@@ -260,7 +261,7 @@ def _round_facts(round_: RoundHistory) -> Iterator[tuple[str, str, str]]:
     for held in round_.duels.values():
         yield "contest", held.contender, f"against {held.incumbent}: {describe_duel(held)}"
     for seen in round_.inspected.values():
-        yield "inspected", seen.attempt, "; ".join((seen.code or "nothing found", *seen.notes))
+        yield "inspected", seen.attempt, describe_inspection(seen.code, seen.notes)
     for tuned in round_.tuned.values():
         best = f", best {tuned.best}" if tuned.best else ""
         yield "tuned", tuned.parent, f"tried {list_names(tuned.tried)}{best}; {tuned.reason}"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from cuda_llm.inspection_wording import inspection_lines
 from cuda_llm.score_wording import describe_attempt_speed, describe_largest
 from cuda_llm.search import Attempt
 from cuda_llm.traces.ending_text import describe_check
@@ -278,8 +279,8 @@ def event_lines(event: Event, status: RunStatus) -> Iterator[str]:
             yield f"agent {agent} failed and is left out: {error}"
         case ContestHeld(contender=name, incumbent=before):
             yield f"{name} against {before}, timed in turn: {describe_duel(event)}"
-        case KernelInspected(attempt=name, code=code) if code:
-            yield f"{name} is not crowned: {code}"
+        case KernelInspected(attempt=name, code=code, notes=notes):
+            yield from inspection_lines(name, code, notes)
         case IncumbentChosen(round=number, reason=reason):
             best = best_line(status.best)
             state = f"{best}; {reason}" if status.best else reason or best

@@ -14,6 +14,7 @@ from cuda_llm.cli.evaluate_output import evaluate_document, inspected_rows
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.judge import Judged
 from cuda_llm.tools.judge.steps import compile_source
@@ -49,3 +50,15 @@ def test_what_the_emulated_device_finds_is_the_verdict(accepted: Judged) -> None
     assert written["results"][0]["inspection"]["fault"] == "DATA_RACE"
     clean = replace(looked[0], emulated=None)
     assert with_inspection(TASK, DEVICE, accepted, clean).verdict.code == "PASSED"
+
+
+def test_a_kernel_that_could_not_be_inspected_keeps_its_verdict_and_that_is_said(
+    accepted: Judged,
+) -> None:
+    found = Inspection(notes=("not inspected: gpu_host: out of memory",))
+    judged = with_inspection(TASK, DEVICE, accepted, found)
+    assert judged.verdict.code == "PASSED"
+    assert list(inspected_rows(found)) == [("NOT INSPECTED", found.notes[0])]
+    written = json.loads(evaluate_document(TASK, DEVICE, [judged], {0: found}))
+    jsonschema.validate(written, SCHEMA)
+    assert written["results"][0]["inspection"]["not_inspected"] == "gpu_host: out of memory"

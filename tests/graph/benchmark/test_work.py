@@ -4,7 +4,7 @@ import asyncio
 import csv
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,21 @@ from cuda_llm.graph.benchmark.folder import (
     BenchmarkPlan,
     plan_benchmark,
 )
-from cuda_llm.graph.benchmark.render import COLUMNS, write_tables
-from cuda_llm.graph.benchmark.row import LibraryTime, TaskRow, TimedLibraries, read_row
+from cuda_llm.graph.benchmark.render import COLUMNS, csv_text, markdown, write_tables
+from cuda_llm.graph.benchmark.row import (
+    LibraryTime,
+    TaskRow,
+    TimedLibraries,
+    inspection_notes,
+    read_row,
+)
+from cuda_llm.graph.benchmark.tables import make_page
 from cuda_llm.graph.benchmark.work import Progress, assemble, devices_of, share_out, work
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.result import read_result, seconds_of
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.inspection_wording import why_not_inspected
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tasks.loader import load_task
@@ -40,7 +48,7 @@ from cuda_llm.tools.device.group import DeviceGroup
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import read_events
-from cuda_llm.traces.events import RunStarted
+from cuda_llm.traces.events import KernelInspected, RunStarted
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/bench.schema.json").read_text())
 KERNEL = """\
@@ -358,3 +366,22 @@ def test_devices_are_shared_out_evenly_among_fewer_runs(devices: int, runs: int)
     assert sum(map(len, held)) == devices, "no device is in two shares"
     assert len(shares) == (runs if 0 < runs < devices else devices)
     assert max(map(len, held)) - min(map(len, held)) <= 1
+
+
+def test_a_winner_that_was_not_inspected_is_marked_and_the_reason_stands_below(
+    whole: Benchmark,
+) -> None:
+    run, task = whole.folder.run("small"), load_task(whole.plan.tasks["small"])
+    row = read_row(run, task, open_device("emulated").hardware)
+    assert row.not_inspected == ""
+    seen = KernelInspected(
+        round=1, attempt=row.best, code="", notes=("not inspected: gpu_host: out of memory",)
+    )
+    notes = inspection_notes([seen], row.best)
+    assert inspection_notes([seen], "another") == ()
+    missed = replace(row, not_inspected=why_not_inspected(notes))
+    page = markdown(make_page(whole.plan, [missed]))
+    assert f"| {row.best} ‡ |" in page
+    assert f"- ‡ {row.task}: {row.best} was not inspected: gpu_host: out of memory" in page
+    assert "‡" not in markdown(make_page(whole.plan, [row]))
+    assert "gpu_host: out of memory" in csv_text([missed])

@@ -1,14 +1,19 @@
 """Memory is acquired again, scrubbed, and freed where a larger piece is needed."""
 
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
+from cuda_llm.tools.cuda.free_memory import allocate, make_room_once
 from cuda_llm.tools.cuda.memory import (
     LEAST_BYTES,
     HostMemory,
     MemoryFull,
     MemoryPool,
-    make_room_once,
 )
+from cuda_llm.tools.device.buffers import HOST
 
 MIB = 1 << 20
 
@@ -140,3 +145,37 @@ def test_our_own_work_gets_what_the_pool_keeps_free() -> None:
     assert supply.live == [first, second]
     with pytest.raises(MemoryError):
         allocate(500 * MIB)
+
+
+def test_large_pieces_are_hardly_larger_than_what_was_wanted() -> None:
+    """An eighth of a power of two would be 4 GiB of some 30 GB, which the plan gives to others."""
+    wanted = 29_244 * MIB
+    made: list[int] = []
+
+    class Noted(HostMemory):
+        def __init__(self, size_bytes: int) -> None:
+            made.append(size_bytes)
+            super().__init__(MIB)
+
+    MemoryPool(Noted).acquire(wanted, 0)
+    assert wanted <= made[0] < wanted + LEAST_BYTES
+
+
+def test_before_an_allocation_is_refused_libraries_give_back_what_they_keep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PyTorch keeps the memory of a library that was timed in this process before."""
+    freed: list[str] = []
+    torch = SimpleNamespace(
+        cuda=SimpleNamespace(
+            is_initialized=lambda: True, empty_cache=lambda: freed.append("PyTorch")
+        )
+    )
+    pool = SimpleNamespace(free_all_blocks=lambda: freed.append("CuPy"))
+    runtime = SimpleNamespace(memGetInfo=lambda: (0, 1 << 40))
+    xp = SimpleNamespace(
+        get_default_memory_pool=lambda: pool, cuda=SimpleNamespace(runtime=runtime)
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert allocate(replace(HOST, xp=xp), MIB) is None
+    assert freed == ["CuPy", "PyTorch"]

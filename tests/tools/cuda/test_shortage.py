@@ -33,6 +33,24 @@ def test_what_is_kept_makes_room_for_whoever_needs_its_memory(
     within(run)
 
 
+def test_what_nobody_uses_is_given_back_before_other_programs_work(
+    within: Use, candidate: Compiled, baseline: Compiled
+) -> None:
+    async def run(room: Room) -> None:
+        async with room.sessions.open_cached(baseline):
+            pass
+        async with room.sessions.open(candidate):
+            pass
+        async with room.sessions.open(candidate):
+            kept = room.supply.lent_bytes
+            await room.sessions.release_unused()
+            assert 0 < room.supply.lent_bytes < kept
+        await room.sessions.release_unused()
+        assert room.supply.lent_bytes == 0
+
+    within(run)
+
+
 def test_whoever_needs_more_memory_waits_for_what_is_ending(
     within: Use, candidate: Compiled
 ) -> None:

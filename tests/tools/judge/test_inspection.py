@@ -1,13 +1,17 @@
 """What a kernel goes through before it becomes the incumbent, on a device that executes it here."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 from measured_runs import MeasuringDevice
 from small_tasks import small_task
 
+from cuda_llm.errors import InfrastructureError, NoMemory, TaskError
 from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.inspection_wording import why_not_inspected
 from cuda_llm.outcomes import (
     GuardOverwritten,
     InfraFailed,
@@ -20,8 +24,10 @@ from cuda_llm.outcomes import (
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
-from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.inspection import conclude_large, inspect_on_gpu
+from cuda_llm.tools.device import Session
+from cuda_llm.tools.device.candidate import Baseline, Compiled
+from cuda_llm.tools.judge.inspection import conclude_large, inspect_on_gpu, inspected_or_not
+from cuda_llm.tools.judge.judge import StepRetry
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.validator.buffers import buffer_specs
 
@@ -103,3 +109,76 @@ def test_every_shipped_task_has_a_size_beyond_31_bits(name: str) -> None:
     assert task.sizes.large
     for dims in task.sizes.large:
         assert max(spec.nbytes for spec in buffer_specs(task, dims)) > 1 << 31
+
+
+class ShortDevice(MeasuringDevice):
+    """Memory lacks so many times when the kernel is opened; what happens is noted."""
+
+    def __init__(self, lacking: int, error: Exception) -> None:
+        super().__init__(find_hardware("H200"))
+        self.lacking, self.error = lacking, error
+        self.noted: list[str] = []
+
+    @asynccontextmanager
+    async def open(self, candidate: Baseline) -> AsyncIterator[Session | Verdict]:
+        self.noted.append("open")
+        if self.lacking:
+            self.lacking -= 1
+            raise self.error
+        async with super().open(candidate) as opened:
+            yield opened
+
+    async def release_unused(self) -> None:
+        self.noted.append("release")
+
+
+def inspected_where(device: ShortDevice) -> Inspection:
+    async def run() -> Inspection:
+        task = transpose_of(LARGE)
+        built = await compile_source(task, device, NARROW, "kernel.cu")
+        assert isinstance(built, Compiled)
+        options = InspectionOptions(counters=False)
+        return await inspect_on_gpu(task, device, built, LARGE, options)
+
+    return asyncio.run(run())
+
+
+def test_all_that_is_kept_is_given_back_before_an_inspection() -> None:
+    device = ShortDevice(0, MemoryError())
+    inspected_where(device)
+    assert "release" in device.noted
+
+
+def test_a_large_size_for_which_memory_lacks_is_tried_once_more_when_all_is_given_back() -> None:
+    device = ShortDevice(1, MemoryError("Out of memory allocating 8,589,934,592 bytes"))
+    found = inspected_where(device)
+    assert found.notes[-1] == "rows=70 cols=40: results are right there, too"
+    first = device.noted.index("open")
+    assert "release" in device.noted[first:]
+
+
+def test_a_large_size_for_which_memory_lacks_for_good_is_a_note_beside_what_was_found() -> None:
+    found = inspected_where(ShortDevice(99, NoMemory("device memory", "none is to be had")))
+    assert found.fault is None
+    assert found.notes[-1] == ("rows=70 cols=40: not checked: device memory: none is to be had")
+    assert len(found.notes) > 1
+
+
+def test_what_fails_otherwise_is_no_note_of_a_size() -> None:
+    with pytest.raises(TaskError):
+        inspected_where(ShortDevice(99, TaskError("reference.py: broken")))
+
+
+@pytest.mark.parametrize("failures", [1, 99])
+def test_an_inspection_that_fails_is_tried_again_and_else_there_was_none(failures: int) -> None:
+    left = [failures]
+
+    async def inspect() -> Inspection:
+        if left[0]:
+            left[0] -= 1
+            raise InfrastructureError("gpu_host", "out of memory")
+        return Inspection(notes=("clean",))
+
+    found = asyncio.run(inspected_or_not(inspect, StepRetry(first_wait_s=0.0)))
+    why = "" if failures == 1 else "gpu_host: out of memory"
+    assert why_not_inspected(found.notes) == why

@@ -1,7 +1,10 @@
 """Memory of a measurement: slots of each size, and room for what `solve` allocates."""
 
 import asyncio
+import weakref
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from measured_site import MeasuredSession, MeasuredSite, named
@@ -18,9 +21,15 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.duel import ContestOrder, contest_there
 from cuda_llm.tools.measure.batch_room import FEWEST_STAGED, BatchRoom, reserve, room_for
 from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.measurement import plan_timing
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.slots import InputPlan, PreparedKernel, prepare_kernel, stage_batch
+from cuda_llm.tools.measure.room import plan_timing
+from cuda_llm.tools.measure.slots import (
+    GROUP_BYTES,
+    InputPlan,
+    PreparedKernel,
+    prepare_kernel,
+    stage_batch,
+)
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.measure.verify import verify_batch
 from cuda_llm.tools.validator.oracle import reference_oracle
@@ -154,3 +163,30 @@ def test_contents_are_drawn_only_for_what_is_called(capture: bool) -> None:
     session = asyncio.run(prepared())
     sealed = [one[slot].any() for one in session.slots.sealed.values() for slot in range(4)]
     assert sealed == [capture] * len(sealed)
+
+
+def test_of_large_inputs_one_groups_contents_are_in_memory_at_a_time() -> None:
+    """The plan counts the inputs of one call; those of two were 8.6 GB of a GPU's 80."""
+
+    class Noting(MeasuredSession):
+        alive: list[int]
+        drawn: list[weakref.ref[Any]]
+
+        def seal(
+            self, slots: Sequence[int], keys: Sequence[bytes], contents: Mapping[str, Any]
+        ) -> None:
+            self.alive.append(sum(one() is not None for one in self.drawn))
+            self.drawn += [weakref.ref(array) for array in contents.values()]
+
+    async def staged() -> list[int]:
+        session = Noting(honest(40.0))
+        session.alive, session.drawn = [], []
+        task = small_bench(GROUP_BYTES // 8)
+        inputs = InputPlan(task=task, dims=task.sizes.bench[0], arrays=HOST)
+        kernel = await prepare_kernel(session, inputs, 2, trusted=False, capture=False)
+        assert isinstance(kernel, PreparedKernel)
+        batch = stage_batch(kernel, [0, 1])
+        assert len(batch.groups) == 2
+        return session.alive
+
+    assert asyncio.run(staged()) == [0, 0]

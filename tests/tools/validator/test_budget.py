@@ -9,6 +9,7 @@ import pytest
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.reference import Dims, load_reference
+from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import HOST
 from cuda_llm.tools.validator.budget import MemoryPlan, check_bytes, plan_sizes
@@ -127,3 +128,40 @@ def test_the_arithmetic_is_what_is_allocated(
     tracemalloc.stop()
     assert found is None
     assert peak / 1.2 <= check_bytes(task, dims, reference, arrays) <= spare * peak
+
+
+def test_libraries_sessions_and_a_baseline_that_is_the_oracle_are_counted() -> None:
+    task, hardware = load_task("vector_add"), find_hardware("NVIDIA H100 80GB HBM3")
+
+    def peak(which: Task, libraries: int = 0, lane_bytes: int = 0) -> int:
+        planned = plan_sizes(
+            which,
+            which.sizes.bench[-1:],
+            free_bytes=10**11,
+            hardware=hardware,
+            arrays=ON_GPU,
+            libraries=libraries,
+            lane_bytes=lane_bytes,
+        )
+        return planned.sizes[0].peak_bytes
+
+    n = task.sizes.bench[-1]["n"]
+    assert peak(task, libraries=1) == peak(task) + 2 * 4 * n, "results of two calls"
+    assert peak(task, lane_bytes=10**9) == peak(task) + 2 * 10**9
+    blind = replace(task, reference=None)
+    assert peak(blind, lane_bytes=10**9) > peak(blind) + 3 * 10**9 - 1
+
+
+def test_scratch_leaves_what_is_to_be_spared() -> None:
+    task, hardware = load_task("matrix_multiplication"), find_hardware("NVIDIA H100 80GB HBM3")
+    planned = plan_sizes(
+        task,
+        task.sizes.bench,
+        free_bytes=75 * 10**9,
+        spare_bytes=7 * 10**9,
+        hardware=hardware,
+        arrays=ON_GPU,
+    )
+    assert planned.sizes[-1].dims["M"] == 262_144
+    assert planned.sizes[-1].scratch_bytes > 0
+    assert planned.sizes[-1].peak_bytes <= 68 * 10**9

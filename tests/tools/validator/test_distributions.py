@@ -1,5 +1,6 @@
 """Every distribution a task may name gives what its name says."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from cuda_llm.tools.validator.distributions import (
     REPEATED,
     SYMMETRIC,
     draw,
+    drawing_bytes,
     in_regions,
 )
 
@@ -235,3 +237,29 @@ def test_regions_share_an_array() -> None:
         values = drawn(spelling, shape)
         assert min((values == 7).mean(), (values == 0).mean()) > 0.1
         assert ((values != 7) & (values != 0)).mean() > 0.1
+
+
+@pytest.mark.parametrize(("spelling", "dtype"), SPELLINGS)
+def test_on_the_way_to_a_large_array_little_is_made(spelling: str, dtype: str) -> None:
+    """Of an input of 4 GB, what `magnitudes` made at once did not fit beside two runners."""
+    shape, at_once = (600, 500), 1 << 14
+    rng = np.random.default_rng(0)
+    draw(spelling, rng, (2, 2), dtype, {"n": 100}, at_once=at_once)
+    tracemalloc.start()
+    values = draw(spelling, rng, shape, dtype, {"n": 100}, at_once=at_once)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert values.shape == shape
+    assert values.dtype == dtype
+    own = drawing_bytes(spelling, values.size, at_once)
+    assert peak <= values.nbytes + own + (1 << 17)
+
+
+def test_parts_are_drawn_as_the_whole_is() -> None:
+    """Rows have powers of their own, and numbers of every magnitude are in each part."""
+    rng = np.random.default_rng(0)
+    for spelling in ("scaled_rows(-9, 9)", "mixed", "magnitudes(-20, 20)", "exact_signs"):
+        values = draw(spelling, rng, (3, 40, 50), "float32", {}, at_once=300)
+        rows = np.abs(values).reshape(-1, 50).max(axis=1)
+        assert len(np.unique(rows)) > 1 or spelling == "exact_signs"
+        assert np.count_nonzero(values) > values.size // 4

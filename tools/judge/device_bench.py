@@ -34,10 +34,10 @@ from cuda_llm.tools.judge.steps import (
     time_calls_there,
     validate_there,
 )
-from cuda_llm.tools.measure.failures import FailedCase
+from cuda_llm.tools.measure.failures import FailedCase, find_impossible_model
 from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import KernelTimes, find_impossible_model
+from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.validator.call_plans import begins_small
 from cuda_llm.tools.validator.validate import Validated
 
@@ -310,7 +310,5 @@ async def time_compiled(
         )
     if not isinstance(timing, KernelTimes):
         return timing
-    impossible = find_impossible_model(
-        task, device.hardware, timing.times, timing.launches, timing.launched
-    )
+    impossible = find_impossible_model(task, device.hardware, timing.times, timing.counted_calls())
     return impossible or timing

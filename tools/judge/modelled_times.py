@@ -20,12 +20,8 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, SamplingSession, Session, Site
 from cuda_llm.tools.device.buffers import BufferSpec
 from cuda_llm.tools.device.candidate import Baseline
-from cuda_llm.tools.measure.times import (
-    KernelTimes,
-    find_unseen_stores,
-    least_size_us,
-    profiles_below,
-)
+from cuda_llm.tools.measure.failures import ModelledCall, least_size_us, modelled_floor_us
+from cuda_llm.tools.measure.times import KernelTimes, find_unseen_stores, profiles_below
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import NONCE_BYTES, generator, timed_case
 from cuda_llm.tools.validator.distributions import draw
@@ -70,13 +66,18 @@ async def model_sizes(
         reports[number] = outcome
     known = [*verified.times, *((sizes[number], reports[number].time_us) for number in reports)]
     points = sorted((modeller.work(dims), time_us) for dims, time_us in known)
+    calls = [
+        ModelledCall(dims=sizes[number], launches=reports[number].launches) for number in reports
+    ] or [ModelledCall(dims=verified.times[-1][0], launches=verified.launches)]
+
+    def extrapolated_us(dims: Dims) -> float:
+        # Small sizes spend their time otherwise than large ones, so a line may lead below what the
+        # units need that the kernel works on.
+        least_us = modelled_floor_us(task, site.hardware, dims, calls)
+        return max(least_us, extrapolate(points, modeller.work(dims)))
+
     times = tuple(
-        (
-            dims,
-            reports[number].time_us
-            if number in reports
-            else extrapolate(points, modeller.work(dims)),
-        )
+        (dims, reports[number].time_us if number in reports else extrapolated_us(dims))
         for number, dims in enumerate(sizes)
     )
     largest = by_work[len(reports) - 1] if reports else None

@@ -1,6 +1,7 @@
-"""Failures that end a measurement: a refused baseline, noise, one case on a GPU."""
+"""Failures that end a measurement: a refused baseline, noise, one case on a GPU,
+and times below what the bytes and the arithmetic of a task need."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -9,8 +10,12 @@ import numpy.typing as npt
 from cuda_llm.errors import InfrastructureError, TaskError
 from cuda_llm.facts import BaselineDoubt
 from cuda_llm.failures import lacks_place
-from cuda_llm.outcomes import InfraFailed, OutOfMemory, Verdict
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.roofline import roof
+from cuda_llm.outcomes import ImpossibleTime, InfraFailed, OutOfMemory, Verdict
+from cuda_llm.profile import LaunchProfile
 from cuda_llm.tasks.loader import spell_task
+from cuda_llm.tasks.sizes import core_precision, fastest_precision, least_time
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Site
 from cuda_llm.tools.device.buffers import Array, Random
@@ -109,3 +114,104 @@ def find_failed_case(
         drawn = called_on or draw_inputs(task, case, rng, site.arrays)
         inputs = {name: site.arrays.to_host(array) for name, array in drawn.items()}
     return FailedCase(verdict=verdict, case=case, inputs=inputs, buffer_bytes=size)
+
+
+ROOFLINE_SLACK = 0.5
+"""Results may still lie in L2 when the clock stops, and a roofline is written by hand."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelledCall:
+    """What a call that was executed on the emulated device counted."""
+
+    dims: Mapping[str, int]
+    launches: Sequence[LaunchProfile]
+
+
+def find_impossible(
+    task: Task,
+    hardware: Hardware,
+    times: Iterable[tuple[Mapping[str, int], float]],
+    *,
+    l2_warm: bool = False,
+) -> ImpossibleTime | None:
+    """Find the first size below half of its roofline's time, at the chip's best peaks.
+
+    With `l2_warm`, what fits into L2 need not be moved at all.
+    """
+    floors = (
+        (time_us, ROOFLINE_SLACK * least_size_us(task, hardware, dims, l2_warm=l2_warm))
+        for dims, time_us in times
+    )
+    return _first_below(floors)
+
+
+def find_impossible_model(
+    task: Task,
+    hardware: Hardware,
+    times: Sequence[tuple[Mapping[str, int], float]],
+    calls: Mapping[int, ModelledCall] | None = None,
+) -> ImpossibleTime | None:
+    """Find the first modelled size below its roofline's time on the units that are modelled.
+
+    Nothing is slack: every byte and operation of a call is counted, in a cold L2, so less than the
+    task's own work means that some was hidden. `calls` says what was counted, by index of the size
+    (one below zero for a size that is not among `times`). A size that was not executed is held
+    against the call that leaves the least to CUDA cores: one size's path is not another's.
+    """
+    known = calls or {}
+    any_call = tuple(known.values())
+
+    def floor_us(number: int, dims: Mapping[str, int]) -> float:
+        told = (known[number],) if number in known else any_call
+        return modelled_floor_us(task, hardware, dims, told)
+
+    return _first_below(
+        (time_us, floor_us(number, dims)) for number, (dims, time_us) in enumerate(times)
+    )
+
+
+def modelled_floor_us(
+    task: Task, hardware: Hardware, dims: Mapping[str, int], calls: Sequence[ModelledCall]
+) -> float:
+    """Return the least microseconds of a size whose work is done as one of `calls` did it.
+
+    CUDA cores need not do the part of it that the call did on tensor cores, and those have their
+    peak, too. With no call, CUDA cores do it all.
+    """
+    precision = core_precision(task, hardware)
+    least = least_time(task, hardware, dims, precision=precision)
+
+    def on_units_us(call: ModelledCall) -> float:
+        done = sum(one.figures.get("tensor_operations", 0.0) for one in call.launches)
+        tensor_us = sum(one.figures.get("least_tensor_us", 0.0) for one in call.launches)
+        wanted = least_time(task, hardware, call.dims).flops
+        if not wanted or not done:
+            return roof(hardware, flops=least.flops, bytes_moved=0, precision=precision).time_us
+        left = max(0.0, 1 - done / wanted) * least.flops
+        cores_us = roof(hardware, flops=left, bytes_moved=0, precision=precision).time_us
+        # Tiles that reach beyond a small matrix do more than is wanted there, and not elsewhere.
+        return max(cores_us, tensor_us * least.flops / max(wanted, done))
+
+    if not calls:
+        return least.time_us
+    moving_us = least.bytes_moved / (hardware.peaks.dram_gb_s * 1e3)
+    return max(moving_us, min(map(on_units_us, calls)))
+
+
+def _first_below(floors: Iterable[tuple[float, float]]) -> ImpossibleTime | None:
+    for time_us, floor_us in floors:
+        if time_us < floor_us:
+            return ImpossibleTime(time_us=time_us, floor_us=floor_us)
+    return None
+
+
+def least_size_us(
+    task: Task, hardware: Hardware, dims: Mapping[str, int], *, l2_warm: bool
+) -> float:
+    """Return the microseconds of the size at the chip's best peaks."""
+    least = least_time(task, hardware, dims, precision=fastest_precision(hardware))
+    if not l2_warm:
+        return least.time_us
+    moved = max(0.0, least.bytes_moved - hardware.l2_bytes)
+    return roof(hardware, flops=least.flops, bytes_moved=moved, precision=least.precision).time_us

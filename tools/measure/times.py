@@ -1,23 +1,21 @@
-"""Times of a candidate at every size: beside the baseline's, weighted, and physically possible."""
+"""Times of a candidate at every size: beside the baseline's, and weighted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.facts import BaselineDoubt
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.roofline import roof
 from cuda_llm.outcomes import ImpossibleTime, InfraFailed, Quarantined, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, SizeProfile, SizeTime, TimeSource
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.reference import Dims
-from cuda_llm.tasks.sizes import core_precision, fastest_precision, least_time
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session, TimeClass
 from cuda_llm.tools.device.buffers import Role
 from cuda_llm.tools.measure.clocks import summarise_clocks
 from cuda_llm.tools.measure.comparison import Comparison
 from cuda_llm.tools.measure.estimate import Estimate
-from cuda_llm.tools.measure.failures import hidden_by_noise
+from cuda_llm.tools.measure.failures import ModelledCall, find_impossible, hidden_by_noise
 from cuda_llm.tools.measure.interleave import MeasuredSize
 from cuda_llm.tools.measure.options import L2
 from cuda_llm.tools.validator.buffers import buffer_specs
@@ -25,99 +23,6 @@ from cuda_llm.tools.validator.call_plans import order_timed_calls
 from cuda_llm.tools.validator.cases import fresh_nonce, generator
 from cuda_llm.tools.validator.check_case import Checked, check_case, run_case
 from cuda_llm.tools.validator.oracle import Oracle
-
-ROOFLINE_SLACK = 0.5
-"""Results may still lie in L2 when the clock stops, and a roofline is written by hand."""
-
-
-def find_impossible(
-    task: Task,
-    hardware: Hardware,
-    times: Iterable[tuple[Mapping[str, int], float]],
-    *,
-    l2_warm: bool = False,
-) -> ImpossibleTime | None:
-    """Find the first size below half of its roofline's time, at the chip's best peaks.
-
-    With `l2_warm`, what fits into L2 need not be moved at all.
-    """
-    floors = (
-        (time_us, ROOFLINE_SLACK * least_size_us(task, hardware, dims, l2_warm=l2_warm))
-        for dims, time_us in times
-    )
-    return _first_below(floors)
-
-
-def find_impossible_model(
-    task: Task,
-    hardware: Hardware,
-    times: Sequence[tuple[Mapping[str, int], float]],
-    launches: Sequence[LaunchProfile] = (),
-    launched: Mapping[str, int] | None = None,
-) -> ImpossibleTime | None:
-    """Find the first modelled size below its roofline's time on the units that are modelled.
-
-    Nothing is slack: every byte and operation of a call is counted, in a cold L2, so less than the
-    task's own work means that some was hidden. CUDA cores need not have done the part of it that
-    `launches`, those of the size `launched` (the last without one), did on tensor cores.
-    """
-    precision = core_precision(task, hardware)
-    done = sum(launch.figures.get("tensor_operations", 0.0) for launch in launches)
-    wanted = least_time(task, hardware, launched or times[-1][0]).flops
-    left = max(0.0, 1 - done / wanted) if wanted else 0.0
-
-    def floor_us(dims: Mapping[str, int]) -> float:
-        least = least_time(task, hardware, dims, precision=precision)
-        moved = least.bytes_moved
-        return roof(
-            hardware, flops=left * least.flops, bytes_moved=moved, precision=precision
-        ).time_us
-
-    return _first_below((time_us, floor_us(dims)) for dims, time_us in times)
-
-
-def _first_below(floors: Iterable[tuple[float, float]]) -> ImpossibleTime | None:
-    for time_us, floor_us in floors:
-        if time_us < floor_us:
-            return ImpossibleTime(time_us=time_us, floor_us=floor_us)
-    return None
-
-
-def find_too_quick(
-    task: Task,
-    hardware: Hardware,
-    dims: Mapping[str, int],
-    measured: Comparison,
-    *,
-    l2_warm: bool,
-) -> ImpossibleTime | InfraFailed | None:
-    """Find a time below the physical floor: impossible where the most a call can have taken is too.
-
-    Where a call may have taken longer than the floor, it is noise.
-    """
-    call_us, most_us = measured.first_us.value, measured.most_us
-    at_most, at_best = (
-        find_impossible(task, hardware, [(dims, time_us)], l2_warm=l2_warm)
-        for time_us in (most_us, call_us)
-    )
-    if at_best is None or at_most is not None:
-        return at_best
-    size = ", ".join(f"{name} = {extent}" for name, extent in dims.items())
-    return hidden_by_noise(
-        f"at {size} calls seem to take {call_us:.3g} us, less than is possible, but may take "
-        f"{most_us:.3g} us: other work on this machine holds up what is timed"
-    )
-
-
-def least_size_us(
-    task: Task, hardware: Hardware, dims: Mapping[str, int], *, l2_warm: bool
-) -> float:
-    """Return the microseconds of the size at the chip's best peaks."""
-    least = least_time(task, hardware, dims, precision=fastest_precision(hardware))
-    if not l2_warm:
-        return least.time_us
-    moved = max(0.0, least.bytes_moved - hardware.l2_bytes)
-    return roof(hardware, flops=least.flops, bytes_moved=moved, precision=least.precision).time_us
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +58,45 @@ class KernelTimes:
     """Floating-point operations at the last size; None where they are not counted."""
     doubt: BaselineDoubt | None = None
     """About the baseline timed beside it: why that was timed once more."""
+
+    def counted_calls(self) -> dict[int, ModelledCall]:
+        """Return what was counted, by index of the size; -1: at a size that is not among them."""
+        dims = [one for one, _ in self.times]
+        last = len(dims) - 1
+        if self.launched is not None:
+            last = dims.index(self.launched) if self.launched in dims else -1
+        calls = {
+            one.size: ModelledCall(dims=dims[one.size], launches=one.launches)
+            for one in self.smaller
+        }
+        told = ModelledCall(dims=self.launched or dims[last], launches=self.launches)
+        return calls | {last: told}
+
+
+def find_too_quick(
+    task: Task,
+    hardware: Hardware,
+    dims: Mapping[str, int],
+    measured: Comparison,
+    *,
+    l2_warm: bool,
+) -> ImpossibleTime | InfraFailed | None:
+    """Find a time below the physical floor: impossible where the most a call can have taken is too.
+
+    Where a call may have taken longer than the floor, it is noise.
+    """
+    call_us, most_us = measured.first_us.value, measured.most_us
+    at_most, at_best = (
+        find_impossible(task, hardware, [(dims, time_us)], l2_warm=l2_warm)
+        for time_us in (most_us, call_us)
+    )
+    if at_best is None or at_most is not None:
+        return at_best
+    size = ", ".join(f"{name} = {extent}" for name, extent in dims.items())
+    return hidden_by_noise(
+        f"at {size} calls seem to take {call_us:.3g} us, less than is possible, but may take "
+        f"{most_us:.3g} us: other work on this machine holds up what is timed"
+    )
 
 
 async def time_sizes(

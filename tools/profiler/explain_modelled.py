@@ -13,7 +13,7 @@ from cuda_llm.tools.profiler.counts import (
     count_instructions,
     count_tensor_operations,
 )
-from cuda_llm.tools.profiler.time_model import ModelledLaunch, place_launch
+from cuda_llm.tools.profiler.time_model import ModelledLaunch, least_tensor_us, place_launch
 from cuda_llm.tools.profiler.traffic import CONSTANT_SPACES
 
 BUS_BYTES_PER_US = 25e3
@@ -116,6 +116,7 @@ def _figures(launch: ModelledLaunch) -> dict[str, float]:
     tensor = count_tensor_operations(launch.account, launch.table)
     if tensor:
         figures["tensor_operations"] = sum(tensor.values())
+        figures["least_tensor_us"] = least_tensor_us(tensor, launch.hardware)
     if offchip:
         figures["sectors_per_request"] = _ratio(offchip, "sectors", "requests")
         figures["ideal_sectors_per_request"] = _ratio(offchip, "ideal_sectors", "requests")

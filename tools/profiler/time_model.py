@@ -170,12 +170,14 @@ def _tensor_us(
     account: LaunchCounters, table: KernelTable, hardware: Hardware, setting: Setting
 ) -> float:
     """Return the time of products at the rates that mma.sync, or wgmma, reaches on each type."""
-    operations = count_tensor_operations(account, table)
-    whole_us = sum(
-        count / (_tensor_tflops(hardware, kind) * 1e6) for kind, count in operations.items()
-    )
+    whole_us = least_tensor_us(count_tensor_operations(account, table), hardware)
     share = _busiest_share(InstructionClass.TENSOR, account, hardware, setting)
     return whole_us * hardware.sm_count * share
+
+
+def least_tensor_us(operations: Mapping[str, float], hardware: Hardware) -> float:
+    """Return the time of products, counted by their peaks, spread evenly over all tensor cores."""
+    return sum(count / (_tensor_tflops(hardware, kind) * 1e6) for kind, count in operations.items())
 
 
 def _tensor_tflops(hardware: Hardware, kind: str) -> float:

@@ -12,13 +12,14 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.sizes import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.measure.comparison import compare_blocks
-from cuda_llm.tools.measure.slope import BatchBlock
-from cuda_llm.tools.measure.times import (
+from cuda_llm.tools.measure.failures import (
     ROOFLINE_SLACK,
+    ModelledCall,
     find_impossible,
     find_impossible_model,
-    find_too_quick,
 )
+from cuda_llm.tools.measure.slope import BatchBlock
+from cuda_llm.tools.measure.times import find_too_quick
 
 HARDWARE = find_hardware("RTX 3090 Ti")
 TRANSPOSE = load_task("matrix_transpose")
@@ -78,27 +79,33 @@ def test_a_modelled_time_has_no_slack(part: float, impossible: bool) -> None:
     assert isinstance(found, ImpossibleTime) is impossible
 
 
-def launch_with(tensor_operations: float) -> LaunchProfile:
-    return LaunchProfile(
+def product_call(size: int, tensor_operations: float, tensor_us: float = 0.0) -> ModelledCall:
+    figures = {"tensor_operations": tensor_operations, "least_tensor_us": tensor_us}
+    launch = LaunchProfile(
         kernel="k",
         grid=(1, 1, 1),
         block=(32, 1, 1),
         shared_bytes=0,
         occupancy=1.0,
         time_us=1.0,
-        figures={"tensor_operations": tensor_operations},
+        figures=figures if tensor_operations else {},
     )
+    return ModelledCall(dims=cube(size), launches=[launch])
+
+
+def cube(size: int) -> dict[str, int]:
+    return {"M": size, "N": size, "K": size}
 
 
 def test_work_that_was_counted_on_tensor_cores_is_not_asked_of_cuda_cores() -> None:
     product = load_task("matrix_multiplication")
-    dims = {"M": 1024, "N": 1024, "K": 1024}
+    dims = cube(1024)
     work = 2.0 * 1024**3
     floor_us = work / (HARDWARE.peaks.fp32_tflops * 1e6)
 
     def found(part: float, done: float) -> ImpossibleTime | None:
-        launch = launch_with(done)
-        return find_impossible_model(product, HARDWARE, [(dims, part * floor_us)], [launch])
+        calls = {0: product_call(1024, done)}
+        return find_impossible_model(product, HARDWARE, [(dims, part * floor_us)], calls)
 
     assert found(0.51, work / 2) is None
     assert isinstance(found(0.49, work / 2), ImpossibleTime)
@@ -108,14 +115,41 @@ def test_work_that_was_counted_on_tensor_cores_is_not_asked_of_cuda_cores() -> N
     assert isinstance(found(0.9 * moving_us / floor_us, 3 * work), ImpossibleTime)
 
 
-def test_the_tensor_work_of_a_size_is_held_against_what_that_size_asks_for() -> None:
+def test_each_size_is_held_against_what_it_did_itself() -> None:
+    """The few rows of the last size are no work for tensor cores, those of the first are."""
     product = load_task("matrix_multiplication")
-    executed, extrapolated = ({"M": n, "N": n, "K": n} for n in (1024, 4096))
+    many, few = cube(1024), cube(256)
+    many_us, few_us = (
+        2.0 * dims["M"] ** 3 / (HARDWARE.peaks.fp32_tflops * 1e6) for dims in (many, few)
+    )
+    calls = {0: product_call(1024, 2.0 * 1024**3), 1: product_call(256, 0.0)}
+
+    def found(many_part: float, few_part: float) -> ImpossibleTime | None:
+        times = [(many, many_part * many_us), (few, few_part * few_us)]
+        return find_impossible_model(product, HARDWARE, times, calls)
+
+    assert found(0.5, 2.0) is None
+    assert isinstance(found(0.5, 0.9), ImpossibleTime)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_size_that_was_not_executed_may_do_what_another_one_did(number: int) -> None:
+    product = load_task("matrix_multiplication")
+    executed, extrapolated = cube(1024), cube(4096)
     floor_us = 2.0 * 1024**3 / (HARDWARE.peaks.fp32_tflops * 1e6)
     times = [(executed, 0.5 * floor_us), (extrapolated, 64 * 0.5 * floor_us)]
-    launch = launch_with(2.0 * 1024**3)
-    assert find_impossible_model(product, HARDWARE, times, [launch], executed) is None
-    assert isinstance(find_impossible_model(product, HARDWARE, times, [launch]), ImpossibleTime)
+    calls = {number: product_call(1024, 2.0 * 1024**3)}
+    assert find_impossible_model(product, HARDWARE, times, calls) is None
+    assert isinstance(find_impossible_model(product, HARDWARE, times), ImpossibleTime)
+
+
+def test_tensor_cores_have_a_peak_too() -> None:
+    product = load_task("matrix_multiplication")
+    calls = {0: product_call(1024, 2.0 * 1024**3, tensor_us=30.0)}
+    for part, impossible in ((0.99, True), (1.01, False)):
+        times = [(cube(4096), part * 64 * 30.0)]
+        found = find_impossible_model(product, HARDWARE, times, calls={-1: calls[0]})
+        assert isinstance(found, ImpossibleTime) is impossible
 
 
 def test_modelled_fp32_work_is_held_against_fp32_peaks() -> None:

@@ -28,9 +28,12 @@ from cuda_llm.tools.sandbox.jail import Jail, run_jailed
 _EMULATOR = Path(__file__).parent.parent
 _RUNTIME = _EMULATOR / "runtime"
 _PROTOTYPES = _EMULATOR.parent / "native" / "cudart"
-_LIBRARY_FLAGS = (
+LIBRARY_FLAGS = (
     "-std=c++20",
     "-O3",
+    # g++ 13.3, as Ubuntu 24.04 has it, makes wrong code of a switch in a loop: halves of mma.sync
+    # were unpacked as bytes.
+    "-fno-unswitch-loops",
     "-march=native",
     "-ffp-contract=off",
     "-fno-math-errno",
@@ -47,12 +50,12 @@ LIBRARY = "kernels.so"
 _LIMIT_S = 240.0
 MOST_PTX_BYTES = 4 << 20
 """g++ takes about a second for a thousand lines: 10 MiB did not end in the limit."""
-_OPTIMISED = ("-O1", "-ftree-vectorize")
+OPTIMISED = ("-O1", "-ftree-vectorize")
 _QUICKLY = ("-Og",)
 """For much code, of which g++ takes most of a candidate's time: compiled in a half to a third of
 the time of optimised code, executed in once to twice its time."""
 _MUCH_CODE_BYTES = 200_000
-_KERNEL_FLAGS = (
+KERNEL_FLAGS = (
     "-std=c++20",
     "-march=native",
     # nvcc has already chosen which multiplications and additions are fused.
@@ -90,7 +93,7 @@ def _build(
     name: str, exports: str, sources: list[Path], includes: list[str], watch: list[Path]
 ) -> Path:
     link = [f"-Wl,-soname,{name}", f"-Wl,--version-script={_RUNTIME / exports}", "-Wl,-z,now"]
-    return build(name, sources, [*_LIBRARY_FLAGS, f"-I{_RUNTIME}", *includes, *link], watch)
+    return build(name, sources, [*LIBRARY_FLAGS, f"-I{_RUNTIME}", *includes, *link], watch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +153,8 @@ async def _compile(text: str, folder: Path) -> Path:
         cpu_s=_LIMIT_S,
     )
     includes = f"-I{_RUNTIME.resolve()}"
-    effort = _QUICKLY if len(text) > _MUCH_CODE_BYTES else _OPTIMISED
-    command = [str(gxx), *effort, *_KERNEL_FLAGS, includes, "kernels.cpp", "-o", LIBRARY]
+    effort = _QUICKLY if len(text) > _MUCH_CODE_BYTES else OPTIMISED
+    command = [str(gxx), *effort, *KERNEL_FLAGS, includes, "kernels.cpp", "-o", LIBRARY]
     result = await run_jailed(command, jail)
     if not result.ok:
         reason = result.stderr.text.strip()[-1500:] or f"it ended by {result.end}"
@@ -175,7 +178,7 @@ def _key(text: str, kernels: Sequence[KernelResources], source_name: str, source
         registers,
         source_name,
         source,
-        (_OPTIMISED, _QUICKLY, _MUCH_CODE_BYTES, *_KERNEL_FLAGS),
+        (OPTIMISED, _QUICKLY, _MUCH_CODE_BYTES, *KERNEL_FLAGS),
         cpu_model(),
         gxx_version(find_gxx()),
     )

@@ -265,7 +265,7 @@ def _one_line(spec: ClusterSpec) -> Iterator[None]:
             mend = f"install the Ray and the Python that it runs (here {_ours()})"
             msg = f"the cluster at {spec.address} is of another version: {told}; {mend}"
             raise UsageError(msg) from error
-        what = f"no Ray cluster can be used at {spec.address}: {first_line(error)}"
+        what = f"no Ray cluster can be used at {spec.address}: {' '.join(text.split())[:200]}"
         raise MissingError(what, START) from error
 
 

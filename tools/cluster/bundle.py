@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from cuda_llm.errors import InfrastructureError, UsageError
 from cuda_llm.tools.native import cache_folder, entry_folder, load, store
@@ -20,6 +21,8 @@ MOST_FILES = 20_000
 LEFT_OUT = frozenset({"__pycache__", "traces"})
 """Folders inside a task's that are no part of it."""
 
+Contents: TypeAlias = Mapping[str, Mapping[str, bytes]]
+"""Files of bundles that may be missing where they are sent, by key and name."""
 _digests: dict[Path, tuple[tuple[int, int], str]] = {}
 """Size and time of a file whose digest is known, and the digest."""
 
@@ -80,6 +83,13 @@ def keep(key: str, contents: Mapping[str, bytes]) -> None:
         store(KIND, key, {}, {name: scratch / name for name in contents})
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def keep_all(contents: Contents) -> None:
+    """Put the bundles that came along into this machine's cache, unless they are there."""
+    for key, files in contents.items():
+        if find(key) is None:
+            keep(key, files)
 
 
 def find(key: str) -> Path | None:

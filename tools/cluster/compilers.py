@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.log import Log
-from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.cluster.bundle import Contents
 from cuda_llm.tools.cluster.connection import Node, WorkerGone, run_task
-from cuda_llm.tools.cluster.parcel import BundlesMissing, pack, unpack
-from cuda_llm.tools.cluster.worker import compile_there, keep_all
+from cuda_llm.tools.cluster.parcel import exchange, pack
+from cuda_llm.tools.cluster.worker import compile_there
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.known_outcomes import find_known, remember
 from cuda_llm.tools.cuda.messages import WorkFailed
@@ -81,28 +82,20 @@ class ClusterCompilers:
         raise InfrastructureError("compiler", f"{len(gone)} machines did not compile it: {lost}")
 
     async def _compile_on(self, node: Node, request: CompileRequest) -> Compiled | Verdict:
-        parcel, known = pack(request), self.known.setdefault(node.id, set())
-        lacking = frozenset(parcel.bundles.keys() - known)
-        for _ in range(2):
+        parcel = pack(request)
+
+        async def ask(contents: Contents) -> tuple[bytes, Contents]:
+            work = run_task(
+                compile_there, parcel.payload, contents, node=node.id, cpus=COMPILER_CPUS
+            )
             try:
                 async with asyncio.timeout(request.limits.wall_s + QUEUE_S):
-                    payload, files = await run_task(
-                        compile_there,
-                        parcel.payload,
-                        parcel.contents(lacking),
-                        node=node.id,
-                        cpus=COMPILER_CPUS,
-                    )
+                    return await work
             except TimeoutError:
                 raise WorkerGone(f"{node.host} had no core for a compiler in time") from None
-            keep_all(files)
-            reply = unpack(payload)
-            if isinstance(reply, BundlesMissing):
-                lacking = reply.keys
-                continue
-            known.update(parcel.bundles)
-            if isinstance(reply, WorkFailed):
-                raise reply.error
-            outcome: Compiled | Verdict = reply.result
-            return outcome
-        return InfraFailed(component="compiler", detail=f"{node.host} keeps no files")
+
+        reply = await exchange(parcel, self.known.setdefault(node.id, set()), ask)
+        if isinstance(reply, WorkFailed):
+            raise reply.error
+        outcome: Compiled | Verdict = reply.result
+        return outcome

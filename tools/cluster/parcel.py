@@ -6,7 +6,7 @@ nothing else. Ray unpickles what surrounds it; docs/cluster.md says what that me
 
 import io
 import pickle
-from collections.abc import Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from inspect import isfunction
@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.cluster.bundle import Bundle, bundle_of, find
+from cuda_llm.tools.cluster.bundle import Bundle, Contents, bundle_of, find, keep_all
 
 OURS = "cuda_llm."
 
@@ -74,6 +74,26 @@ def _is_own_value(found: Any) -> bool:
 def _is_own_function(found: Any) -> bool:
     """Tell whether it is a function that this package defines."""
     return isfunction(found) and found.__module__.startswith(OURS)
+
+
+async def exchange(
+    parcel: Parcel, known: set[str], ask: Callable[[Contents], Awaitable[tuple[bytes, Contents]]]
+) -> Any:
+    """Send a parcel with the bundles that the other side lacks, and return what it answers.
+
+    `ask` sends it with these files; `known` are the bundles that lie there, and grows. Raises what
+    `ask` raises, and InfrastructureError where what was sent is not kept there.
+    """
+    lacking: Set[str] = parcel.bundles.keys() - known
+    for _ in range(2):
+        payload, files = await ask(parcel.contents(lacking))
+        keep_all(files)
+        reply = unpack(payload)
+        if not isinstance(reply, BundlesMissing):
+            known.update(parcel.bundles)
+            return reply
+        lacking = reply.keys
+    raise InfrastructureError("cluster", "files that were sent are not kept there")
 
 
 class _Pickler(pickle.Pickler):

@@ -23,16 +23,16 @@ from cuda_llm.errors import (
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.log import Log, bound_fields
 from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.cluster.bundle import Contents
 from cuda_llm.tools.cluster.compilers import ClusterCompilers
 from cuda_llm.tools.cluster.connection import RemoteActor, WorkerGone, start_actor
-from cuda_llm.tools.cluster.parcel import BundlesMissing, Parcel, pack, unpack
+from cuda_llm.tools.cluster.parcel import Parcel, exchange, pack, unpack
 from cuda_llm.tools.cluster.worker import (
     DeviceWorker,
     OpenDevice,
     OpenOrder,
     WorkerFacts,
     code_hash,
-    keep_all,
 )
 from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
 from cuda_llm.tools.device import P, Site, T
@@ -216,20 +216,16 @@ class RemoteDevice:
 
     async def _ask(self, worker: Worker, parcel: Parcel) -> WorkDone | WorkFailed:
         """Send one work with the files that the worker lacks, and return its reply."""
-        lacking = frozenset(parcel.bundles.keys() - worker.known)
-        for _ in range(2):
-            contents = parcel.contents(lacking)
+
+        async def ask(contents: Contents) -> tuple[bytes, Contents]:
             call = worker.actor.call("carry_out", parcel.payload, contents)
-            payload, files = await self._watched(worker, call)
-            keep_all(files)
-            reply = unpack(payload)
-            if not isinstance(reply, BundlesMissing):
-                worker.known.update(parcel.bundles)
-                if not isinstance(reply, WorkDone | WorkFailed):
-                    raise InfrastructureError("worker", f"{self.name} answers what is no answer")
-                return reply
-            lacking = reply.keys
-        raise InfrastructureError("worker", f"{self.name} does not keep what it is sent")
+            found: tuple[bytes, Contents] = await self._watched(worker, call)
+            return found
+
+        reply = await exchange(parcel, worker.known, ask)
+        if not isinstance(reply, WorkDone | WorkFailed):
+            raise InfrastructureError("worker", f"{self.name} answers what is no answer")
+        return reply
 
     async def _watched(self, worker: Worker, call: Awaitable[Any]) -> Any:
         """Wait for an answer. Raises WorkerGone once the worker is silent or out of time."""

@@ -10,7 +10,7 @@ import hashlib
 import os
 import platform
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.log import Log, bound
 from cuda_llm.redaction import names_a_secret
 from cuda_llm.tasks import task as task_module
-from cuda_llm.tools.cluster.bundle import find, keep
+from cuda_llm.tools.cluster.bundle import Contents, keep_all
 from cuda_llm.tools.cluster.parcel import BundlesMissing, pack, unpack
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.nvcc import find_toolkit
@@ -33,8 +33,6 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import CompileRequest
 from cuda_llm.tools.native import add_files
 
-Contents = Mapping[str, Mapping[str, bytes]]
-"""Files of bundles that may be missing where a parcel arrives, by key and name."""
 OpenDevice = Callable[..., Device]
 _log = Log(__name__)
 
@@ -172,13 +170,6 @@ def send(reply: object) -> tuple[bytes, Contents]:
     """Return a reply as it travels, with the files that it names."""
     parcel = pack(reply)
     return parcel.payload, parcel.contents(parcel.bundles.keys())
-
-
-def keep_all(contents: Contents) -> None:
-    """Put the bundles that came along into this machine's cache, unless they are there."""
-    for key, files in contents.items():
-        if find(key) is None:
-            keep(key, files)
 
 
 def forget_secrets() -> None:

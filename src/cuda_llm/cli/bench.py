@@ -165,8 +165,8 @@ def work_on(
         ended = sum(one.state != "waiting" for one in rows)
         print(f"{ended}/{len(rows)} {task_line(row)}", file=sys.stderr, flush=True)
 
-    print(f"benchmark {folder.path}", file=sys.stderr, flush=True)
     try:
+        print(f"benchmark {folder.path}", file=sys.stderr, flush=True)
         # Stdout is for the result, whatever a user's own parts print.
         with redirect_stdout(sys.stderr):
             asyncio.run(work(folder, plan, device, keep, on_progress=tell))

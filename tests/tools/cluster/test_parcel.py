@@ -13,9 +13,9 @@ from cuda_llm.errors import InfrastructureError, TaskError, UsageError
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tools.cluster import bundle
-from cuda_llm.tools.cluster.bundle import bundle_of, find, keep
+from cuda_llm.tools.cluster.bundle import bundle_of, find, keep, keep_all
 from cuda_llm.tools.cluster.parcel import BundlesMissing, Parcel, pack, unpack
-from cuda_llm.tools.cluster.worker import forget_secrets, keep_all
+from cuda_llm.tools.cluster.worker import forget_secrets
 from cuda_llm.tools.cuda.messages import WorkDone, WorkRequest
 from cuda_llm.tools.judge.steps import do_no_work
 

@@ -66,12 +66,12 @@ def test_what_computes_may_take_longer_where_others_compute_too(busy_processor: 
     async def run() -> tuple[ReplyFrame | Ended, float, float]:
         async with runner_that(COMPUTES, busy_processor) as runner:
             begun = time.monotonic()
-            outcome = await wait_for_it(runner, 1.0)
+            outcome = await wait_for_it(runner, 0.6)
             return outcome, time.monotonic() - begun, find_queued_s(runner.pids)
 
     outcome, took_s, queued_s = asyncio.run(run())
-    assert isinstance(outcome, ReplyFrame), "it had half a second of work and a second of time"
-    assert took_s > 1.0 and queued_s > 0.5, "the machine was not as busy as this test needs"
+    assert isinstance(outcome, ReplyFrame), "it had half a second of work, and hardly more time"
+    assert took_s > 0.6 and queued_s > 0.1, "the machine was not as busy as this test needs"
 
 
 def test_what_sleeps_has_no_more_than_its_time(busy_processor: int) -> None:

@@ -84,7 +84,12 @@ async def start_worker(place: Place, open_device: OpenDevice, start_s: float = S
     actor = start_actor(DeviceWorker, cpus=place.cpus, gpus=place.gpus, node=place.node)
     try:
         async with asyncio.timeout(start_s):
-            await actor.call("ping")
+            host, code = await actor.call("tell_code")
+        if code != code_hash():
+            raise UsageError(
+                f"{host} runs other code of cuda-llm ({code}) than this process "
+                f"({code_hash()}); install the same version there"
+            )
         order = pack(OpenOrder(open_device=open_device, spec=place.spec)).payload
         async with asyncio.timeout(OPEN_S):
             reply = unpack(await actor.call("open", order))
@@ -97,14 +102,7 @@ async def start_worker(place: Place, open_device: OpenDevice, start_s: float = S
     if isinstance(reply, WorkFailed):
         actor.kill()
         raise reply.error
-    facts: WorkerFacts = reply.result
-    if facts.code != code_hash():
-        actor.kill()
-        raise UsageError(
-            f"{facts.host} runs other code of cuda-llm ({facts.code}) than this process "
-            f"({code_hash()}); install the same version there"
-        )
-    return Worker(actor=actor, facts=facts)
+    return Worker(actor=actor, facts=reply.result)
 
 
 class RemoteDevice:

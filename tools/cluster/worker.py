@@ -44,8 +44,6 @@ class WorkerFacts:
     host: str
     """Name of the machine."""
     pid: int
-    code: str
-    """Hash of this package there."""
     name: str
     hardware: Hardware
     target: str
@@ -81,6 +79,10 @@ class DeviceWorker:
         forget_secrets()
         take_usual_priority()
         self._device: Device | None = None
+
+    async def tell_code(self) -> tuple[str, str]:
+        """Return the name of this machine, and the hash of this package here."""
+        return socket.gethostname(), code_hash()
 
     async def open(self, order: bytes) -> bytes:
         """Open the device and build what it needs; return its WorkerFacts, or a WorkFailed."""
@@ -156,7 +158,6 @@ def describe(device: Device) -> WorkerFacts:
     return WorkerFacts(
         host=host,
         pid=os.getpid(),
-        code=code_hash(),
         name=f"{device.name} on {host}",
         hardware=device.hardware,
         target=device.target,

@@ -132,6 +132,24 @@ def test_what_is_no_value_of_ours_is_not_read(value: object) -> None:
         unpack(pickle.dumps(value), functions=True)
 
 
+@pytest.mark.parametrize(
+    "name", ["tools.cluster.parcel isfunction", "tools.cluster.bundle Path", "tools.cuda.nvml Any"]
+)
+@pytest.mark.parametrize("functions", [False, True])
+def test_what_a_module_of_ours_merely_imports_is_not_read(name: str, functions: bool) -> None:
+    module, attribute = name.split()
+    payload = f"ccuda_llm.{module}\n{attribute}\n.".encode()
+    with pytest.raises(InfrastructureError, match="no value of ours"):
+        unpack(payload, functions=functions)
+
+
+def test_an_answer_names_no_path_of_the_machine_that_reads_it() -> None:
+    payload = pack(WorkDone(result=Path("/nowhere/at/all"))).payload
+    assert unpack(payload, functions=True) == WorkDone(result=Path("/nowhere/at/all"))
+    with pytest.raises(InfrastructureError, match="a path of another machine arrived"):
+        unpack(payload)
+
+
 def test_a_result_names_no_function_and_an_order_may() -> None:
     request = WorkRequest(work=do_no_work)
     assert unpack(pack(request).payload, functions=True) == request

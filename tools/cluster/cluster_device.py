@@ -40,7 +40,7 @@ class ClusterDevice:
         others_time: bool,
     ) -> None:
         """`kinds` are groups of GPUs that are alike; with `others_time` all time kernels."""
-        self.first, self.others = kinds[0], tuple(kinds[1:])
+        self.kinds, self.first = tuple(kinds), kinds[0]
         self.spec = spec
         self._compilers = compilers
         self._helps = (validate_there, measure_candidate) if others_time else (validate_there,)
@@ -54,7 +54,7 @@ class ClusterDevice:
     @property
     def name(self) -> str:
         """E.g. `4 x NVIDIA H200 and 2 x RTX 4090 of a cluster`."""
-        return f"{' and '.join(one.name for one in (self.first, *self.others))} of a cluster"
+        return f"{' and '.join(one.name for one in self.kinds)} of a cluster"
 
     @property
     def hardware(self) -> Hardware:
@@ -69,7 +69,7 @@ class ClusterDevice:
     @property
     def capabilities(self) -> Capabilities:
         """Return what each of the first kind can do, as many works at once as all devices take."""
-        at_once = sum(one.capabilities.at_once for one in (self.first, *self.others))
+        at_once = sum(one.capabilities.at_once for one in self.kinds)
         return replace(self.first.capabilities, at_once=at_once)
 
     @property
@@ -80,7 +80,7 @@ class ClusterDevice:
     @property
     def notes(self) -> tuple[str, ...]:
         """Return the notes of all devices; each names its machine."""
-        return tuple(note for one in (self.first, *self.others) for note in one.notes)
+        return tuple(note for one in self.kinds for note in one.notes)
 
     @property
     def compile_slots(self) -> int:
@@ -107,7 +107,7 @@ class ClusterDevice:
         **named: P.kwargs,
     ) -> T:
         """See `Device.carry_out`."""
-        kind = self._least_busy() if self.others and work in self._helps else 0
+        kind = self._least_busy() if work in self._helps else 0
         if kind:
             found: Any = await self._elsewhere(kind, work, arguments, named)
             if isinstance(found, Validated | KernelTimes):
@@ -116,14 +116,15 @@ class ClusterDevice:
 
     def _least_busy(self) -> int:
         """Return the kind with the most devices to spare, the first one where that is equal."""
-        groups = (self.first, *self.others)
-        return min(self._at_work, key=lambda k: self._at_work[k] / groups[k].capabilities.at_once)
+        return min(
+            self._at_work, key=lambda k: self._at_work[k] / self.kinds[k].capabilities.at_once
+        )
 
     async def _elsewhere(
         self, kind: int, work: Any, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
         """Do a work on another kind of GPU; return None where a kernel is not to be had for it."""
-        target = self.others[kind - 1].target
+        target = self.kinds[kind].target
         task = next(one for one in arguments if isinstance(one, Task))
         retargeted = []
         for one in arguments:
@@ -143,6 +144,6 @@ class ClusterDevice:
     ) -> Any:
         self._at_work[kind] += 1
         try:
-            return await (self.first, *self.others)[kind].carry_out(work, *arguments, **named)
+            return await self.kinds[kind].carry_out(work, *arguments, **named)
         finally:
             self._at_work[kind] -= 1

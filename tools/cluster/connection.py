@@ -22,6 +22,8 @@ from cuda_llm.tools.cluster.spec import AUTO, ClusterSpec
 
 T = TypeVar("T")
 NAMESPACE = "cuda-llm"
+CALLS_AT_ONCE = 4
+"""Of one actor: while it works it is asked whether it is there."""
 REACH_S = 5.0
 """For a head to take a connection at all: Ray itself would try for half a minute."""
 INSTALL = "install it: pip install 'cuda-llm[ray]'"
@@ -108,10 +110,8 @@ def list_nodes() -> list[Node]:
     return sorted(found, key=lambda one: (-one.gpus, one.host, one.id))
 
 
-def start_actor(
-    kind: type, *, cpus: float, gpus: float = 0.0, node: str = "", ping_at_once: int = 4
-) -> RemoteActor:
-    """Start an actor that holds these resources, on one node or on any.
+def start_actor(kind: type, *, cpus: float, gpus: float, node: str) -> RemoteActor:
+    """Start an actor that holds these resources, on one node, or on any where that is empty.
 
     It ends with this process, however that ends.
     """
@@ -120,7 +120,7 @@ def start_actor(
     options: dict[str, Any] = {
         "num_cpus": cpus,
         "num_gpus": gpus,
-        "max_concurrency": ping_at_once,
+        "max_concurrency": CALLS_AT_ONCE,
         "max_restarts": 0,
         "max_task_retries": 0,
     }
@@ -260,7 +260,7 @@ def _one_line(spec: ClusterSpec) -> Iterator[None]:
         if "token" in text.lower() or "authenticat" in text.lower():
             msg = f"the cluster at {spec.address} refuses this process: {first_line(error)}"
             raise MissingError(msg, TOKEN) from error
-        if "ersion mismatch" in text or "version" in text.lower():
+        if "version" in text.lower():
             told = " ".join(text.split())[:300]
             mend = f"install the Ray and the Python that it runs (here {_ours()})"
             msg = f"the cluster at {spec.address} is of another version: {told}; {mend}"

@@ -2,9 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cuda_llm.errors import CudaLLMError, MissingError, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
@@ -208,24 +209,18 @@ def choose_kinds(
     return [one for one in kept if one]
 
 
-def run_to_end(work: Awaitable[T]) -> T:
-    """Run a coroutine on a thread's event loop: this one may be running already."""
-    results: list[T] = []
-    errors: list[BaseException] = []
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on a thread's event loop: this one may be running already.
 
-    async def run() -> None:
-        results.append(await work)
+    The thread is no reason to stay after Ctrl-C.
+    """
+    done: Future[T] = Future()
 
-    def run_thread() -> None:
+    def run() -> None:
         try:
-            asyncio.run(run())
+            done.set_result(asyncio.run(work))
         except BaseException as error:  # handed to the caller as it is
-            errors.append(error)
+            done.set_exception(error)
 
-    thread = threading.Thread(target=run_thread, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.1)  # so that Ctrl-C is seen
-    if errors:
-        raise errors[0]
-    return results[0]
+    threading.Thread(target=run, daemon=True).start()
+    return done.result()

@@ -10,10 +10,11 @@ import hashlib
 import os
 import platform
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from cuda_llm import errors
 from cuda_llm.capabilities import Capabilities
@@ -34,6 +35,7 @@ from cuda_llm.tools.device.candidate import CompileRequest
 from cuda_llm.tools.native import add_files
 
 OpenDevice = Callable[..., Device]
+Order = TypeVar("Order")
 _log = Log(__name__)
 
 
@@ -43,7 +45,6 @@ class WorkerFacts:
 
     host: str
     """Name of the machine."""
-    pid: int
     name: str
     hardware: Hardware
     target: str
@@ -66,7 +67,6 @@ class OpenOrder:
 class NodeFacts:
     """What one machine of a cluster has for compiling."""
 
-    host: str
     code: str
     nvcc: str
     """Its version; empty where it has none."""
@@ -100,26 +100,12 @@ class DeviceWorker:
 
     async def carry_out(self, order: bytes, contents: Contents) -> tuple[bytes, Contents]:
         """Do what a WorkRequest says; return WorkDone, WorkFailed or BundlesMissing, and files."""
-        reply = await self._carry_out(order, contents)
-        return send(reply)
+        return send(await answer(WorkRequest, self._do, order, contents, functions=True))
 
-    async def _carry_out(
-        self, order: bytes, contents: Contents
-    ) -> WorkDone | WorkFailed | BundlesMissing:
-        try:
-            keep_all(contents)
-            request = unpack(order, functions=True)
-            if isinstance(request, BundlesMissing):
-                return request
-            assert isinstance(request, WorkRequest), "nothing else is sent"
-            assert self._device is not None, "it is opened before it works"
-            with bound(**request.bound):
-                result = await self._device.carry_out(
-                    request.work, *request.arguments, **request.named
-                )
-            return WorkDone(result=result)
-        except Exception as error:
-            return WorkFailed(error=portable_error(error))
+    async def _do(self, request: WorkRequest) -> object:
+        assert self._device is not None, "it is opened before it works"
+        with bound(**request.bound):
+            return await self._device.carry_out(request.work, *request.arguments, **request.named)
 
     async def ping(self) -> None:
         """Answer: the event loop turns."""
@@ -128,17 +114,28 @@ class DeviceWorker:
 def compile_there(order: bytes, contents: Contents) -> tuple[bytes, Contents]:
     """Compile a CompileRequest on this machine; return WorkDone and the files, or as above."""
     forget_secrets()
-    return send(asyncio.run(_compile(order, contents)))
+    return send(asyncio.run(answer(CompileRequest, compile_candidate, order, contents)))
 
 
-async def _compile(order: bytes, contents: Contents) -> WorkDone | WorkFailed | BundlesMissing:
+async def answer(
+    kind: type[Order],
+    do: Callable[[Order], Awaitable[object]],
+    order: bytes,
+    contents: Contents,
+    *,
+    functions: bool = False,
+) -> WorkDone | WorkFailed | BundlesMissing:
+    """Do what an order of this kind says, unless files lack; what goes wrong is told, not raised.
+
+    `functions`: see `unpack`.
+    """
     try:
         keep_all(contents)
-        request = unpack(order)
+        request = unpack(order, functions=functions)
         if isinstance(request, BundlesMissing):
             return request
-        assert isinstance(request, CompileRequest), "nothing else is sent"
-        return WorkDone(result=await compile_candidate(request))
+        assert isinstance(request, kind), "nothing else is sent"
+        return WorkDone(result=await do(request))
     except Exception as error:
         return WorkFailed(error=portable_error(error))
 
@@ -149,7 +146,7 @@ def describe_node() -> bytes:
         nvcc = find_toolkit().version
     except CudaLLMError:
         nvcc = ""
-    return pack(NodeFacts(host=socket.gethostname(), code=code_hash(), nvcc=nvcc)).payload
+    return pack(NodeFacts(code=code_hash(), nvcc=nvcc)).payload
 
 
 def describe(device: Device) -> WorkerFacts:
@@ -157,7 +154,6 @@ def describe(device: Device) -> WorkerFacts:
     host = socket.gethostname()
     return WorkerFacts(
         host=host,
-        pid=os.getpid(),
         name=f"{device.name} on {host}",
         hardware=device.hardware,
         target=device.target,

@@ -65,13 +65,14 @@ struct Place {
     int row, column; // counted in tiles
 };
 
-// Tiles in bands of SUPER rows, column by column: neighbours in time share operands in the L2.
+// Tiles in bands of rows, column by column: neighbours in time share operands in the L2.
+template <int band>
 __device__ Place place_of(int tile, int rows, int columns)
 {
-    int band = tile / (SUPER * columns);
-    int within = tile - band * SUPER * columns;
-    int height = min(SUPER, rows - band * SUPER);
-    return {band * SUPER + within % height, within / height};
+    int above = tile / (band * columns);
+    int within = tile - above * band * columns;
+    int height = min(band, rows - above * band);
+    return {above * band + within % height, within / height};
 }
 
 __device__ uint32_t shared_address(const void* pointer)
@@ -161,7 +162,7 @@ __global__ void __launch_bounds__(kThreads) multiply_by_warps(
 {
     extern __shared__ __align__(128) unsigned char raw[];
     half* tiles = reinterpret_cast<half*>(raw);
-    Place place = place_of(blockIdx.x, (M - 1) / TILE_M + 1, (N - 1) / TILE_N + 1);
+    Place place = place_of<SUPER>(blockIdx.x, (M - 1) / TILE_M + 1, (N - 1) / TILE_N + 1);
     int top = place.row * TILE_M;
     int left = place.column * TILE_N;
     int steps = (K - 1) / kDepth + 1;
@@ -480,44 +481,49 @@ __device__ void store(const float (&sums)[columns / 2], uint32_t buffers, const 
 }
 #endif
 
-constexpr int kManyBytes = RING * kStageBytes<WIDE> + 4 * kBoxBytes + kAlignment;
+constexpr int kStoreBytes = 4 * kBoxBytes;
 constexpr int kFewStages = 196608 / kStageBytes<FEW>;
 constexpr int kFewBytes = kFewStages * kStageBytes<FEW> + kAlignment;
 
+template <int columns, int stages>
+constexpr int kWholeBytes = stages * kStageBytes<columns> + kStoreBytes + kAlignment;
+
 // Idea: a block stays for many tiles: one thread brings operands without a pause, two warpgroups multiply.
-__global__ void __launch_bounds__(kGroupThreads, 1) multiply_many(
+// Bands of `band` rows of tiles are computed together; where all tiles are, rows one by one take least (H100).
+template <int columns, int stages, int band>
+__global__ void __launch_bounds__(kGroupThreads, 1) multiply_whole(
     const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
     const __grid_constant__ CUtensorMap c_map, int M, int N, int K)
 {
 #if HAS_WARPGROUPS
     extern __shared__ unsigned char raw[];
-    __shared__ uint64_t barriers[2 * RING];
-    Ring<WIDE, RING> ring;
+    __shared__ uint64_t barriers[2 * stages];
+    Ring<columns, stages> ring;
     ring.tiles = (shared_address(raw) + kAlignment - 1) & ~(kAlignment - 1);
     ring.barriers = shared_address(barriers);
     int steps = (K - 1) / kStep + 1;
     int rows = (M - 1) / kTileM + 1;
-    int columns = (N - 1) / WIDE + 1;
+    int across = (N - 1) / columns + 1;
     if (threadIdx.x == 0) ring.create();
     __syncthreads();
     if (threadIdx.x >= kConsumers) {
         if (threadIdx.x == kConsumers) {
-            for (int tile = blockIdx.x; tile < rows * columns; tile += gridDim.x) {
-                Place place = place_of(tile, rows, columns);
+            for (int tile = blockIdx.x; tile < rows * across; tile += gridDim.x) {
+                Place place = place_of<band>(tile, rows, across);
                 for (int step = 0; step < steps; ++step) {
-                    ring.fill(&a_map, &b_map, place.row * kTileM, place.column * WIDE, step * kStep);
+                    ring.fill(&a_map, &b_map, place.row * kTileM, place.column * columns, step * kStep);
                 }
             }
         }
     } else {
         int group = threadIdx.x / 128;
-        uint32_t buffers = ring.tiles + RING * kStageBytes<WIDE> + group * 2 * kBoxBytes;
-        float sums[WIDE / 2];
-        for (int tile = blockIdx.x; tile < rows * columns; tile += gridDim.x) {
-            Place place = place_of(tile, rows, columns);
+        uint32_t buffers = ring.tiles + stages * kStageBytes<columns> + group * 2 * kBoxBytes;
+        float sums[columns / 2];
+        for (int tile = blockIdx.x; tile < rows * across; tile += gridDim.x) {
+            Place place = place_of<band>(tile, rows, across);
             ring.multiply(sums, group, steps);
-            store<WIDE>(sums, buffers, &c_map, place.row * kTileM + group * 64, place.column * WIDE,
-                        group, M, N);
+            store<columns>(sums, buffers, &c_map, place.row * kTileM + group * 64, place.column * columns,
+                           group, M, N);
         }
         if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     }
@@ -536,24 +542,18 @@ __global__ void __launch_bounds__(kGroupThreads, 1) multiply_few(
     Ring<FEW, kFewStages> ring;
     ring.tiles = (shared_address(raw) + kAlignment - 1) & ~(kAlignment - 1);
     ring.barriers = shared_address(barriers);
-    int rank = splits == 1 ? 0 : rank_in_cluster();
+    int rank = rank_in_cluster();
     int all_steps = (K - 1) / kStep + 1;
     int first = (int)((long long)all_steps * rank / splits);
     int steps = (int)((long long)all_steps * (rank + 1) / splits) - first;
-    Place place = place_of(blockIdx.x / splits, (M - 1) / kTileM + 1, (N - 1) / FEW + 1);
+    Place place = place_of<1>(blockIdx.x / splits, (M - 1) / kTileM + 1, (N - 1) / FEW + 1);
     int top = place.row * kTileM;
     int left = place.column * FEW;
-    int early = min(steps, kFewStages);
-    if (threadIdx.x == kConsumers) {
-        ring.create();
-        for (int step = first; step < first + early; ++step) {
-            ring.fill(&a_map, &b_map, top, left, step * kStep); // all are empty: the others need not be there yet
-        }
-    }
+    if (threadIdx.x == 0) ring.create();
     __syncthreads();
     if (threadIdx.x >= kConsumers) {
         if (threadIdx.x == kConsumers) {
-            for (int step = first + early; step < first + steps; ++step) {
+            for (int step = first; step < first + steps; ++step) {
                 ring.fill(&a_map, &b_map, top, left, step * kStep);
             }
         }
@@ -570,11 +570,7 @@ __global__ void __launch_bounds__(kGroupThreads, 1) multiply_few(
                          "f"(sums[i]), "f"(sums[i + 1]) : "memory");
         }
     }
-    if (splits == 1) {
-        __syncthreads();
-    } else {
-        meet_cluster();
-    }
+    meet_cluster();
     int share = threadIdx.x < kConsumers ? kTileM / splits * (FEW / 8) : 0;
     for (int i = threadIdx.x; i < share; i += kConsumers) {
         int row = rank * (kTileM / splits) + i / (FEW / 8);
@@ -601,7 +597,7 @@ __global__ void __launch_bounds__(kGroupThreads, 1) multiply_few(
             *reinterpret_cast<uint4*>(C + (size_t)(top + row) * N + left + column) = packed;
         }
     }
-    if (splits > 1) meet_cluster(); // the others still read from here
+    meet_cluster(); // the others still read from here
 #endif
 }
 
@@ -644,6 +640,15 @@ int attribute(cudaDeviceAttr which)
     return value;
 }
 
+template <int columns, int stages, int band>
+void solve_whole(const CUtensorMap& a_map, const CUtensorMap& b_map, const CUtensorMap& c_map, int M, int N, int K,
+                 int processors)
+{
+    int tiles = ((M - 1) / kTileM + 1) * ((N - 1) / columns + 1);
+    launch(multiply_whole<columns, stages, band>, tiles < processors ? tiles : processors, 1,
+           kWholeBytes<columns, stages>, a_map, b_map, c_map, M, N, K);
+}
+
 extern "C" void solve(const half* A, const half* B, half* C, int M, int N, int K)
 {
     CUtensorMap a_map, b_map, c_map;
@@ -655,17 +660,17 @@ extern "C" void solve(const half* A, const half* B, half* C, int M, int N, int K
     }
     int processors = attribute(cudaDevAttrMultiProcessorCount);
     int rows = (M - 1) / kTileM + 1;
-    int many = rows * ((N - 1) / WIDE + 1);
-    if (many * 2 > processors) {
-        int blocks = many < processors ? many : processors;
-        launch(multiply_many, blocks, 1, kManyBytes, a_map, b_map, c_map, M, N, K);
+    int tiles = rows * ((N - 1) / FEW + 1);
+    int steps = (K - 1) / kStep + 1;
+    int splits = 1;
+    while (splits < SPLITS && tiles * splits * 2 <= processors && splits * 2 <= steps) {
+        splits *= 2;
+    }
+    if (rows * ((N - 1) / WIDE + 1) * 2 > processors) {
+        solve_whole<WIDE, RING, SUPER>(a_map, b_map, c_map, M, N, K, processors);
+    } else if (splits == 1) {
+        solve_whole<FEW, kFewStages, 1>(a_map, b_map, c_map, M, N, K, processors);
     } else {
-        int tiles = rows * ((N - 1) / FEW + 1);
-        int steps = (K - 1) / kStep + 1;
-        int splits = 1;
-        while (splits < SPLITS && tiles * splits * 2 <= processors && splits * 2 <= steps) {
-            splits *= 2;
-        }
         launch(multiply_few, tiles * splits, splits, kFewBytes, a_map, b_map, C, M, N, K, splits);
     }
     cudaDeviceSynchronize();

@@ -1,8 +1,8 @@
 """A library's call through PyTorch, timed in the GPU host process as a candidate is in its runner.
 
-The call is trusted: it is the task's own file, so that its inputs lie open and its outputs carry no
-tags. All else is as in `timed_session`: slots, a copy of each input in front of its call, the flush
-of L2, one graph a batch, our own clock.
+The call is trusted: it is the task's own file, so that nobody looks at the tags of its outputs. All
+else is as in `timed_session`: slots, sealed inputs that are opened in front of each call, the flush
+of L2, tags, one graph a batch, our own clock.
 """
 
 import time
@@ -16,6 +16,8 @@ from cuda_llm.tasks.library import Library, load_library
 from cuda_llm.tasks.torch_module import import_torch
 from cuda_llm.tools.cuda.layout import SessionMemory, SlotLayout
 from cuda_llm.tools.cuda.memory import Memory
+from cuda_llm.tools.cuda.sealing import SealedColumn
+from cuda_llm.tools.cuda.step_kernels import StepKernels
 from cuda_llm.tools.device import (
     SCRATCH_BYTES,
     Argument,
@@ -24,7 +26,7 @@ from cuda_llm.tools.device import (
     CallReport,
     TimeClass,
 )
-from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
+from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Role, Slots
 from cuda_llm.tools.device.candidate import LibraryCall
 from cuda_llm.tools.device.session import Scalar
 
@@ -56,16 +58,16 @@ class LibrarySession:
         library: Library,
         library_call: LibraryCall,
         allocate: Callable[[int], Memory],
-        flush_bytes: int,
+        kernels: StepKernels,
     ) -> None:
-        """`allocate` gives device memory, `flush_bytes` is what is written to flush L2."""
+        """`allocate` gives device memory, `kernels` stand around each call."""
         self._torch = torch
         self._library = library
         self._names = library_call.arguments
         self._outputs = library_call.outputs
         self._allocate = allocate
+        self._kernels = kernels
         self._arena: SessionMemory | None = None
-        self._flush = torch.empty(max(1, flush_bytes // 4), dtype=torch.int32, device="cuda")
         self._stream = torch.cuda.Stream()
         self._scalars: dict[str, int | float] = {}
         self._graph: Any = None
@@ -119,13 +121,11 @@ class LibrarySession:
     def seal(
         self, slots: Sequence[int], keys: Sequence[bytes], contents: Mapping[str, Array]
     ) -> None:
-        """See `TimedSession.seal`: the contents are kept as they are."""
-        for name in self.arena.layout.sealed:
-            rows = self.arena.sealed(name)
+        """See `TimedSession.seal`."""
+        for column, name in zip(self._sealed(), self.arena.layout.sealed, strict=True):
             plain = self.arena.memory.arrays.xp.ascontiguousarray(contents[name])
-            bytes_of = plain.reshape(-1).view("uint8").reshape(len(slots), -1)
-            for row, slot in enumerate(slots):
-                rows[slot] = bytes_of[row]
+            rows = plain.reshape(-1).view("uint8").reshape(len(slots), -1)
+            self._kernels.sealing.seal(column, slots, rows, keys)
 
     async def arm(self, batch: Batch) -> Verdict | None:
         """See `TimedSession.arm`: the batch is one graph, which has run once."""
@@ -135,17 +135,32 @@ class LibrarySession:
         self.arena.memory.finish()
         self._graph = torch.cuda.CUDAGraph()
         self._results = []
-        with torch.cuda.graph(self._graph, stream=self._stream):
-            for slot in batch.order:
-                for plain, opened in self._openings(slot):
-                    opened.copy_(plain)
-                if batch.flush:
-                    self._flush.zero_()
-                if batch.solve:
-                    self._results.append((slot, self._solve(slot)))
+        with (
+            torch.cuda.graph(self._graph, stream=self._stream),
+            self._kernels.on_stream(self._stream.cuda_stream),
+        ):
+            self._capture_steps(batch)
         self._graph.replay()
         torch.cuda.synchronize()
         return None
+
+    def _capture_steps(self, batch: Batch) -> None:
+        """Put the chain of `native/runner/batch.cpp` onto the stream."""
+        kernels = self._kernels
+        sealed, outputs = self._sealed(), self._columns_of(Role.OUT, Role.INOUT)
+        opened = [self.arena.output(name) for name in self.arena.layout.sealed]
+        before: int | None = None
+        for slot in batch.order:
+            kernels.open(sealed, opened, slot, batch.key)
+            if batch.flush:
+                kernels.flush(slot)
+            if before is not None:
+                kernels.tag(outputs, before, batch.key)
+            if batch.solve:
+                self._results.append((slot, self._solve(slot)))
+            before = slot
+        if before is not None:
+            kernels.tag(outputs, before, batch.key)
 
     async def go(self, limit_s: float) -> float | Verdict:
         """See `TimedSession.go`. Raises ValueError where nothing is armed."""
@@ -172,7 +187,7 @@ class LibrarySession:
         if self._arena is not None:
             self._arena.memory.close()
             self._arena = None
-        del self._flush
+        self._kernels.close()
         self._torch.cuda.empty_cache()
 
     def _placed(self) -> SessionMemory:
@@ -218,20 +233,31 @@ class LibrarySession:
         column = memory.column(begin, spec.dtype, (layout.slots, *spec.shape), layout.stride)
         return self._torch.as_tensor(column[slot], device="cuda")
 
-    def _openings(self, slot: int) -> Iterator[tuple[Any, Any]]:
-        layout = self.arena.layout
-        for name, begin in layout.sealed.items():
-            span = layout.spans[name]
-            yield self._tensor(begin, span.spec, slot), self._tensor(span.begin, span.spec, slot)
+    def _sealed(self) -> list[SealedColumn]:
+        """Return the sealed contents of the inputs."""
+        indices = {name: index for index, name in enumerate(self.arena.layout.spans)}
+        return [
+            SealedColumn(rows=self.arena.sealed(name), index=indices[name])
+            for name in self.arena.layout.sealed
+        ]
+
+    def _columns_of(self, *roles: Role) -> list[SealedColumn]:
+        return [
+            SealedColumn(rows=self.arena.output(name), index=index)
+            for index, (name, span) in enumerate(self.arena.layout.spans.items())
+            if span.spec.role in roles
+        ]
 
 
 @contextmanager
 def library_session(
-    library: LibraryCall, allocate: Callable[[int], Memory], flush_bytes: int
+    library: LibraryCall,
+    allocate: Callable[[int], Memory],
+    kernels: StepKernels,
 ) -> Iterator[tuple[str, LibrarySession]]:
     """Open a session of the call, with its name. Raises TaskError and MissingError."""
     loaded, torch = load_library(library.file, library.arguments), exact_torch()
-    session = LibrarySession(torch, loaded, library, allocate, flush_bytes)
+    session = LibrarySession(torch, loaded, library, allocate, kernels)
     try:
         yield loaded.name, session
     finally:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.tools.cuda.protocol import TAG_WORDS, SlotsCall
+from cuda_llm.tools.cuda.protocol import TAG_WORDS, SealCall, SlotsCall
 from cuda_llm.tools.device.buffers import Array, Arrays
 
 _ROUNDS = 7
@@ -68,10 +68,10 @@ def tag_of(contents: npt.NDArray[np.uint8], slot: int, index: int, key: tuple[in
     return int((words * (r2 | r3 << _HALF)).sum(dtype=np.uint64))
 
 
-_THREADS = 256
+THREADS = 256
 _MOST_BLOCKS = 1024
 """Of one launch, for all of its slots together."""
-_TAG_BLOCKS = TAG_WORDS // _THREADS // 4
+TAG_BLOCKS = TAG_WORDS // THREADS // 4
 _TAG_BYTES = 8
 _HALF_KEY = 8
 """Bytes of a key that seal; as many tag."""
@@ -141,7 +141,7 @@ class GpuSealing:
         call = _call(column, slots, b"".join(key[:_HALF_KEY] for key in keys))
         call.rows, call.row_stride = contents.data.ptr, call.bytes
         most = -(-_MOST_BLOCKS // len(slots))
-        _launch(self._seal, call, min(most, _blocks(call.bytes, 16)))
+        launch(self._seal, call, min(most, blocks_for(call.bytes, 16)))
 
     def tags(
         self, columns: Sequence[SealedColumn], slots: Sequence[int], keys: Sequence[bytes]
@@ -153,7 +153,7 @@ class GpuSealing:
             call = _call(column, slots, halves)
             call.rows = sums.data.ptr + _TAG_BYTES * number
             call.row_stride = _TAG_BYTES * len(columns)
-            _launch(self._tag, call, min(_TAG_BLOCKS, _blocks(call.bytes, 4)))
+            launch(self._tag, call, min(TAG_BLOCKS, blocks_for(call.bytes, 4)))
         return [int(one) for one in self._arrays.to_host(sums)]
 
 
@@ -184,12 +184,12 @@ def _call(column: SealedColumn, slots: Sequence[int], keys: bytes) -> SlotsCall:
     return call
 
 
-def _blocks(size_bytes: int, each: int) -> int:
+def blocks_for(size_bytes: int, each: int) -> int:
     """Return as many blocks as let a thread take `each` bytes."""
-    return max(1, -(-size_bytes // each // _THREADS))
+    return max(1, -(-size_bytes // each // THREADS))
 
 
-def _launch(kernel: Any, call: SlotsCall, blocks: int) -> None:
+def launch(kernel: Any, call: SlotsCall | SealCall, blocks: int) -> None:
     """Launch the kernel; CuPy passes a structure as an array of one element of its size."""
     by_value = np.frombuffer(bytes(call), dtype=np.dtype((np.void, ctypes.sizeof(call))))
-    kernel((blocks, call.count, 1), (_THREADS, 1, 1), (by_value,))
+    kernel((blocks, call.count, 1), (THREADS, 1, 1), (by_value,))

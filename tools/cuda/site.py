@@ -42,6 +42,7 @@ from cuda_llm.tools.cuda.runner import (
 from cuda_llm.tools.cuda.sealing import GpuSealing, HostSealing, Sealing
 from cuda_llm.tools.cuda.session_resources import RunnerPool
 from cuda_llm.tools.cuda.sessions import MOST_FREE_PART, Sessions
+from cuda_llm.tools.cuda.step_kernels import StepKernels
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import MOST_OPENING_PART, ClockReading
 from cuda_llm.tools.device.buffers import HOST, Arrays
@@ -141,7 +142,10 @@ class GpuSite:
 
         Raises TaskError where its file is broken, MissingError without PyTorch.
         """
-        return library_session(library, self._allocate_own, flush_bytes(self.hardware.l2_bytes))
+        seal = launch_of(self.hardware, self.uuid).seal
+        flushed = flush_bytes(self.hardware.l2_bytes)
+        kernels = StepKernels(on_gpu(), seal, self.hardware.sm_count, flushed)
+        return library_session(library, self._allocate_own, kernels)
 
     @asynccontextmanager
     async def _open_call(self, call: LibraryCall) -> AsyncIterator[LibrarySession]:

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from cuda_llm.errors import describe_error, lacks_memory
-from cuda_llm.inspection_wording import NOT_INSPECTED
 from cuda_llm.outcomes import InfraFailed, OutOfMemory, TimedOut, Verdict
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
@@ -165,7 +164,7 @@ async def inspect_kernel(
 async def inspected_or_not(
     inspect: Callable[[], Awaitable[Inspection]], retry: StepRetry
 ) -> Inspection:
-    """Return what was found, or a note where machinery stays broken: then nothing was looked at.
+    """Return what was found, or why nothing was looked at: machinery stays broken.
 
     Raises what would end every other candidate too.
     """
@@ -175,7 +174,7 @@ async def inspected_or_not(
 
     found = await retry.settle("inspection", step)
     if isinstance(found, InfraFailed):
-        return Inspection(notes=(f"{NOT_INSPECTED}{found.detail}",))
+        return Inspection(not_inspected=found.detail)
     return found
 
 

@@ -11,7 +11,6 @@ from small_tasks import small_task
 
 from cuda_llm.errors import InfrastructureError, NoMemory, TaskError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.inspection_wording import why_not_inspected
 from cuda_llm.outcomes import (
     GuardOverwritten,
     InfraFailed,
@@ -196,4 +195,5 @@ def test_an_inspection_that_fails_is_tried_again_and_else_there_was_none(failure
 
     found = asyncio.run(inspected_or_not(inspect, StepRetry(first_wait_s=0.0)))
     why = "" if failures == 1 else "gpu_host: out of memory"
-    assert why_not_inspected(found.notes) == why
+    assert found.not_inspected == why
+    assert found.notes == (("clean",) if failures == 1 else ())

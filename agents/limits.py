@@ -9,7 +9,7 @@ from cuda_llm.profile import LaunchProfile, Profile
 from cuda_llm.search import Attempt
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.sizes import least_time
-from cuda_llm.time_terms import DATA_PATH, combine
+from cuda_llm.time_terms import DATA_PATH, TERM_NAMES, combine
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
         refuses="larger_tiles fewer_blocks",
     ),
     "dram_bandwidth": BottleneckText(
-        "DRAM bandwidth",
+        TERM_NAMES["dram"],
         "the bytes moved take that long, whatever the arithmetic",
         ("more occupancy, unrolling or fewer instructions while memory is this busy",),
         refuses="occupancy unrolling fewer_instructions",
     ),
     "l2_bandwidth": BottleneckText(
-        "L2 bandwidth",
+        TERM_NAMES["l2"],
         "data go through L2 more often than they need to",
         ("more occupancy",),
         refuses="occupancy",
@@ -93,43 +93,43 @@ BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
         refuses="occupancy",
     ),
     "latency": BottleneckText(
-        "latency",
+        TERM_NAMES["latency"],
         "warps wait for memory or for each other, with nothing else to do meanwhile",
         ("fewer bytes or fewer instructions on their own",),
         refuses="fewer_bytes fewer_instructions",
     ),
     "issue": BottleneckText(
-        "instruction issue",
+        TERM_NAMES["issue"],
         "the instructions alone take that long to issue",
         ("more occupancy", "prefetching"),
         refuses="occupancy prefetching",
     ),
     "launch_overhead": BottleneckText(
-        "the launches themselves",
+        TERM_NAMES["launch"],
         "starting kernels takes longer than their work at these sizes",
         ("tuning the inner loop",),
         refuses="unrolling fewer_instructions",
     ),
     "fp32": BottleneckText(
-        "fp32 arithmetic",
+        TERM_NAMES["fp32"],
         "the multiply-add units are busy",
         ("faster memory accesses",),
         refuses="faster_memory fewer_bytes",
     ),
     "fp64": BottleneckText(
-        "fp64 arithmetic", "double precision runs at a fraction of single precision"
+        TERM_NAMES["fp64"], "double precision runs at a fraction of single precision"
     ),
-    "fp16": BottleneckText("fp16 arithmetic", "the half-precision units are busy"),
+    "fp16": BottleneckText(TERM_NAMES["fp16"], "the half-precision units are busy"),
     "int": BottleneckText(
-        "integer arithmetic",
+        TERM_NAMES["int"],
         "index arithmetic outweighs the work",
         ("faster memory accesses",),
         refuses="faster_memory fewer_bytes",
     ),
-    "sfu": BottleneckText("special functions", "exp, sin, rsqrt and the like share few units"),
-    "convert": BottleneckText("conversions", "type conversions share few units"),
-    "shuffle": BottleneckText("warp shuffles", "exchanges between lanes take turns"),
-    "tensor": BottleneckText("tensor operations", "the tensor cores are busy"),
+    "sfu": BottleneckText(TERM_NAMES["sfu"], "exp, sin, rsqrt and the like share few units"),
+    "convert": BottleneckText(TERM_NAMES["convert"], "type conversions share few units"),
+    "shuffle": BottleneckText(TERM_NAMES["shuffle"], "exchanges between lanes take turns"),
+    "tensor": BottleneckText(TERM_NAMES["tensor"], "the tensor cores are busy"),
 }
 """By code of `profile.Bottleneck`."""
 

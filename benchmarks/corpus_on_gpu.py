@@ -215,7 +215,8 @@ class CorpusBench:
                     found = await inspect(task, device, judged.compiled)
                 after = inspected_verdict(known, verdict, found)
                 verdict, fault = after.verdict, after.fault
-                row = replace(row, inspected=after.state, notes="; ".join(found.notes)[:400])
+                told = "; ".join(filter(None, (found.not_inspected, *found.notes)))
+                row = replace(row, inspected=after.state, notes=told[:400])
         except DeviceLost:
             raise
         except CudaLLMError as error:

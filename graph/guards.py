@@ -15,7 +15,7 @@ from cuda_llm.agents.kernel_text.composition import CompositionRefused, describe
 from cuda_llm.agents.protocols import Choice, Composer, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
-from cuda_llm.errors import CudaLLMError, UsageError, describe_error
+from cuda_llm.errors import CudaLLMError, UsageError, describe_error, lacks_memory
 from cuda_llm.graph.context import RunContext
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed
@@ -57,7 +57,9 @@ async def run_untrusted(
     trace = None if limit.expired() or isinstance(failed, CudaLLMError) else failed
     _log.warning("a part of the run failed", component=component, error=detail, exc_info=trace)
     told = "" if trace is None else spell_traceback(trace)
-    return InfraFailed(component=component, detail=detail, traceback=told)
+    return InfraFailed(
+        component=component, detail=detail, lacked_memory=lacks_memory(failed), traceback=told
+    )
 
 
 def spell_traceback(error: BaseException) -> str:

@@ -259,6 +259,7 @@ async def inspect(context: RunContext, bench: DuelBench, contenders: Contenders,
             attempt=name,
             code="" if fault is None else fault.code,
             notes=found.notes,
+            not_inspected=found.not_inspected,
             seconds=time.monotonic() - began,
         )
     )

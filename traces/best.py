@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from cuda_llm.fact_wording import describe_spot
-from cuda_llm.inspection_wording import NOT_INSPECTED, why_not_inspected
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.score_wording import describe_attempt_speed, describe_over
@@ -138,11 +137,9 @@ def _report(
 
 
 def _inspection_lines(inspected: KernelInspected) -> Iterator[str]:
-    why = why_not_inspected(inspected.notes)
-    notes = [note for note in inspected.notes if not why or not note.startswith(NOT_INSPECTED)]
-    if why:
+    if why := inspected.not_inspected:
         yield f"- **Not inspected: {why}.** Sanitizers and large sizes have not looked at it"
-    yield from (f"- Inspected: {note}" for note in notes)
+    yield from (f"- Inspected: {note}" for note in inspected.notes)
 
 
 def _worth(profile: Profile | None) -> str:

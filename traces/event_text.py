@@ -70,8 +70,8 @@ def describe_decision(event: Event) -> Iterator[str]:
             yield from (f"round {number}, {by}: {line}" for line in describe_review(event))
         case ContestHeld(contender=name, incumbent=before):
             yield f"{name} against {before}, timed in turn: {describe_duel(event)}"
-        case KernelInspected(attempt=name, code=code, notes=notes):
-            yield f"{name} inspected: {describe_inspection(code, notes)}"
+        case KernelInspected(attempt=name, code=code, notes=notes, not_inspected=missed):
+            yield f"{name} inspected: {describe_inspection(code, notes, missed)}"
         case IncumbentChosen(incumbent=incumbent, reason=reason, verdicts=verdicts):
             yield f"to beat: {incumbent or 'the baseline'}; {reason}"
             yield from (f"{name}: {OUTCOMES.get(one, one)}" for name, one in verdicts.items())

@@ -220,6 +220,8 @@ class KernelInspected:
     """Of the verdict it brought; empty where nothing was found."""
     notes: tuple[str, ...] = ()
     """What was watched, and what could not be."""
+    not_inspected: str = ""
+    """Why sanitizers and large sizes have not looked at it; empty where they have."""
     seconds: float = 0.0
 
 

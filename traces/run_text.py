@@ -198,7 +198,7 @@ def _duels(round_: RoundHistory) -> Iterator[str]:
             "duel", f"{held.contender} against {held.incumbent}: {describe_duel(held)}"
         )
     for seen in round_.inspected.values():
-        found = describe_inspection(seen.code, seen.notes)
+        found = describe_inspection(seen.code, seen.notes, seen.not_inspected)
         yield from labelled("inspected", f"{seen.attempt}: {found}")
 
 

@@ -232,6 +232,7 @@ class _PendingCall:
         return CallFailed(
             kind=failure.kind,
             detail=failure.detail + waits,
+            status=failure.status,
             tries=self.tries,
             seconds=self._seconds(),
         )

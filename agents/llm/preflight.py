@@ -6,6 +6,7 @@ the run will use: a wrong key, a wrong address or an option that the server refu
 
 from dataclasses import replace
 from difflib import get_close_matches
+from http import HTTPStatus
 from typing import TYPE_CHECKING, NoReturn
 
 from cuda_llm.agents.llm.budget import OUTPUT_SETTING, Budget, Round, check_limits
@@ -84,7 +85,7 @@ def _refuse(failed: CallFailed, name: str, where: str, offered: tuple[str, ...])
     if "max_tokens" in detail or "max_completion_tokens" in detail or failed.kind == "too_long":
         raise UsageError(f"{where} refuses answers that long ({detail}); lower {OUTPUT_SETTING}")
     hint = "" if where.rstrip("/").endswith("/v1") else "; most addresses end in /v1"
-    if failed.kind == "not_json" or detail.startswith("HTTP 404"):
+    if failed.kind == "not_json" or failed.status == HTTPStatus.NOT_FOUND:
         raise UsageError(f"{where} is no OpenAI-compatible endpoint ({detail}){hint}")
     raise UsageError(f"{where} refuses a first question to {name} ({detail})")
 

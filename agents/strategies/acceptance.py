@@ -1,7 +1,7 @@
 """Decides which attempt becomes the incumbent: faster beyond noise, and at no size much slower."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
@@ -19,6 +19,7 @@ def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
     """
     incumbent = situation.incumbent
     verdicts: dict[str, str] = {}
+    reasons: set[str] = set()
     winner: Attempt | None = None
     for contender in passed_by_speed(judged):
         if winner is not None:
@@ -26,14 +27,16 @@ def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
         elif incumbent is None:
             winner = contender
         else:
-            verdicts[contender.id] = compare(situation, contender, incumbent)
-            winner = contender if verdicts[contender.id] == "won" else None
+            outcome, words = compare(situation, contender, incumbent)
+            verdicts[contender.id] = words
+            reasons.add(outcome)
+            winner = contender if outcome == "won" else None
     if winner is not None:
         verdicts[winner.id] = "won"
     chosen = winner or incumbent
     return Choice(
         incumbent=None if chosen is None else chosen.id,
-        reason=describe_choice(situation, winner, incumbent, verdicts),
+        reason=describe_choice(situation, winner, incumbent, reasons),
         verdicts=verdicts,
     )
 
@@ -44,21 +47,22 @@ def passed_by_speed(attempts: Sequence[Attempt]) -> list[Attempt]:
     return sorted(passed, key=lambda one: (-(one.speedup or 0.0), one.round, one.index))
 
 
-def compare(situation: Situation, contender: Attempt, incumbent: Attempt) -> str:
-    """Return `won`, `tie`, `slower` or `regression: ...`.
+def compare(situation: Situation, contender: Attempt, incumbent: Attempt) -> tuple[str, str]:
+    """Return `won`, `tie`, `slower` or `regression`, and what to tell: a regression names its size.
 
     A duel of the two decides where there was one; else the speed-up of each over the baseline.
     """
     duel = duel_of(situation, contender, incumbent)
     if duel is not None and duel.outcome != "faster":
-        return duel.outcome
+        return duel.outcome, duel.outcome
     gain = gain_over(contender, incumbent)
     margin = noise_margin(situation, contender, incumbent)
     if duel is None and gain < -margin:
-        return "slower"
+        return "slower", "slower"
     if duel is None and gain <= margin:
-        return "tie"
-    return find_regression(situation, contender, incumbent) or "won"
+        return "tie", "tie"
+    regression = find_regression(situation, contender, incumbent)
+    return ("regression", regression) if regression else ("won", "won")
 
 
 def duel_of(situation: Situation, contender: Attempt, incumbent: Attempt) -> DuelResult | None:
@@ -108,9 +112,9 @@ def describe_choice(
     situation: Situation,
     winner: Attempt | None,
     incumbent: Attempt | None,
-    verdicts: dict[str, str],
+    reasons: Set[str],
 ) -> str:
-    """Describe the choice in one sentence."""
+    """Describe the choice in one sentence; `reasons`: why the others do not beat the incumbent."""
     if winner is not None and incumbent is not None:
         duel = duel_of(situation, winner, incumbent)
         if duel is not None:
@@ -123,7 +127,6 @@ def describe_choice(
         return f"{winner.id} is the first kernel that passed, at {speed}"
     if incumbent is None:
         return "nothing has passed yet"
-    if not verdicts:
+    if not reasons:
         return f"{incumbent.id} stays: nothing of this round passed"
-    reasons = sorted({verdict.partition(":")[0] for verdict in verdicts.values()})
-    return f"{incumbent.id} stays: the others were {' or '.join(reasons)}"
+    return f"{incumbent.id} stays: the others were {' or '.join(sorted(reasons))}"

@@ -11,7 +11,6 @@ from cuda_llm.graph.benchmark.sweep import Setting
 from cuda_llm.graph.runs.kept_measurements import FOLDER, Measurements, read_last_check
 from cuda_llm.graph.runs.result import Result, read_result, time_by_stage
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.inspection_wording import why_not_inspected
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Objective, SizeTime, TimeSource
 from cuda_llm.tasks.sizes import least_time
@@ -211,7 +210,7 @@ def read_row(
         **spent_fields(result.usage),
         seconds={**result.seconds, "contest": contest_seconds(events)},
         first_appeared=first,
-        not_inspected=why_not_inspected(inspection_notes(events, best.id)) if best else "",
+        not_inspected=why_not_inspected(events, best.id) if best else "",
         libraries_note=libraries.note,
         published=() if task.published is None else task.published.speedups,
     )
@@ -272,10 +271,10 @@ def first_appeared(recorded: Sequence[Recorded], name: str) -> FirstAppeared | N
     return None
 
 
-def inspection_notes(events: Iterable[Event], name: str) -> tuple[str, ...]:
-    """Return the notes of the last inspection of a candidate."""
+def why_not_inspected(events: Iterable[Event], name: str) -> str:
+    """Return why the last inspection of a candidate came to nothing; empty where it did not."""
     found = [one for one in events if isinstance(one, KernelInspected) and one.attempt == name]
-    return found[-1].notes if found else ()
+    return found[-1].not_inspected if found else ""
 
 
 def contest_seconds(events: Iterable[Event]) -> float:

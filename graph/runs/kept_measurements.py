@@ -140,7 +140,12 @@ class KeepingDuelBench(KeepingBench):
         """See `DuelBench.inspect`."""
         found: Inspected = await self.bench.inspect(compiled)
         fault = None if found.fault is None else encode_verdict(found.fault)
-        told = {"fault": fault, "notes": list(found.notes), "files": sorted(found.artefacts)}
+        told = {
+            "fault": fault,
+            "notes": list(found.notes),
+            "not_inspected": found.not_inspected,
+            "files": sorted(found.artefacts),
+        }
         write_json(self.kept.place_inspection(compiled.source), told)
         return found
 
@@ -163,6 +168,7 @@ def read_inspection(path: Path, candidate: Path) -> Inspected | None:
         return Inspected(
             fault=None if data["fault"] is None else decode_verdict(data["fault"]),
             notes=tuple(data["notes"]),
+            not_inspected=data.get("not_inspected", ""),
             artefacts={name: candidate / name for name in data["files"]},
         )
     except UNFIT:

@@ -23,7 +23,6 @@ from cuda_llm.graph.runs.recorded_verdicts import (
     sha_of,
     verdict_in_short,
 )
-from cuda_llm.inspection_wording import NOT_INSPECTED
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tools.device.candidate import Compiled
@@ -133,18 +132,19 @@ class RecordedBench:
 
     async def inspect(self, compiled: Compiled) -> Inspected:
         """Return the recorded findings."""
+        unknown = Inspected(not_inspected=self._unknown("inspection").detail)
         ended = self.ended.get(compiled.key)
         if ended is None:
-            return Inspected(notes=(f"{NOT_INSPECTED}{self._unknown('inspection').detail}",))
+            return unknown
         place = self.kept.place_inspection(compiled.source)
         kept = read_inspection(place, self.folder.candidate(ended.name))
         if kept is not None:
             return kept
         told = self.inspections.get(compiled.key)
         if told is None:
-            return Inspected(notes=(f"{NOT_INSPECTED}{self._unknown('inspection').detail}",))
+            return unknown
         fault = verdict_in_short(told.code, "") if told.code else None
-        return Inspected(fault=fault, notes=told.notes)
+        return Inspected(fault=fault, notes=told.notes, not_inspected=told.not_inspected)
 
     async def _reach(self, source: str, stage: str) -> Ended | None:
         """Return what became of the source, when it may leave the stage."""

@@ -68,6 +68,8 @@ class CallFailed:
     holds no chat completion), `refused_request`, `too_long` (for the model's context),
     `unknown_model`, `no_access` (key or balance), `over_budget`, `no_model` (none is named)."""
     detail: str
+    status: int = 0
+    """Of the last HTTP answer; 0 where there was none."""
     tries: int = 1
     seconds: float = 0.0
 

@@ -98,22 +98,19 @@ class NoMemory(InfrastructureError):
 
 
 _NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed", "memoryallocation")
+"""What drivers and libraries write where they find none."""
 
 
 def lacks_memory(error: BaseException) -> bool:
     """Tell whether memory was what lacked: drivers and libraries have errors of their own for it.
 
-    CuPy's is a MemoryError, PyTorch's and those of cuBLAS tell it in words.
+    CuPy's is a MemoryError, PyTorch's and those of cuBLAS tell it in words. Ask where they are
+    caught: NoMemory alone keeps the fact among our own errors, whatever they say.
     """
     if isinstance(error, NoMemory | MemoryError):
         return True
     by_library = type(error).__module__.partition(".")[0].startswith(("cupy", "torch"))
-    return by_library and says_no_memory(str(error))
-
-
-def says_no_memory(text: str) -> bool:
-    """Tell whether a driver's or a library's words mean that memory lacked."""
-    return any(sign in text.lower() for sign in _NO_MEMORY)
+    return by_library and any(sign in str(error).lower() for sign in _NO_MEMORY)
 
 
 class BrokenByWork(InfrastructureError):

@@ -10,6 +10,7 @@ from typing import ClassVar, TypeAlias
 
 from cuda_llm.case_patterns import CasePattern
 from cuda_llm.element_patterns import ElementPattern
+from cuda_llm.errors import InfrastructureError, NoMemory
 from cuda_llm.facts import (
     CudaError,
     ExceededLimit,
@@ -70,6 +71,7 @@ __all__ = [
     "UninitialisedRead",
     "Verdict",
     "WrongResult",
+    "infrastructure_error",
     "lacks_place",
     "with_place",
     "with_replay",
@@ -256,6 +258,8 @@ class InfraFailed:
     """`compiler`, `runner`, `device`, `referee` ..."""
     detail: str
     figures: Mapping[str, float] = field(default_factory=dict)
+    lacked_memory: bool = False
+    """What broke found no memory: with less in use another try may find some."""
     traceback: str = ""
     """Whole, where code of a user's own raised."""
 
@@ -263,6 +267,12 @@ class InfraFailed:
     def code(self) -> str:
         """`INFRA_` and the component, e.g. `INFRA_RUNNER`."""
         return f"INFRA_{self.component.upper()}"
+
+
+def infrastructure_error(verdict: InfraFailed) -> InfrastructureError:
+    """Return the same as an error, where no candidate has the verdict."""
+    kind = NoMemory if verdict.lacked_memory else InfrastructureError
+    return kind(verdict.component, verdict.detail)
 
 
 Verdict: TypeAlias = (

@@ -16,6 +16,7 @@ from cuda_llm.outcomes import LateWrite
 from cuda_llm.search import Brief, Draft
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import ContestHeld, IncumbentChosen, KernelInspected
+from cuda_llm.traces.run_text import describe_run
 
 
 def rounds_of(*rounds: tuple[int, ...]) -> Writer:
@@ -137,6 +138,22 @@ def test_a_fault_found_by_the_inspection_keeps_the_incumbent(tmp_path: Path) -> 
     assert [one.code for one in events_of_kind(context, KernelInspected)] == ["DATA_RACE", ""]
     assert events_of_kind(context, IncumbentChosen)[-1].incumbent == "r1-c2"
     assert state["incumbent"] == "r1-c2"
+
+
+def test_a_kernel_that_could_not_be_inspected_is_chosen_and_the_reason_is_told(
+    tmp_path: Path,
+) -> None:
+    why = "gpu_host: out of memory"
+    bench = DuelTableBench(not_inspected={"ok_80_11": why})
+    context = with_bench(tmp_path, bench, (80, 90), (70, 60))
+    run(context)
+
+    told = [(one.attempt, one.not_inspected) for one in events_of_kind(context, KernelInspected)]
+    assert told == [("r1-c1", why), ("r2-c2", "")]
+    assert events_of_kind(context, IncumbentChosen)[0].incumbent == "r1-c1"
+    written = " ".join(" ".join(describe_run(context.folder)).split())
+    assert f"r1-c1: not inspected: {why}; watched" in written
+    assert "r2-c2: nothing found; watched" in written
 
 
 def test_an_unfit_attempt_is_no_result_either(tmp_path: Path) -> None:

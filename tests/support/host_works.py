@@ -12,7 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError, MissingError, TaskError
+from cuda_llm.errors import (
+    CudaLLMError,
+    DeviceLost,
+    InfrastructureError,
+    MissingError,
+    NoMemory,
+    TaskError,
+)
 from cuda_llm.log import Log
 from cuda_llm.tools.cuda.messages import OpenSite
 
@@ -54,6 +61,12 @@ async def missing() -> "AsyncIterator[Site]":
 @asynccontextmanager
 async def failing() -> "AsyncIterator[Site]":
     raise ValueError("no such context")
+    yield
+
+
+@asynccontextmanager
+async def full() -> "AsyncIterator[Site]":
+    raise MemoryError("no room for a context")
     yield
 
 
@@ -131,6 +144,13 @@ async def run_out_of_space(_site: "Site") -> None:
     raise OSError("no space is left")
 
 
+async def run_out_of_memory(_site: "Site", module: str, words: str) -> None:
+    """As CuPy, PyTorch or Python raise it."""
+    if module == "builtins":
+        raise MemoryError(words)
+    raise type("LibraryError", (RuntimeError,), {"__module__": module})(words)
+
+
 async def log_something(_site: "Site") -> None:
     """A record of ours, one of a library, and one from another thread."""
     Log("cuda_llm.work").info("from afar", seconds=1.5)
@@ -149,6 +169,7 @@ async def spoil(_site: "Site", marks: str) -> None:
 
 
 ERRORS = (
+    NoMemory("device memory", "8,589,934,592 bytes are not to be had"),
     MissingError("nvcc", "install it"),
     InfrastructureError("runner", "did not start"),
     TaskError("reference.py: broken"),

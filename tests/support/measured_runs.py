@@ -46,6 +46,8 @@ class DuelTableBench(TableBench):
     """Verdict of a contender when it is inspected."""
     artefacts: Mapping[str, Path] = field(default_factory=dict)
     """Files of an inspection."""
+    not_inspected: Mapping[str, str] = field(default_factory=dict)
+    """Why a contender cannot be inspected."""
 
     async def contest(self, contenders: Sequence[Compiled], incumbent: Compiled) -> Contest:
         duels = tuple([await self.duel(one, incumbent) for one in contenders])
@@ -76,8 +78,13 @@ class DuelTableBench(TableBench):
 
     async def inspect(self, compiled: Compiled) -> Inspected:
         await self.take("inspect", compiled.source)
-        fault = self.findings.get(declared(compiled.source))
-        return Inspected(fault=fault, notes=("watched",), artefacts=self.artefacts)
+        name = declared(compiled.source)
+        return Inspected(
+            fault=self.findings.get(name),
+            notes=("watched",),
+            not_inspected=self.not_inspected.get(name, ""),
+            artefacts=self.artefacts,
+        )
 
 
 def declared(source: str) -> str:

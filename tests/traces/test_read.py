@@ -23,7 +23,7 @@ from cuda_llm.traces.event_log import (
     read_events,
     read_trace,
 )
-from cuda_llm.traces.events import Event, RunFinished, RunResumed, StageEntered
+from cuda_llm.traces.events import Event, KernelInspected, RunFinished, RunResumed, StageEntered
 from cuda_llm.traces.run_folder import RunFolder
 
 HEADER = {"v", "seq", "at", "kind"}
@@ -109,8 +109,16 @@ def test_what_a_later_version_adds_is_skipped_and_counted(tmp_path: Path) -> Non
 
 def test_an_older_version_without_a_later_field_reads_with_its_default(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    path.write_text(line(kind="run_finished", reason="rounds", best=None))
-    assert read_events(path)[0].event == RunFinished(reason="rounds", best=None)
+    looked = {"round": 1, "attempt": "r1-c1", "code": "", "notes": ["watched"], "seconds": 1.5}
+    path.write_text(
+        line(kind="run_finished", reason="rounds", best=None)
+        + line(v=2, kind="kernel_inspected", **looked)
+    )
+    finished, inspected = (one.event for one in read_events(path))
+    assert finished == RunFinished(reason="rounds", best=None)
+    assert inspected == KernelInspected(
+        round=1, attempt="r1-c1", code="", notes=("watched",), not_inspected="", seconds=1.5
+    )
 
 
 @pytest.mark.parametrize(

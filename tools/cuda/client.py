@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate
 
-from cuda_llm.errors import DeviceLost, InfrastructureError
+from cuda_llm.errors import DeviceLost, InfrastructureError, NoMemory
 from cuda_llm.log import Log, bound_fields, level_for_children
 from cuda_llm.log_setup import RecordPipe
 from cuda_llm.redaction import names_a_secret
@@ -61,6 +61,10 @@ class HostBroken(Exception):
 
 class SiteNotOpened(HostBroken):
     """The site could not be opened; the reason is the one it gave."""
+
+    def __init__(self, error: InfrastructureError) -> None:
+        super().__init__(error.detail, was_healthy=False)
+        self.lacked_memory = isinstance(error, NoMemory)
 
 
 @dataclass(frozen=True)
@@ -263,7 +267,7 @@ class HostClient:
         opened = await self._receive(host, self._timeouts.start_s, was_healthy=False)
         if isinstance(opened, WorkFailed):
             if isinstance(opened.error, InfrastructureError):
-                raise SiteNotOpened(opened.error.detail, was_healthy=False)
+                raise SiteNotOpened(opened.error)
             raise opened.error
         self._ready = True
 

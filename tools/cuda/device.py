@@ -16,7 +16,13 @@ from typing import Concatenate, NoReturn
 import numpy as np
 
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, MissingError
+from cuda_llm.errors import (
+    BrokenByWork,
+    DeviceLost,
+    InfrastructureError,
+    MissingError,
+    NoMemory,
+)
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.cuda.client import HostBroken, HostClient, SiteNotOpened
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
@@ -82,7 +88,8 @@ class GpuHost:
     async def _blame(self, broken: HostBroken) -> NoReturn:
         """Raise for the work or for the GPU: the known answer alone tells which one it is."""
         if isinstance(broken, SiteNotOpened):
-            raise InfrastructureError("device", f"{self.label} cannot be opened: {broken}")
+            kind = NoMemory if broken.lacked_memory else InfrastructureError
+            raise kind("device", f"{self.label} cannot be opened: {broken}")
         if broken.was_healthy:
             try:
                 await self.client.carry_out(do_no_work)

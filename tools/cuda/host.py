@@ -21,7 +21,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError, InternalError
+from cuda_llm.errors import (
+    CudaLLMError,
+    DeviceLost,
+    InfrastructureError,
+    InternalError,
+    NoMemory,
+    lacks_memory,
+)
 from cuda_llm.log import Log, bound
 from cuda_llm.tools.cuda.messages import (
     DeviceBroken,
@@ -74,7 +81,7 @@ async def open_site(opening: OpenSite, stack: contextlib.AsyncExitStack) -> "Sit
         return WorkFailed(error=error)
     except Exception as error:
         _log.error("site cannot be opened", error=one_line(error), exc_info=error)
-        return WorkFailed(error=InfrastructureError("gpu_host", one_line(error)))
+        return WorkFailed(error=machine_error(error))
 
 
 async def next_request(connection: socket.socket) -> WorkRequest | WorkFailed | None:
@@ -142,16 +149,23 @@ def portable_error(error: Exception) -> CudaLLMError:
     """
     if isinstance(error, CudaLLMError):
         return error
-    if comes_from_machine(error):
-        return InfrastructureError("gpu_host", one_line(error))
+    if comes_from_machine(error) or lacks_memory(error):
+        return machine_error(error)
     trace = "".join(traceback.format_exception(error))
     return InternalError(f"GPU host process: {one_line(error)}", trace)
 
 
 def comes_from_machine(error: Exception) -> bool:
-    """Tell whether the system raised it, or the driver through CuPy: memory, files, contexts."""
+    """Tell whether the system raised it, or the driver through CuPy: files, contexts."""
     by_cupy = type(error).__module__.partition(".")[0].startswith("cupy")
-    return by_cupy or isinstance(error, OSError | MemoryError)
+    return by_cupy or isinstance(error, OSError)
+
+
+def machine_error(error: Exception) -> InfrastructureError:
+    """Return it as an error of ours. Whoever gets it has none of the libraries that it is of, and
+    its type says whether memory lacked."""
+    kind = NoMemory if lacks_memory(error) else InfrastructureError
+    return kind("gpu_host", one_line(error))
 
 
 def one_line(error: Exception) -> str:

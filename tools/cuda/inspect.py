@@ -58,6 +58,8 @@ class Inspection:
     """The emulated device executed the kernel and found nothing."""
     notes: tuple[str, ...] = ()
     """What was inspected and what could not be, for a person."""
+    not_inspected: str = ""
+    """Why nothing was inspected on the GPU; empty where it was."""
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
     """Of its parts: `counters`, `sanitizers` (with the machine code beside them)."""
 

@@ -24,9 +24,8 @@ from cuda_llm.tools.cuda.layout import SlotLayout
 from cuda_llm.tools.cuda.memory import UNIT_BYTES, L2Flush, Memory, MemoryFull, MemoryPool
 from cuda_llm.tools.cuda.protocol import GpuStartFrame, Order
 from cuda_llm.tools.cuda.runner import WARM_LIMIT_S, GpuRunner
-from cuda_llm.tools.cuda.verdicts import CallContext, load_failure, verdict_on_end
+from cuda_llm.tools.cuda.verdicts import CallContext, failed_to_start, load_failure, verdict_on_end
 from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class RunnerPool:
         """`count`: for a candidate, and the contest or the timings that may follow at once."""
         self._start = start
         self._count = count
-        self._waiting: list[tuple[GpuRunner, asyncio.Task[str]]] = []
+        self._waiting: list[tuple[GpuRunner, asyncio.Task[InfrastructureError | None]]] = []
 
     def __len__(self) -> int:
         """Return how many wait or are being started."""
@@ -71,20 +70,21 @@ class RunnerPool:
 
         Dead ones are replaced. Raises InfrastructureError where none comes up.
         """
-        failure = ""
+        failure = InfrastructureError("runner", "it dies before it is used")
         for _ in range(self._count + 1):
             if not self._waiting:
                 self._begin()
             runner, warming = self._waiting.pop(0)
             try:
-                failure = await warming
+                failed = await warming
             except BaseException:
                 await runner.stop()
                 raise
-            if not failure and runner.is_alive:
+            if failed is None and runner.is_alive:
                 return runner
+            failure = failed or failure
             await runner.stop()
-        raise InfrastructureError("runner", failure or "it dies before it is used")
+        raise failure
 
     async def settle(self) -> None:
         """Wait until all are warm: a context in the making disturbs what is timed beside it."""
@@ -101,14 +101,10 @@ class RunnerPool:
             await runner.stop()
 
 
-async def _warm(runner: GpuRunner) -> str:
-    """Return why the runner is of no use; empty where it is."""
+async def _warm(runner: GpuRunner) -> InfrastructureError | None:
+    """Return why the runner is of no use; None where it is."""
     outcome = await runner.warm_up(WARM_LIMIT_S)
-    if isinstance(outcome, ReplyFrame):
-        return ""
-    if isinstance(outcome, Ended) and outcome.final_reply is not None:
-        return outcome.final_reply.text
-    return f"no context: {outcome}"
+    return None if isinstance(outcome, ReplyFrame) else failed_to_start(outcome)
 
 
 class SessionResources:

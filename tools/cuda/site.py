@@ -44,6 +44,7 @@ from cuda_llm.tools.cuda.session_resources import RunnerPool
 from cuda_llm.tools.cuda.sessions import MOST_FREE_PART, Sessions
 from cuda_llm.tools.cuda.step_kernels import StepKernels
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
+from cuda_llm.tools.cuda.verdicts import failed_to_start
 from cuda_llm.tools.device import MOST_OPENING_PART, ClockReading
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
@@ -220,7 +221,7 @@ async def find_confinement(
     `allocate` gives device memory to try with, `host_bytes` is what is shared where that fails.
     Raises InfrastructureError where no runner comes up at all.
     """
-    reasons = []
+    failures = []
     for launched in _launches(launch, host_bytes):
         runner = start_gpu_runner(launched)
         try:
@@ -231,10 +232,10 @@ async def find_confinement(
                     shared_by=shared_by, spaces=runner.spaces, landlock_abi=landlock_abi()
                 )
                 return launched, isolation
-            reasons.append(failure)
+            failures.append(failure)
         finally:
             await runner.stop()
-    raise InfrastructureError("runner", f"none comes up: {reasons[-1]}")
+    raise type(failures[-1])("runner", f"none comes up: {failures[-1].detail}")
 
 
 def _launches(launch: RunnerLaunch, host_bytes: int) -> Iterator[RunnerLaunch]:
@@ -245,14 +246,14 @@ def _launches(launch: RunnerLaunch, host_bytes: int) -> Iterator[RunnerLaunch]:
 
 async def _trial_failure(
     runner: GpuRunner, launch: RunnerLaunch, allocate: Callable[[], Memory]
-) -> str | None:
+) -> InfrastructureError | None:
     """Return why a runner does not come up, or None.
 
     What it is given to load is no candidate: where it replies so, all before has worked.
     """
     outcome = await runner.warm_up(WARM_LIMIT_S)
     if not isinstance(outcome, ReplyFrame):
-        return _reason(outcome)
+        return failed_to_start(outcome)
     memory = runner.memory if runner.memory is not None else allocate()
     frame = GpuStartFrame(arena_bytes=memory.size_bytes, shared_by=memory.shared_by)
     frame.handle[:] = memory.handle
@@ -260,12 +261,7 @@ async def _trial_failure(
     outcome = await runner.order(frame, _START_LIMIT_S)
     if isinstance(outcome, ReplyFrame) and outcome.reply == Reply.REFUSED:
         return None
-    return _reason(outcome)
-
-
-def _reason(outcome: object) -> str:
-    reply = getattr(outcome, "final_reply", None)
-    return reply.text if isinstance(reply, ReplyFrame) else str(outcome)
+    return failed_to_start(outcome)
 
 
 def launch_of(hardware: Hardware, uuid: str) -> RunnerLaunch:

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from cuda_llm.errors import InfrastructureError, NoMemory
 from cuda_llm.facts import BreachKind, CudaError, Location, PolicyBreach
 from cuda_llm.failures import LoadFailed, PolicyViolation, TimedOut
 from cuda_llm.outcomes import HostCrashed, InfraFailed, OutOfMemory, Verdict
@@ -113,7 +114,20 @@ def _broken(reply: ReplyFrame, order: Order) -> Verdict:
     if order in _CALLS_SOLVE:
         return FORGED
     error_text = f": {error_name(reply.number)}" if reply.number else ""
-    return InfraFailed(component="runner", detail=part + error_text)
+    return InfraFailed(
+        component="runner",
+        detail=part + error_text,
+        lacked_memory=reply.number == _OUT_OF_MEMORY,
+    )
+
+
+def failed_to_start(outcome: object) -> InfrastructureError:
+    """Return the error of a runner that ended with this before it was given a candidate."""
+    reply = outcome.final_reply if isinstance(outcome, Ended) else None
+    if reply is None:
+        return InfrastructureError("runner", f"no context: {outcome}")
+    lacked = reply.reply == Reply.BROKEN and reply.number == _OUT_OF_MEMORY
+    return (NoMemory if lacked else InfrastructureError)("runner", reply.text)
 
 
 def _forbidden(reply: ReplyFrame) -> Verdict:

@@ -24,6 +24,8 @@ class Inspected:
     """None where nothing was found."""
     notes: tuple[str, ...] = ()
     """What was watched, and what could not be."""
+    not_inspected: str = ""
+    """Why sanitizers and large sizes have not looked at it; empty where they have."""
     artefacts: Mapping[str, Path] = field(default_factory=dict)
     """Files that the tools wrote, by name: `kernel.sass`."""
 

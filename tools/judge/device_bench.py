@@ -212,7 +212,12 @@ class DeviceBench:
             inspected_or_not(lambda: self._inspect_on_gpu(compiled), self.retry),
             self._begin_check(compiled),
         )
-        return Inspected(fault=found.fault, notes=found.notes, artefacts=found.artefacts)
+        return Inspected(
+            fault=found.fault,
+            notes=found.notes,
+            not_inspected=found.not_inspected,
+            artefacts=found.artefacts,
+        )
 
     async def _inspect_on_gpu(self, compiled: Compiled) -> Inspection:
         device, smallest = self.device.pinned(), self.task.sizes.edge[0]

@@ -9,8 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from cuda_llm.errors import describe_error, lacks_memory, says_no_memory
-from cuda_llm.inspection_wording import NOT_INSPECTED
+from cuda_llm.errors import describe_error, lacks_memory
 from cuda_llm.outcomes import InfraFailed, OutOfMemory, TimedOut, Verdict
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
@@ -126,7 +125,9 @@ def conclude_large(found: CallReport | Verdict, dims: Dims) -> LargeCheck:
             return LargeCheck(notes=(f"{where}: results are right there, too",))
         case TimedOut() | OutOfMemory() | InfraFailed():
             why = describe(found)[0]
-            lacked = isinstance(found, OutOfMemory) or says_no_memory(why)
+            lacked = isinstance(found, OutOfMemory) or (
+                isinstance(found, InfraFailed) and found.lacked_memory
+            )
             return LargeCheck(notes=(f"{where}: {NOT_CHECKED}: {why}",), lacked_memory=lacked)
         case _:
             return LargeCheck(fault=found, notes=(f"{where}: {found.code}",))
@@ -163,7 +164,7 @@ async def inspect_kernel(
 async def inspected_or_not(
     inspect: Callable[[], Awaitable[Inspection]], retry: StepRetry
 ) -> Inspection:
-    """Return what was found, or a note where machinery stays broken: then nothing was looked at.
+    """Return what was found, or why nothing was looked at: machinery stays broken.
 
     Raises what would end every other candidate too.
     """
@@ -173,7 +174,7 @@ async def inspected_or_not(
 
     found = await retry.settle("inspection", step)
     if isinstance(found, InfraFailed):
-        return Inspection(notes=(f"{NOT_INSPECTED}{found.detail}",))
+        return Inspection(not_inspected=found.detail)
     return found
 
 

@@ -10,7 +10,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, describe_error
+from cuda_llm.errors import (
+    BrokenByWork,
+    DeviceLost,
+    InfrastructureError,
+    NoMemory,
+    describe_error,
+)
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Passed, Quarantined, Verdict
 from cuda_llm.published_check import PublishedCheck
@@ -126,7 +132,11 @@ class StepRetry:
         except BrokenByWork as error:
             return InfraFailed(component=error.component, detail=describe_error(error))
         except InfrastructureError as error:
-            return InfraFailed(component=component, detail=describe_error(error))
+            return InfraFailed(
+                component=component,
+                detail=describe_error(error),
+                lacked_memory=isinstance(error, NoMemory),
+            )
 
 
 def reason_of(outcome: object) -> RetryReason | None:

@@ -7,12 +7,18 @@ from typing import Any, TypeVar
 
 import numpy.typing as npt
 
-from cuda_llm.errors import InfrastructureError, TaskError
+from cuda_llm.errors import InfrastructureError, NoMemory, TaskError
 from cuda_llm.facts import BaselineDoubt
 from cuda_llm.failures import lacks_place
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import roof
-from cuda_llm.outcomes import ImpossibleTime, InfraFailed, OutOfMemory, Verdict
+from cuda_llm.outcomes import (
+    ImpossibleTime,
+    InfraFailed,
+    OutOfMemory,
+    Verdict,
+    infrastructure_error,
+)
 from cuda_llm.profile import LaunchProfile
 from cuda_llm.tasks.loader import spell_task
 from cuda_llm.tasks.sizes import core_precision, fastest_precision, least_time
@@ -25,11 +31,6 @@ from cuda_llm.tools.validator.check_case import draw_inputs
 from cuda_llm.wording import describe, describe_doubt
 
 
-def infrastructure_error(verdict: InfraFailed) -> InfrastructureError:
-    """Return the same as an error, where no candidate has the verdict."""
-    return InfrastructureError(verdict.component, verdict.detail)
-
-
 def baseline_refused(task: Task, verdict: Verdict) -> TaskError | InfrastructureError:
     """Return the error of a baseline with this verdict: without it no kernel can be judged."""
     if isinstance(verdict, InfraFailed):
@@ -37,7 +38,8 @@ def baseline_refused(task: Task, verdict: Verdict) -> TaskError | Infrastructure
     if isinstance(verdict, OutOfMemory):
         # A candidate beside it, or another program, may hold what it needs.
         detail = f"the baseline found no memory: {describe(verdict)[0]}"
-        return InfrastructureError("device memory", detail)
+        kind = NoMemory if verdict.bound == "device" else InfrastructureError
+        return kind("device memory", detail)
     return TaskError(
         f"{task.baseline}: the baseline itself is {verdict.code}; "
         f"see why: cuda-llm tasks check {spell_task(task)}"

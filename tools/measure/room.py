@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cuda_llm.errors import NoMemory, describe_error, lacks_memory, says_no_memory
+from cuda_llm.errors import NoMemory, describe_error, lacks_memory
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, OutOfMemory
 from cuda_llm.tasks.task import Task
@@ -100,7 +100,7 @@ def _lack_of(outcome: object) -> str:
         match one:
             case OutOfMemory(bound="device") | OutOfMemory(beside_baseline=True):
                 return "the GPU is full"
-            case InfraFailed(detail=detail) if says_no_memory(detail):
+            case InfraFailed(lacked_memory=True, detail=detail):
                 return detail
     return ""
 

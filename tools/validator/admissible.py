@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cuda_llm.errors import InfrastructureError, TaskError
-from cuda_llm.outcomes import InfraFailed, Verdict, WrongResult
+from cuda_llm.errors import TaskError
+from cuda_llm.outcomes import InfraFailed, Verdict, WrongResult, infrastructure_error
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task, ToleranceClass
 from cuda_llm.tools.device import Device, Level, Session, Site
@@ -251,8 +251,8 @@ def _not_admitted(task: Task, verdict: Verdict) -> Admission:
     """Return why the baseline did not pass, on one line."""
     detail = ""
     match verdict:
-        case InfraFailed(component=component, detail=detail):
-            raise InfrastructureError(component, detail)
+        case InfraFailed():
+            raise infrastructure_error(verdict)
         case WrongResult():
             where = format_dims(verdict.dims)
             detail = (

@@ -261,7 +261,11 @@ def _round_facts(round_: RoundHistory) -> Iterator[tuple[str, str, str]]:
     for held in round_.duels.values():
         yield "contest", held.contender, f"against {held.incumbent}: {describe_duel(held)}"
     for seen in round_.inspected.values():
-        yield "inspected", seen.attempt, describe_inspection(seen.code, seen.notes)
+        yield (
+            "inspected",
+            seen.attempt,
+            describe_inspection(seen.code, seen.notes, seen.not_inspected),
+        )
     for tuned in round_.tuned.values():
         best = f", best {tuned.best}" if tuned.best else ""
         yield "tuned", tuned.parent, f"tried {list_names(tuned.tried)}{best}; {tuned.reason}"

@@ -13,7 +13,6 @@ import typer
 from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.printing import open_console
 from cuda_llm.fact_wording import describe_spot
-from cuda_llm.inspection_wording import why_not_inspected
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import KernelResources, Profile, SizeTime
 from cuda_llm.score_wording import describe_over
@@ -80,7 +79,7 @@ def inspection_fields(found: Inspection) -> dict[str, Any]:
     return {
         "fault": None if found.fault is None else found.fault.code,
         "counters": [asdict(kernel) for kernel in found.counters],
-        "not_inspected": why_not_inspected(found.notes) or None,
+        "not_inspected": found.not_inspected or None,
         "notes": list(found.notes),
         "artefacts": {name: str(path) for name, path in found.artefacts.items()},
     }
@@ -198,8 +197,9 @@ def inspected_rows(found: Inspection | None) -> Iterator[Row]:
     """Yield what counters, sanitizers and the emulated device found, and where their files lie."""
     if found is None:
         return
-    label = "NOT INSPECTED" if why_not_inspected(found.notes) else "inspected"
-    lines = (*found.notes, *(f"{name}: {path}" for name, path in found.artefacts.items()))
+    label = "NOT INSPECTED" if found.not_inspected else "inspected"
+    files = (f"{name}: {path}" for name, path in found.artefacts.items())
+    lines = [line for line in (found.not_inspected, *found.notes, *files) if line]
     yield from zip((label, *[""] * len(lines)), lines, strict=False)
 
 

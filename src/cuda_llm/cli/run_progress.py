@@ -279,8 +279,8 @@ def event_lines(event: Event, status: RunStatus) -> Iterator[str]:
             yield f"agent {agent} failed and is left out: {error}"
         case ContestHeld(contender=name, incumbent=before):
             yield f"{name} against {before}, timed in turn: {describe_duel(event)}"
-        case KernelInspected(attempt=name, code=code, notes=notes):
-            yield from inspection_lines(name, code, notes)
+        case KernelInspected(attempt=name, code=code, not_inspected=missed):
+            yield from inspection_lines(name, code, missed)
         case IncumbentChosen(round=number, reason=reason):
             best = best_line(status.best)
             state = f"{best}; {reason}" if status.best else reason or best

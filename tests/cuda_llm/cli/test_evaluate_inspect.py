@@ -55,10 +55,11 @@ def test_what_the_emulated_device_finds_is_the_verdict(accepted: Judged) -> None
 def test_a_kernel_that_could_not_be_inspected_keeps_its_verdict_and_that_is_said(
     accepted: Judged,
 ) -> None:
-    found = Inspection(notes=("not inspected: gpu_host: out of memory",))
+    found = Inspection(not_inspected="gpu_host: out of memory", notes=("elsewhere it is clean",))
     judged = with_inspection(TASK, DEVICE, accepted, found)
     assert judged.verdict.code == "PASSED"
-    assert list(inspected_rows(found)) == [("NOT INSPECTED", found.notes[0])]
+    rows = list(inspected_rows(found))
+    assert rows == [("NOT INSPECTED", found.not_inspected), ("", found.notes[0])]
     written = json.loads(evaluate_document(TASK, DEVICE, [judged], {0: found}))
     jsonschema.validate(written, SCHEMA)
     assert written["results"][0]["inspection"]["not_inspected"] == "gpu_host: out of memory"

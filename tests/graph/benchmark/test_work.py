@@ -30,8 +30,8 @@ from cuda_llm.graph.benchmark.row import (
     LibraryTime,
     TaskRow,
     TimedLibraries,
-    inspection_notes,
     read_row,
+    why_not_inspected,
 )
 from cuda_llm.graph.benchmark.tables import make_page
 from cuda_llm.graph.benchmark.work import Progress, assemble, devices_of, share_out, work
@@ -39,7 +39,6 @@ from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.result import read_result, seconds_of
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.inspection_wording import why_not_inspected
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tasks.loader import load_task
@@ -375,11 +374,10 @@ def test_a_winner_that_was_not_inspected_is_marked_and_the_reason_stands_below(
     row = read_row(run, task, open_device("emulated").hardware)
     assert row.not_inspected == ""
     seen = KernelInspected(
-        round=1, attempt=row.best, code="", notes=("not inspected: gpu_host: out of memory",)
+        round=1, attempt=row.best, code="", not_inspected="gpu_host: out of memory"
     )
-    notes = inspection_notes([seen], row.best)
-    assert inspection_notes([seen], "another") == ()
-    missed = replace(row, not_inspected=why_not_inspected(notes))
+    assert why_not_inspected([seen], "another") == ""
+    missed = replace(row, not_inspected=why_not_inspected([seen], row.best))
     page = markdown(make_page(whole.plan, [missed]))
     assert f"| {row.best} ‡ |" in page
     assert f"- ‡ {row.task}: {row.best} was not inspected: gpu_host: out of memory" in page

@@ -39,6 +39,7 @@ from cuda_llm.traces.events import (
     CandidateLate,
     Event,
     IncumbentChosen,
+    KernelInspected,
     ModelCalled,
     RoundBegan,
     RunFinished,
@@ -218,6 +219,21 @@ def test_a_replay_of_a_replay_is_the_same_too(on_a_gpu: RunFolder, tmp_path: Pat
     own = {"tuner": NoTuner(), "reflector": parts().reflector}
     once = replayed(on_a_gpu, tmp_path, **own)
     assert decisions(replayed(once, tmp_path / "more", **own)) == decisions(on_a_gpu)
+
+
+@pytest.mark.parametrize("kept", ["whole", "in events"])
+def test_a_kernel_that_was_not_inspected_is_not_in_a_replay_either(
+    tmp_path: Path, kept: str
+) -> None:
+    tables = {"not_inspected": {"ok_80_12": "gpu_host: out of memory"}}
+    run = record(tmp_path, on_gpu(**tables), rounds=2, candidates=2)
+    if kept == "in events":
+        shutil.rmtree(run.path / "measurements")
+        rewrite(run, device_details=None)
+    again = replayed(run, tmp_path, tuner=NoTuner(), reflector=parts().reflector)
+    assert decisions(again) == decisions(run)
+    seen = [one for one in events(again) if isinstance(one, KernelInspected)]
+    assert [one.not_inspected for one in seen] == ["gpu_host: out of memory", ""]
 
 
 def copy(run: RunFolder, folder: Path) -> RunFolder:

@@ -1,5 +1,6 @@
 """Values travel with their files, which are named by their contents and sent when they lack."""
 
+import asyncio
 import os
 import pickle
 import shutil
@@ -9,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.errors import InfrastructureError, TaskError, UsageError
+from cuda_llm.errors import InfrastructureError, NoMemory, TaskError, UsageError
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tools.cluster import bundle
 from cuda_llm.tools.cluster.bundle import bundle_of, find, keep, keep_all
 from cuda_llm.tools.cluster.parcel import BundlesMissing, Parcel, pack, unpack
-from cuda_llm.tools.cluster.worker import forget_secrets
-from cuda_llm.tools.cuda.messages import WorkDone, WorkRequest
+from cuda_llm.tools.cluster.worker import answer, forget_secrets, send
+from cuda_llm.tools.cuda.memory import MemoryFull
+from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
 from cuda_llm.tools.judge.steps import do_no_work
 
 
@@ -54,6 +56,22 @@ def test_a_task_arrives_whole_and_its_files_lie_in_the_cache(tmp_path: Path) -> 
     assert marked in arrived.baseline.read_text()
     assert load_reference(arrived) is not None
     assert arrived.sizes == task.sizes and arrived.arguments == task.arguments
+
+
+def test_that_memory_lacked_on_a_worker_is_known_where_its_reply_arrives() -> None:
+    async def lacking(_: object) -> None:
+        raise MemoryError("Out of memory allocating 8,589,934,592 bytes")
+
+    request = WorkRequest(work=do_no_work)
+    told = asyncio.run(answer(WorkRequest, lacking, pack(request).payload, {}, functions=True))
+    reply = unpack(send(told)[0])
+    assert isinstance(reply, WorkFailed)
+    assert isinstance(reply.error, NoMemory)
+    assert "8,589,934,592 bytes" in str(reply.error)
+    full = MemoryFull("device memory", "none is to be had")
+    arrived = unpack(pack(WorkFailed(error=full)).payload)
+    assert isinstance(arrived, WorkFailed)
+    assert isinstance(arrived.error, NoMemory)
 
 
 def test_files_that_are_there_are_not_asked_for_again(tmp_path: Path) -> None:

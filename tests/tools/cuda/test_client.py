@@ -20,12 +20,19 @@ from host_works import (
     hang,
     pid,
     refuse,
+    run_out_of_memory,
     run_out_of_space,
     start_processes,
     stumble,
 )
 
-from cuda_llm.errors import CudaLLMError, InfrastructureError, InternalError, MissingError
+from cuda_llm.errors import (
+    CudaLLMError,
+    InfrastructureError,
+    InternalError,
+    MissingError,
+    NoMemory,
+)
 from cuda_llm.tools.cuda.client import HostBroken, HostClient, HostTimeouts, SiteNotOpened
 from cuda_llm.tools.cuda.device import check_known_answer
 from cuda_llm.tools.cuda.messages import OpenSite
@@ -95,6 +102,29 @@ def test_a_bug_in_the_work_is_raised_with_its_traceback(client: HostClient) -> N
 def test_what_the_machine_refuses_in_the_work_is_no_bug(client: HostClient) -> None:
     with pytest.raises(InfrastructureError, match=r"OSError: .*no space"):
         asyncio.run(client.carry_out(run_out_of_space))
+
+
+SHORTAGES = [
+    ("builtins", "Out of memory allocating 4,294,967,296 bytes"),
+    ("builtins", "bad_alloc"),
+    ("cupy_backends.cuda.api.runtime", "cudaErrorMemoryAllocation: out of memory"),
+    ("cupy_backends.cuda.libs.cublas", "CUBLAS_STATUS_ALLOC_FAILED"),
+    ("torch", "CUDA out of memory. Tried to allocate 2 GiB"),
+]
+
+
+def test_that_memory_lacked_in_the_work_is_known_here(client: HostClient) -> None:
+    async def run() -> None:
+        for module, words in SHORTAGES:
+            with pytest.raises(NoMemory, match=words):
+                await client.carry_out(run_out_of_memory, module, words)
+        with pytest.raises(InfrastructureError, match="illegal access") as it:
+            await client.carry_out(run_out_of_memory, "cupy", "illegal access")
+        assert not isinstance(it.value, NoMemory)
+        with pytest.raises(InternalError, match="out of memory"):
+            await client.carry_out(run_out_of_memory, "somebody", "out of memory")
+
+    asyncio.run(run())
 
 
 def test_work_that_cannot_travel_is_refused_before_it_is_sent(client: HostClient) -> None:

@@ -9,7 +9,7 @@ import host_works
 import pytest
 from host_works import PLAIN, crash, crash_once, double, hang, hang_once, nothing_there, spoil
 
-from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
+from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, NoMemory
 from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
 from cuda_llm.tools.cuda.device import GpuHost
 from cuda_llm.tools.cuda.lease import Lease
@@ -118,6 +118,12 @@ def test_a_gpu_that_cannot_be_opened_is_reported_and_may_be_tried_again() -> Non
     with pytest.raises(InfrastructureError, match="cuda:0 cannot be opened: ValueError"):
         asyncio.run(ours.carry_out(double, 2))
     assert find_quarantine(GPU) is None
+
+
+def test_a_gpu_without_memory_for_a_context_is_one_where_memory_lacks() -> None:
+    ours = gpu_host(OpenSite(site=host_works.full, known_answer=host_works.right))
+    with pytest.raises(NoMemory, match="cuda:0 cannot be opened: MemoryError"):
+        asyncio.run(ours.carry_out(double, 2))
 
 
 def test_a_runner_that_cannot_be_reaped_puts_the_gpu_in_quarantine() -> None:

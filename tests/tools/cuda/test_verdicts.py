@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from cuda_llm.errors import InfrastructureError, NoMemory
 from cuda_llm.facts import CudaError
 from cuda_llm.failures import (
     DeviceAssert,
@@ -18,7 +19,7 @@ from cuda_llm.failures import (
 from cuda_llm.outcomes import HostCrashed, InfraFailed, LaunchFailed, OutOfMemory, Verdict
 from cuda_llm.tools.cuda.call_log import CallLog
 from cuda_llm.tools.cuda.protocol import Forbidden, Order
-from cuda_llm.tools.cuda.verdicts import CallContext, load_failure, verdict_on_end
+from cuda_llm.tools.cuda.verdicts import CallContext, failed_to_start, load_failure, verdict_on_end
 from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch
 from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
 from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
@@ -135,7 +136,18 @@ def test_a_candidate_that_leaves_no_memory_to_call_it_ran_out_of_memory(
 def test_what_a_candidate_cannot_have_caused_is_our_failure(
     order: Order, part: str, number: int, detail: str
 ) -> None:
-    assert broken(order, part, number) == InfraFailed(component="runner", detail=detail)
+    lacked = number == NO_MEMORY.number
+    expected = InfraFailed(component="runner", detail=detail, lacked_memory=lacked)
+    assert broken(order, part, number) == expected
+
+
+def test_a_runner_that_finds_no_memory_as_it_starts_says_so_by_its_number() -> None:
+    """Whatever the words: those are the driver's."""
+    full = failed_to_start(last(Reply.BROKEN, 2, detail="context: the wizard is out"))
+    broken = failed_to_start(last(Reply.BROKEN, 999, detail="context: out of memory"))
+    assert (type(full), full.detail) == (NoMemory, "context: the wizard is out")
+    assert (type(broken), broken.detail) == (InfrastructureError, "context: out of memory")
+    assert type(failed_to_start(died(1))) is InfrastructureError
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from small_tasks import small_task
 
 from cuda_llm.errors import InfrastructureError, NoMemory, TaskError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.inspection_wording import why_not_inspected
 from cuda_llm.outcomes import (
     GuardOverwritten,
     InfraFailed,
@@ -103,6 +102,21 @@ def test_nobody_is_asked_to_be_fast_or_thrifty_there(verdict: Verdict, is_fault:
     assert check.notes[0].startswith("rows=70 cols=40: ")
 
 
+@pytest.mark.parametrize(
+    ("verdict", "lacked"),
+    [
+        (TimedOut(stage="kernel", limit_s=10), False),
+        (OutOfMemory(bytes=8, allowed_bytes=4), True),
+        (InfraFailed(component="runner", detail="arena: full", lacked_memory=True), True),
+        (InfraFailed(component="runner", detail="out of memory, says a kernel"), False),
+    ],
+)
+def test_a_size_for_which_memory_lacked_may_be_checked_with_more_of_it(
+    verdict: Verdict, lacked: bool
+) -> None:
+    assert conclude_large(verdict, LARGE).lacked_memory is lacked
+
+
 @pytest.mark.parametrize("name", list_tasks())
 def test_every_shipped_task_has_a_size_beyond_31_bits(name: str) -> None:
     task = load_task(name)
@@ -181,4 +195,5 @@ def test_an_inspection_that_fails_is_tried_again_and_else_there_was_none(failure
 
     found = asyncio.run(inspected_or_not(inspect, StepRetry(first_wait_s=0.0)))
     why = "" if failures == 1 else "gpu_host: out of memory"
-    assert why_not_inspected(found.notes) == why
+    assert found.not_inspected == why
+    assert found.notes == (("clean",) if failures == 1 else ())

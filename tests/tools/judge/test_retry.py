@@ -12,6 +12,7 @@ from cuda_llm.errors import (
     InfrastructureError,
     InternalError,
     MissingError,
+    NoMemory,
     TaskError,
 )
 from cuda_llm.failures import TimedOut
@@ -98,6 +99,10 @@ def test_what_stays_broken_is_data_of_the_step() -> None:
     assert outcome == InfraFailed(component="profiler", detail="runner: did not start")
     outcome, _ = settled(BrokenByWork("device", "cuda:0: no sign of life"))
     assert outcome == InfraFailed(component="device", detail="device: cuda:0: no sign of life")
+    outcome, _ = settled(NoMemory("gpu_host", "all is taken"))
+    assert outcome == InfraFailed(
+        component="profiler", detail="gpu_host: all is taken", lacked_memory=True
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from timed_vector_adds import honest, small_bench
 from cuda_llm.errors import NoMemory
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import OutOfMemory, Verdict
+from cuda_llm.outcomes import InfraFailed, OutOfMemory, Verdict
 from cuda_llm.tools.cuda.memory import MemoryFull
 from cuda_llm.tools.device import SCRATCH_BYTES
 from cuda_llm.tools.device.buffers import BufferSpec, Slots
@@ -152,6 +152,43 @@ def test_a_kernel_that_finds_none_beside_fewer_either_has_the_verdict_and_others
     work = measure_candidate(site, task, named("candidate"), named("baseline"), OPTIONS)
     assert isinstance(asyncio.run(work), OutOfMemory)
     assert site.shares[task.name] == MEMORY_SHARES[0]
+
+
+def short_at_first(times: int) -> Script:
+    """The runner finds no memory, so many times."""
+    left = [times]
+
+    def script(call: Call) -> float | Verdict:
+        if left[0] and call.warm_up:
+            left[0] -= 1
+            return InfraFailed(component="runner", detail="arena: full", lacked_memory=True)
+        return honest(40.0)(call)
+
+    return script
+
+
+@pytest.mark.parametrize("script", [short_at_first, full_at_first])
+def test_a_runner_that_finds_no_memory_is_asked_again_with_less_in_use(
+    script: Callable[[int], Script],
+) -> None:
+    for scripts in ({"candidate": script(1), "baseline": honest(50.0)}, {"baseline": script(1)}):
+        site = MeasuredSite(hardware=small_gpu(), scripts={"candidate": honest(40.0), **scripts})
+        task = small_bench(96, 32)
+        work = measure_candidate(site, task, named("candidate"), named("baseline"), OPTIONS)
+        assert isinstance(asyncio.run(work), KernelTimes)
+        assert site.released == 1
+
+
+def test_a_failure_that_only_speaks_of_memory_is_none_of_it() -> None:
+    def script(call: Call) -> float | Verdict:
+        return InfraFailed(component="runner", detail="out of memory, says a kernel")
+
+    site = MeasuredSite(
+        hardware=small_gpu(), scripts={"candidate": script, "baseline": honest(50.0)}
+    )
+    work = measure_candidate(site, small_bench(96), named("candidate"), named("baseline"), OPTIONS)
+    assert isinstance(asyncio.run(work), InfraFailed)
+    assert site.released == 0
 
 
 def test_where_nothing_helps_it_is_our_memory_that_lacked() -> None:

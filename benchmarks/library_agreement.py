@@ -31,7 +31,7 @@ from cuda_llm.tools.measure.options import MeasureOptions
 from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
 
-TASKS = ("gemm_fp16", "vector_add", "matrix_transpose", "softmax", "rms_norm", "layer_norm")
+TASKS = ("gemm_fp16", "vector_add", "matrix_transpose", "rms_norm")
 STREAM = """
 static cudaStream_t own_stream;
 extern "C" void set_stream(void* stream) { own_stream = static_cast<cudaStream_t>(stream); }

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.tools.cuda import build
-from cuda_llm.tools.cuda.protocol import SlotsCall
+from cuda_llm.tools.cuda.protocol import SealCall, SlotsCall
 from cuda_llm.tools.device.buffers import Arrays
 from cuda_llm.tools.native import find_gxx
 
@@ -33,8 +33,8 @@ static void atomicAdd(unsigned long long* to, unsigned long long more) { *to += 
 // What has no host's instruction is compiled, and never called.
 #define asm if (false) asm
 #include "seal.cu"
-template <typename Kernel>
-static void run(Kernel kernel, unsigned threads, unsigned rows, const gpu::SlotsCall* call) {
+template <typename Kernel, typename Call>
+static void run(Kernel kernel, unsigned threads, unsigned rows, const Call* call) {
   gridDim = {threads, rows};
   for (blockIdx.y = 0; blockIdx.y < rows; ++blockIdx.y)
     for (blockIdx.x = 0; blockIdx.x < threads; ++blockIdx.x) kernel(*call);
@@ -45,7 +45,21 @@ extern "C" void run_seal_slots(unsigned threads, unsigned rows, const gpu::Slots
 extern "C" void run_tag_slots(unsigned threads, unsigned rows, const gpu::SlotsCall* call) {
   run(tag_slots, threads, rows, call);
 }
+extern "C" void run_open_inputs(unsigned threads, unsigned rows, const gpu::SealCall* call) {
+  run(open_inputs, threads, rows, call);
+}
+extern "C" void run_tag_outputs(unsigned threads, unsigned rows, const gpu::SealCall* call) {
+  run(tag_outputs, threads, rows, call);
+}
+extern "C" uint64_t last_tag() { return ignored_tags; }
+extern "C" void run_flush(unsigned threads, uint4* to, uint64_t blocks, uint32_t value) {
+  gridDim = {threads, 1};
+  blockIdx.y = 0;
+  for (blockIdx.x = 0; blockIdx.x < threads; ++blockIdx.x) flush(to, blocks, value);
+}
 """
+CALLS = {"open_inputs": SealCall, "tag_outputs": SealCall}
+"""What kernels are given; all others a SlotsCall."""
 
 
 class Pointed(npt.NDArray[Any]):
@@ -71,25 +85,34 @@ class Module:
     def get_function(self, name: str) -> Any:
         """A kernel as CuPy launches it."""
 
-        def launch(grid: tuple[int, ...], block: tuple[int, ...], given: tuple[Any]) -> None:
+        kind = CALLS.get(name, SlotsCall)
+        run = getattr(self.library, f"run_{name}")
+
+        def launch(grid: tuple[int, ...], block: tuple[int, ...], given: tuple[Any, ...]) -> None:
+            if name == "flush":
+                to, blocks, value = map(int, given)
+                run(grid[0] * block[0], ctypes.c_void_p(to), ctypes.c_uint64(blocks), value)
+                return
             (by_value,) = given
             assert by_value.shape == (1,)
-            assert by_value.dtype.itemsize == ctypes.sizeof(SlotsCall)
-            call = SlotsCall.from_buffer_copy(by_value.tobytes())
+            assert by_value.dtype.itemsize == ctypes.sizeof(kind)
+            call = kind.from_buffer_copy(by_value.tobytes())
             assert (grid[1], grid[2], *block[1:]) == (call.count, 1, 1, 1)
-            run = getattr(self.library, f"run_{name}")
             run(grid[0] * block[0], grid[1], ctypes.byref(call))
 
         return launch
 
 
 def host_cupy() -> Arrays:
-    """What `GpuSealing` needs of CuPy, on the host."""
+    """What our side of the kernels needs of CuPy, on the host."""
+
+    def empty(count: int, dtype: npt.DTypeLike) -> Any:
+        return pointed(np.full(count, 0xA5, dtype))
 
     def zeros(count: int, dtype: npt.DTypeLike) -> Any:
         return pointed(np.zeros(count, dtype))
 
-    xp = SimpleNamespace(RawModule=Module, zeros=zeros)
+    xp = SimpleNamespace(RawModule=Module, zeros=zeros, empty=empty)
     return Arrays(xp=xp, generator=np.random.default_rng, to_host=np.asarray)
 
 

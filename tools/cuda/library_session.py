@@ -30,6 +30,7 @@ from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Role,
 from cuda_llm.tools.device.candidate import LibraryCall
 from cuda_llm.tools.device.session import Scalar
 
+OURS = TaskError | NoMemory
 _WARM_UPS = 2
 """Calls before the first graph: libraries choose algorithms and allocate workspaces in them."""
 
@@ -128,18 +129,26 @@ class LibrarySession:
             self._kernels.sealing.seal(column, slots, rows, keys)
 
     async def arm(self, batch: Batch) -> Verdict | None:
-        """See `TimedSession.arm`: the batch is one graph, which has run once."""
+        """See `TimedSession.arm`: the batch is one graph, which has run once.
+
+        Raises NoMemory, and TaskError where the call is one that no graph can hold.
+        """
         if batch.keys:
             return InfraFailed(component="device", detail=self.not_stepwise)
         torch = self._torch
         self.arena.memory.finish()
         self._graph = torch.cuda.CUDAGraph()
         self._results = []
-        with (
-            torch.cuda.graph(self._graph, stream=self._stream),
-            self._kernels.on_stream(self._stream.cuda_stream),
-        ):
-            self._capture_steps(batch)
+        try:
+            with (
+                torch.cuda.graph(self._graph, stream=self._stream),
+                self._kernels.on_stream(self._stream.cuda_stream),
+            ):
+                self._capture_steps(batch)
+        except Exception as error:
+            # What the call itself raised is hidden by how the broken capture ends.
+            first = error.__context__
+            raise self._fault(first if isinstance(first, OURS) else error) from error
         self._graph.replay()
         torch.cuda.synchronize()
         return None
@@ -216,10 +225,14 @@ class LibrarySession:
             with self._torch.no_grad():
                 return self._library.call(self._torch, **wanted) or ()
         except Exception as error:
-            if lacks_memory(error):
-                detail = f"{self._library.name}: {describe_error(error)}"
-                raise NoMemory("device memory", detail) from None
-            raise TaskError(f"{self._library.name}: {type(error).__name__}: {error}") from error
+            raise self._fault(error) from error
+
+    def _fault(self, error: BaseException) -> TaskError | NoMemory:
+        """Return what to raise where the call failed."""
+        if isinstance(error, OURS):
+            return error
+        detail = f"{self._library.name}: {describe_error(error)}"
+        return NoMemory("device memory", detail) if lacks_memory(error) else TaskError(detail)
 
     def _deliver(self, slot: int, results: Sequence[Any]) -> None:
         """Copy what a call returned to the outputs."""

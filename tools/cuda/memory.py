@@ -122,8 +122,10 @@ class DeviceMemory:
         self._cuda.runtime.deviceSynchronize()
 
     def close(self) -> None:
-        """See `Memory.close`."""
-        self._cuda.runtime.free(self._address)
+        """See `Memory.close`. Nothing is freed twice: whoever could not grow it closes it again."""
+        address, self._address = self._address, 0
+        if address:
+            self._cuda.runtime.free(address)
 
 
 class HostMemory:

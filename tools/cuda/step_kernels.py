@@ -40,7 +40,8 @@ class StepKernels:
         self._flush = module.get_function("flush")
         self._tag = module.get_function("tag_outputs")
         self._most_blocks = _BLOCKS_PER_SM * sm_count
-        self._flushed = arrays.xp.empty(max(16, flush_bytes), dtype="uint8")
+        self.flushed = arrays.xp.empty(max(16, flush_bytes), dtype="uint8")
+        """What is written to flush L2."""
 
     def on_stream(self, handle: int) -> AbstractContextManager[object]:
         """Launch on this stream, which may be capturing, while the context is open."""
@@ -62,7 +63,7 @@ class StepKernels:
 
     def flush(self, value: int) -> None:
         """Write memory for which L2 has room, and for nothing else."""
-        to, blocks = self._flushed.data.ptr, self._flushed.nbytes // 16
+        to, blocks = self.flushed.data.ptr, self.flushed.nbytes // 16
         given = (np.uint64(to), np.uint64(blocks), np.uint32(value))
         self._flush((self._most_blocks, 1, 1), (THREADS, 1, 1), given)
 
@@ -76,7 +77,7 @@ class StepKernels:
 
     def close(self) -> None:
         """Give back what is written to flush L2."""
-        self._flushed = self._xp.empty(0, dtype="uint8")
+        self.flushed = self._xp.empty(0, dtype="uint8")
 
 
 def _address(rows: Any, slot: int) -> int:

@@ -4,16 +4,18 @@ import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from cuda_llm.tools.cuda.free_memory import allocate, make_room_once
 from cuda_llm.tools.cuda.memory import (
     LEAST_BYTES,
+    DeviceMemory,
     HostMemory,
     MemoryFull,
     MemoryPool,
 )
-from cuda_llm.tools.device.buffers import HOST
+from cuda_llm.tools.device.buffers import HOST, Arrays
 
 MIB = 1 << 20
 
@@ -179,3 +181,18 @@ def test_before_an_allocation_is_refused_libraries_give_back_what_they_keep(
     monkeypatch.setitem(sys.modules, "torch", torch)
     assert allocate(replace(HOST, xp=xp), MIB) is None
     assert freed == ["CuPy", "PyTorch"]
+
+
+def test_device_memory_is_freed_once_however_often_it_is_closed() -> None:
+    freed: list[int] = []
+    runtime = SimpleNamespace(
+        malloc=lambda size_bytes: 4096, ipcGetMemHandle=lambda address: [0] * 64, free=freed.append
+    )
+    cuda = SimpleNamespace(runtime=runtime, UnownedMemory=lambda *given: given)
+    arrays = Arrays(
+        xp=SimpleNamespace(cuda=cuda), generator=np.random.default_rng, to_host=np.asarray
+    )
+    memory = DeviceMemory(arrays, 1)
+    memory.close()
+    memory.close()
+    assert freed == [4096]

@@ -14,8 +14,9 @@ from cuda_llm.tools.cluster.cluster_device import ClusterDevice
 from cuda_llm.tools.cluster.compilers import ClusterCompilers
 from cuda_llm.tools.cluster.connection import Node, WorkerGone, connect, list_nodes, run_task
 from cuda_llm.tools.cluster.parcel import unpack
-from cuda_llm.tools.cluster.remote_device import Place, RemoteDevice, Worker, start_worker
+from cuda_llm.tools.cluster.remote_device import RemoteDevice
 from cuda_llm.tools.cluster.spec import ClusterSpec
+from cuda_llm.tools.cluster.start_worker import Place, Worker, start_worker
 from cuda_llm.tools.cluster.worker import NodeFacts, OpenDevice, code_hash, describe_node
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.device.group import DeviceGroup

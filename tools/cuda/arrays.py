@@ -43,7 +43,8 @@ def require_nvrtc(nvrtc: Any) -> None:
         nvrtc.getVersion()
     except (ImportError, RuntimeError, OSError) as error:
         what = "CuPy lacks the libraries of a CUDA toolkit (NVRTC)"
-        raise MissingError(what, "install them: pip install 'cupy-cuda13x[ctk]'") from error
+        mend = "install them: pip install 'cupy-cuda13x[ctk]' (cupy-cuda12x for a CUDA 12 driver)"
+        raise MissingError(what, mend) from error
 
 
 _EXACT = "-DCUDA_LLM_KEEPS_SUBNORMALS"

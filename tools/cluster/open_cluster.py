@@ -1,15 +1,13 @@
 """Opens what a spec names of a cluster: its workers, their devices, and its compilers."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
 
 from cuda_llm.errors import CudaLLMError, MissingError, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.log import Log
+from cuda_llm.own_thread import run_in_thread
 from cuda_llm.tools.cluster.cluster_device import ClusterDevice
 from cuda_llm.tools.cluster.compilers import ClusterCompilers
 from cuda_llm.tools.cluster.connection import Node, WorkerGone, connect, list_nodes, run_task
@@ -21,7 +19,6 @@ from cuda_llm.tools.cluster.worker import NodeFacts, OpenDevice, code_hash, desc
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.device.group import DeviceGroup
 
-T = TypeVar("T")
 EMULATED_CPUS = 0.5
 """Of a core, for a worker of the emulated device: a compiler gets the other half."""
 NODE_S = 60.0
@@ -44,7 +41,7 @@ def open_cluster(
     connect(spec)
     nodes = list_nodes()
     places = places_of(spec, nodes)
-    workers, compilers = run_to_end(open_all(places, nodes, open_device, report))
+    workers, compilers = run_in_thread(open_all(places, nodes, open_device, report))
     return assemble(spec, workers, compilers, open_device, report)
 
 
@@ -208,20 +205,3 @@ def choose_kinds(
         kept.append(group[:left])
         left -= len(kept[-1])
     return [one for one in kept if one]
-
-
-def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a thread's event loop: this one may be running already.
-
-    The thread is no reason to stay after Ctrl-C.
-    """
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(asyncio.run(work))
-        except BaseException as error:  # handed to the caller as it is
-            done.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return done.result()

@@ -22,6 +22,7 @@ from cuda_llm.tools.cluster.worker import (
 )
 from cuda_llm.tools.cuda.build import gpu_parts
 from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed
+from cuda_llm.tools.native.build import build_in_thread
 
 START_S = 30.0
 """Until a worker that Ray has room for answers for the first time."""
@@ -72,7 +73,7 @@ async def start_worker(place: Place, open_device: OpenDevice, start_s: float = S
             facts: WorkerFacts = result_of(unpack(await actor.call("open", order)))
         worker = Worker(actor=actor, facts=facts)
         is_given = place.gpus and not facts.builds
-        parts = await asyncio.to_thread(gpu_parts, facts.target) if is_given else {}
+        parts = await build_in_thread(lambda: gpu_parts(facts.target)) if is_given else {}
         async with asyncio.timeout(OPEN_S):
             await prepare(worker, PrepareOrder(parts=parts))
     except TimeoutError:

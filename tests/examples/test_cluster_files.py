@@ -117,13 +117,14 @@ def test_every_text_of_a_device_is_one() -> None:
 
 def test_the_page_tells_the_figures_of_the_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([\d,]+)( s| MiB)? \|", PAGE.read_text(), re.MULTILINE)
-    assert len(rows) == 13
+    assert len(rows) == 14
     modules = [
         import_module(f"cuda_llm.tools.cluster.{one}")
         for one in (
             "bundle",
             "compilers",
             "connection",
+            "newcomers",
             "open_cluster",
             "remote_device",
             "start_worker",

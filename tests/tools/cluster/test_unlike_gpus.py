@@ -48,7 +48,7 @@ def cluster_of(*, others_time: bool) -> tuple[ClusterDevice, Noting, Noting]:
     first, other = Noting(FIRST), Noting(OTHER)
     device = ClusterDevice(
         [DeviceGroup([first]), DeviceGroup([other])],
-        ClusterCompilers(nodes=()),
+        ClusterCompilers(nodes=[]),
         spec="ray:auto",
         others_time=others_time,
     )

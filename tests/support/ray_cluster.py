@@ -49,7 +49,8 @@ class RayCluster:
 
     def add_node(self, *, cpus: int = 1) -> psutil.Popen:
         """Start one more node."""
-        known = self._alive() if self.nodes else 0
+        # A node that was killed counts as alive until the head has noticed.
+        known = self._alive() if self.nodes else set()
         join: tuple[str, ...] = ("--address", self.address)
         if not self.nodes:
             join = ("--head", "--port", str(self.port))
@@ -72,18 +73,18 @@ class RayCluster:
             start_new_session=True,
         )
         self.nodes.append(node)
-        wait_until(lambda: self._alive() > known, START_S)
+        wait_until(lambda: bool(self._alive() - known), START_S)
         return node
 
-    def _alive(self) -> int:
-        """Return how many nodes the head knows."""
+    def _alive(self) -> set[str]:
+        """Return the ids of the nodes that the head knows."""
         from ray._raylet import GcsClient  # type: ignore[attr-defined, unused-ignore]
 
         try:
             nodes = GcsClient(self.address).get_all_node_info()
         except Exception:  # whatever Ray raises while its head starts
-            return 0
-        return sum(one.state == 0 for one in nodes.values())
+            return set()
+        return {str(name) for name, one in nodes.items() if one.state == 0}
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that hold devices, on whichever node."""

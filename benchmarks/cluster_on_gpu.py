@@ -1,11 +1,21 @@
-"""GPUs of one host through Ray, beside the same GPUs without it, and what Ray adds to a candidate.
+r"""GPUs of one host through Ray, beside the same GPUs without it, and what Ray adds to a candidate.
 
     ray start --head --num-gpus=2
     PYTHONPATH=src:benchmarks python benchmarks/cluster_on_gpu.py --out FOLDER --limit-s 540
 
 Judges the same kernels as `throughput_on_gpu.py` on one GPU, on all GPUs of this process and on
 those of the cluster, in turns, each in a process of its own; then asks each device many times to do
-nothing. `summarise FOLDER` writes `cluster_on_gpu.json` into the results.
+nothing. `summarise --out FOLDER` writes `cluster_on_gpu.json` into the results.
+
+With `--without-compilers` the workers have neither g++ nor nvcc, as on a machine with a driver
+alone. It refuses to measure where one has. Ray itself needs bash; a cache of their own is empty at
+first:
+
+    mkdir bare && ln -s "$(command -v bash)" bare/bash
+    env -u CUDA_HOME -u CUDA_PATH PATH="$PWD/bare" CUDA_LLM_NVCC=/nowhere/nvcc \
+        CUDA_LLM_CACHE="$PWD/bare-cache" PYTHONPATH="$PWD/src" \
+        "$(command -v ray)" start --head --num-gpus=2
+    python benchmarks/cluster_on_gpu.py --without-compilers --out FOLDER --limit-s 540
 """
 
 import argparse
@@ -23,13 +33,17 @@ import record
 from throughput_on_gpu import candidates, first_of_each, judge
 
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.cluster.connection import connect, list_nodes, run_task
 from cuda_llm.tools.cluster.parcel import pack, unpack
+from cuda_llm.tools.cluster.spec import parse_cluster
+from cuda_llm.tools.cluster.worker import describe_node
 from cuda_llm.tools.cuda.messages import WorkRequest
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.steps import compile_baseline, do_no_work
 from cuda_llm.tools.open_device import open_device
 
 SPECS = ("cuda:0", "cuda:all", "ray:auto")
+COMPILERS = "compilers.json"
 WORKS = 200
 """Works that do nothing, to see how long one is on its way."""
 
@@ -43,6 +57,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--task", action="append", default=[])
     parser.add_argument("--device", default="", help="of `overhead`")
+    parser.add_argument("--without-compilers", action="store_true", help="on the workers")
     parser.add_argument("--about", action="append", default=[], help="NAME=VALUE, for the record")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -53,6 +68,8 @@ def main() -> None:
             asyncio.run(judge_pairs(asked))
         case "summarise":
             print(record.write("cluster_on_gpu", summarise(asked.out, asked.about)))
+        case "compilers":
+            print(json.dumps(asyncio.run(compilers_of_workers())))
         case _:
             measure(asked)
 
@@ -61,6 +78,7 @@ def measure(asked: argparse.Namespace) -> None:
     """Take turns; what is done already in the folder is left as it is."""
     until_s = time.monotonic() + asked.limit_s
     here = Path(__file__).parent
+    note_compilers(asked)
     for spec in SPECS[1:]:
         file = asked.out / f"overhead {spec.replace(':', '-')}.json"
         if not file.exists():
@@ -83,6 +101,24 @@ def measure(asked: argparse.Namespace) -> None:
             ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             print(turn, spec, done.returncode, done.stdout[-700:], done.stderr[-1500:], flush=True)
+
+
+def note_compilers(asked: argparse.Namespace) -> None:
+    """Write down what the workers compile with; end where they have what they are to lack."""
+    command = [sys.executable, __file__, "compilers", "--out", asked.out]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    if asked.without_compilers and any(found.values()):
+        raise SystemExit(f"workers have compilers: {found}")
+    (asked.out / COMPILERS).write_text(done.stdout)
+
+
+async def compilers_of_workers() -> dict[str, str]:
+    """Return the version of nvcc by machine with a GPU; empty where it, or g++, is missing."""
+    connect(parse_cluster("ray:auto"))
+    with_gpus = [one for one in list_nodes() if one.gpus]
+    told = [unpack(await run_task(describe_node, node=one.id, cpus=0.1)) for one in with_gpus]
+    return {node.host: facts.nvcc for node, facts in zip(with_gpus, told, strict=True)}
 
 
 async def overhead(device: Device) -> dict[str, float]:
@@ -147,6 +183,7 @@ def summarise(folder: Path, about: Sequence[str]) -> dict[str, Any]:
     }
     return {
         **dict(one.split("=", 1) for one in about),
+        "nvcc_of_workers": sorted(set(json.loads((folder / COMPILERS).read_text()).values())),
         "candidates_per_s": rates,
         "over_one_gpu": {spec: round(rate / middle["cuda:0"], 3) for spec, rate in middle.items()},
         "ray_over_without": round(middle["ray:auto"] / middle["cuda:all"], 3),

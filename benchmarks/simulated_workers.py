@@ -85,15 +85,6 @@ class CountingSemaphore(asyncio.Semaphore):
             self.waiting -= 1
 
 
-class Workers(DeviceGroup):
-    """The group as it is, which lost workers join again."""
-
-    def join(self, device: "SimulatedDevice") -> None:
-        """Have one more device take works."""
-        self.devices = (*self.devices, device)
-        self._queue().put_nowait(device)
-
-
 @dataclass(eq=False)
 class SimulatedDevice:
     """One worker, seen from the orchestrator."""
@@ -158,7 +149,7 @@ class SimulatedCluster:
             version=version,
         )
         self.present.value = self.count
-        self.group = Workers([self._worker(f"{place}") for place in range(self.count)])
+        self.group = DeviceGroup([self._worker(f"{place}") for place in range(self.count)])
         self.compilers = CountingSemaphore(self.count)
         self.devices = CountingSemaphore(self.count)
 

@@ -48,6 +48,7 @@ head)
     ;;
 worker)
     [ $# -eq 2 ] || usage
+    # With a GPU it may lack g++ and nvcc: what they build is sent to it.
     cuda-llm doctor || echo "this machine lacks what is MISSING above" >&2
     start --address="$2:6379"
     ;;

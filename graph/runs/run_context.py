@@ -4,7 +4,6 @@ that agents ask them with, budget, tuner and bench.
 
 import asyncio
 import platform
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
@@ -25,7 +24,7 @@ from cuda_llm.graph.runs.parts import RunParts, name_of
 from cuda_llm.graph.runs.record import setup_note
 from cuda_llm.graph.runs.recorded_replies import RecordedClients
 from cuda_llm.graph.runs.result import time_by_stage
-from cuda_llm.tools.native.build import ended_by
+from cuda_llm.tools.native.build import build_in_thread
 from cuda_llm.tools.open_device import ReportLine, prepare_device, print_line
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import ModelCalled, Record
@@ -136,13 +135,7 @@ async def preflight(
     asked = [writer] * parts.request.candidates + [critic, *chats.named_for_agents()]
     calls = Counter(chat for chat in asked if chat is not None and not chat.from_caller)
     trials = [await try_model(chat, often, budget or Budget()) for chat, often in calls.items()]
-    stop = threading.Event()
-    with ended_by(stop):
-        try:
-            await asyncio.to_thread(prepare_device, parts.device, report)
-        finally:
-            # A thread cannot be cancelled: a first build would go on to its end after Ctrl-C.
-            stop.set()
+    await build_in_thread(lambda: prepare_device(parts.device, report))
     return tuple(trials)
 
 

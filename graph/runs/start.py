@@ -3,18 +3,15 @@ for a review.
 """
 
 import asyncio
-import threading
 import time
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Collection,
-    Coroutine,
     Iterable,
     Mapping,
     Sequence,
 )
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -33,6 +30,7 @@ from cuda_llm.graph.runs.record import (
 from cuda_llm.graph.runs.resolve import check_request
 from cuda_llm.graph.runs.result import Result, read_result
 from cuda_llm.graph.runs.run_context import build_context, open_budget, preflight
+from cuda_llm.own_thread import run_in_thread
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.open_device import ReportLine, print_line
 from cuda_llm.traces.event_log import Observer, is_being_written
@@ -258,31 +256,3 @@ def said_by(request: RunRequest, overrides: Overrides, given: Collection[str]) -
     if request.review:
         said.add("review")
     return said if request.task else said - {"task"}
-
-
-def run_in_thread(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine in a thread of its own; Ctrl-C cancels it there before it is raised here."""
-    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
-    done: Future[Result] = Future()
-
-    async def main() -> Result:
-        begun.set_result((asyncio.get_running_loop(), asyncio.current_task()))
-        return await work
-
-    def run() -> None:
-        try:
-            done.set_result(asyncio.run(main()))
-        except BaseException as error:
-            done.set_exception(error)
-
-    thread = threading.Thread(target=run, name="cuda-llm")
-    thread.start()
-    try:
-        return done.result()
-    except KeyboardInterrupt:
-        loop, task = begun.result()
-        assert task is not None, "a coroutine that runs is a task"
-        loop.call_soon_threadsafe(task.cancel)
-        raise
-    finally:
-        thread.join()

@@ -27,6 +27,8 @@ BY_HAND, SLURM, KUBERAY = (
     EXAMPLES / name for name in ("by-hand.sh", "slurm.sbatch", "kuberay.yaml")
 )
 README = ROOT / "README.md"
+ON_WORKERS = (ROOT / "tools/native/given.py", ROOT / "tools/cuda/arrays.py")
+"""What says what a worker lacks."""
 SBATCH = {
     *("--job-name", "--output", "--time", "--signal", "--no-kill", "--exclusive"),
     *("--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task", "--mem", "--gpus-per-node"),
@@ -115,10 +117,18 @@ def test_every_text_of_a_device_is_one() -> None:
 
 def test_the_page_tells_the_figures_of_the_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([\d,]+)( s| MiB)? \|", PAGE.read_text(), re.MULTILINE)
-    assert len(rows) == 13
+    assert len(rows) == 14
     modules = [
         import_module(f"cuda_llm.tools.cluster.{one}")
-        for one in ("bundle", "compilers", "connection", "open_cluster", "remote_device")
+        for one in (
+            "bundle",
+            "compilers",
+            "connection",
+            "newcomers",
+            "open_cluster",
+            "remote_device",
+            "start_worker",
+        )
     ]
     for name, value, unit in rows:
         if name in Settings.model_fields:
@@ -131,7 +141,7 @@ def test_the_page_tells_the_figures_of_the_code() -> None:
 def test_the_page_says_what_the_code_says() -> None:
     texts = [
         text
-        for file in sorted((ROOT / "tools/cluster").glob("*.py"))
+        for file in (*sorted((ROOT / "tools/cluster").glob("*.py")), *ON_WORKERS)
         for text in texts_of(ast.parse(file.read_text()))
     ]
     whole = "\n".join(texts)

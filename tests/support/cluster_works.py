@@ -1,6 +1,8 @@
 """A process that has kernels validated on a device, all its slots busy, until its input ends.
 
-    python cluster_works.py DEVICE
+    python cluster_works.py DEVICE [WORKS]
+
+WORKS are waited for at once, in place of as many as the device takes when it is opened.
 
 Prints `ready`, then a line `NUMBER KERNEL CODE` for each answer.
 """
@@ -26,7 +28,7 @@ extern "C" void solve(const float* A, const float* B, float* C, int n) {
 KERNELS = {"right": RIGHT, "wrong": RIGHT.replace("A[i] + B[i]", "A[i] - B[i]")}
 
 
-async def main(spec: str) -> None:
+async def main(spec: str, works: int = 0) -> None:
     """Work until standard input ends; every work that was begun is answered."""
     task, device = load_task("vector_add"), open_device(spec)
     bench = open_bench(task, device, seed=1)
@@ -46,8 +48,8 @@ async def main(spec: str) -> None:
             code = "PASSED" if isinstance(found, Validated) else found.code
             print(number, name, code, flush=True)
 
-    await asyncio.gather(*(work() for _ in range(device.capabilities.at_once)))
+    await asyncio.gather(*(work() for _ in range(works or device.capabilities.at_once)))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))

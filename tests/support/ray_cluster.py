@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ import psutil
 STORE_BYTES = 80 << 20
 """Of each node's object store: next to nothing lies there."""
 START_S = 60.0
-PASSED_ON = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
+PASSED_ON = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH")
 WORKER_MARK = "DeviceWorker"
 """In the command line of a process that holds a device: Ray names a process by its actor."""
 
@@ -31,8 +31,10 @@ class RayCluster:
     client_port: int
     cache: Path
     folder: Path
-    python_path: Path | None = None
-    """Where workers look for packages first."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Of the nodes' processes, besides what is passed on."""
+    gpus: int = 0
+    """That each node claims to have."""
     nodes: list[psutil.Popen] = field(default_factory=list)
 
     @property
@@ -47,7 +49,8 @@ class RayCluster:
 
     def add_node(self, *, cpus: int = 1) -> psutil.Popen:
         """Start one more node."""
-        known = self._alive() if self.nodes else 0
+        # A node that was killed counts as alive until the head has noticed.
+        known = self._alive() if self.nodes else set()
         join: tuple[str, ...] = ("--address", self.address)
         if not self.nodes:
             join = ("--head", "--port", str(self.port))
@@ -55,12 +58,12 @@ class RayCluster:
             join += ("--include-dashboard", "false", "--temp-dir", str(self.folder))
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         environment |= {"CUDA_LLM_CACHE": str(self.cache), "RAY_USAGE_STATS_ENABLED": "0"}
-        if self.python_path is not None:
-            environment["PYTHONPATH"] = str(self.python_path)
+        environment |= self.environment
         node = psutil.Popen(
             [
                 *(str(Path(sys.executable).parent / "ray"), "start", "--block", *join),
-                *("--num-cpus", str(cpus), "--object-store-memory", str(STORE_BYTES)),
+                *("--num-cpus", str(cpus), "--num-gpus", str(self.gpus)),
+                *("--object-store-memory", str(STORE_BYTES)),
             ],
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -70,18 +73,18 @@ class RayCluster:
             start_new_session=True,
         )
         self.nodes.append(node)
-        wait_until(lambda: self._alive() > known, START_S)
+        wait_until(lambda: bool(self._alive() - known), START_S)
         return node
 
-    def _alive(self) -> int:
-        """Return how many nodes the head knows."""
+    def _alive(self) -> set[str]:
+        """Return the ids of the nodes that the head knows."""
         from ray._raylet import GcsClient  # type: ignore[attr-defined, unused-ignore]
 
         try:
             nodes = GcsClient(self.address).get_all_node_info()
         except Exception:  # whatever Ray raises while its head starts
-            return 0
-        return sum(one.state == 0 for one in nodes.values())
+            return set()
+        return {str(name) for name, one in nodes.items() if one.state == 0}
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that hold devices, on whichever node."""
@@ -96,18 +99,27 @@ class RayCluster:
 
 @contextmanager
 def ray_cluster(
-    cache: Path, *, nodes: int, python_path: Path | None = None
+    cache: Path, *, nodes: int, environment: Mapping[str, str] | None = None, gpus: int = 0
 ) -> Iterator[RayCluster]:
-    """Run a cluster of that many nodes with a core each."""
+    """Run a cluster of that many nodes with a core each.
+
+    `environment` is added to that of their processes; each node claims `gpus`.
+    """
     # Ray puts sockets there, whose paths may not be long.
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
-    cluster = RayCluster(free_port(), free_port(), cache, folder, python_path)
+    cluster = RayCluster(free_port(), free_port(), cache, folder, environment or {}, gpus)
     try:
         for _ in range(nodes):
             cluster.add_node()
         yield cluster
     finally:
         cluster.stop()
+
+
+def first_in_path(folder: Path) -> dict[str, str]:
+    """Return an environment in which packages are looked for in this folder first."""
+    before = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), before)))}
 
 
 def free_port() -> int:

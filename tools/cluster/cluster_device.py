@@ -16,6 +16,7 @@ from cuda_llm.log import Log
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cluster.compilers import ClusterCompilers
+from cuda_llm.tools.cluster.newcomers import Newcomers
 from cuda_llm.tools.compiler.compile import compile_request
 from cuda_llm.tools.device import Device, P, Site, T
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
@@ -38,8 +39,10 @@ class ClusterDevice:
         *,
         spec: str,
         others_time: bool,
+        newcomers: Newcomers | None = None,
     ) -> None:
         """`kinds` are groups of GPUs that are alike; with `others_time` all time kernels."""
+        self._newcomers = newcomers
         self.kinds, self.first = tuple(kinds), kinds[0]
         self.spec = spec
         self._compilers = compilers
@@ -95,6 +98,11 @@ class ClusterDevice:
         """Return one device of the first kind."""
         return self.first.pinned()
 
+    def when_growing(self, grow: Callable[[], None]) -> None:
+        """See `GrowingDevice.when_growing`."""
+        for one in self.kinds:
+            one.when_growing(grow)
+
     def prepare(self) -> None:
         """See `Device.prepare`."""
         self.first.prepare()
@@ -107,6 +115,8 @@ class ClusterDevice:
         **named: P.kwargs,
     ) -> T:
         """See `Device.carry_out`."""
+        if self._newcomers is not None:
+            self._newcomers.look(self.kinds)
         kind = self._least_busy() if work in self._helps else 0
         if kind:
             found: Any = await self._elsewhere(kind, work, arguments, named)

@@ -2,7 +2,6 @@
 
 import asyncio
 import weakref
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cuda_llm.errors import InfrastructureError
@@ -31,7 +30,7 @@ _log = Log(__name__)
 class ClusterCompilers:
     """Sends each source to the node with the most cores to spare, and keeps what comes back."""
 
-    nodes: Sequence[Node]
+    nodes: list[Node]
     """Those that have the compiler; without one, this process compiles."""
     busy: dict[str, int] = field(default_factory=dict)
     """Compilers at work, by node."""

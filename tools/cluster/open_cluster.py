@@ -1,26 +1,25 @@
 """Opens what a spec names of a cluster: its workers, their devices, and its compilers."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
 
 from cuda_llm.errors import CudaLLMError, MissingError, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.log import Log
+from cuda_llm.own_thread import run_in_thread
 from cuda_llm.tools.cluster.cluster_device import ClusterDevice
 from cuda_llm.tools.cluster.compilers import ClusterCompilers
 from cuda_llm.tools.cluster.connection import Node, WorkerGone, connect, list_nodes, run_task
+from cuda_llm.tools.cluster.newcomers import Newcomers
 from cuda_llm.tools.cluster.parcel import unpack
-from cuda_llm.tools.cluster.remote_device import Place, RemoteDevice, Worker, start_worker
+from cuda_llm.tools.cluster.remote_device import RemoteDevice
 from cuda_llm.tools.cluster.spec import ClusterSpec
+from cuda_llm.tools.cluster.start_worker import Place, Worker, start_worker
 from cuda_llm.tools.cluster.worker import NodeFacts, OpenDevice, code_hash, describe_node
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.device.group import DeviceGroup
 
-T = TypeVar("T")
 EMULATED_CPUS = 0.5
 """Of a core, for a worker of the emulated device: a compiler gets the other half."""
 NODE_S = 60.0
@@ -43,8 +42,9 @@ def open_cluster(
     connect(spec)
     nodes = list_nodes()
     places = places_of(spec, nodes)
-    workers, compilers = run_to_end(open_all(places, nodes, open_device, report))
-    return assemble(spec, workers, compilers, open_device, report)
+    workers, compilers = run_in_thread(open_all(places, nodes, open_device, report))
+    known = {one.id for one in nodes}
+    return assemble(spec, workers, compilers, open_device, report, known)
 
 
 def places_of(spec: ClusterSpec, nodes: Sequence[Node]) -> list[Place]:
@@ -54,14 +54,8 @@ def places_of(spec: ClusterSpec, nodes: Sequence[Node]) -> list[Place]:
     MissingError where there is none.
     """
     emulated = spec.emulated
-    found = [
-        (turn, Place(spec="cuda:0", cpus=0.0, gpus=1.0, node=node.id))
-        if emulated is None
-        else (turn, Place(spec=f"emulated:{emulated}", cpus=EMULATED_CPUS, gpus=0.0, node=node.id))
-        for node in nodes
-        for turn in range(node.gpus if emulated is None else node.cores)
-    ]
-    if not found:
+    places = places_on(nodes, emulated)
+    if not places:
         cores = sum(one.cores for one in nodes)
         raise MissingError(
             f"the cluster has no {'GPU' if emulated is None else 'core'}: "
@@ -69,13 +63,24 @@ def places_of(spec: ClusterSpec, nodes: Sequence[Node]) -> list[Place]:
             "start a worker on a machine that has: `ray start --address=HEAD:6379`; or use the "
             "cores: --workers 'emulated:RTX 3090 Ti'",
         )
-    places = [place for _, place in sorted(found, key=lambda one: one[0])]
     named = spec.workers and emulated is None
     if named or spec.max_gpus is None or spec.max_gpus >= len(places):
         # Of GPUs whose kind is named only an open one tells its kind.
         return places
     # Ray knows which are free.
     return [replace(one, node="") for one in places[: spec.max_gpus]]
+
+
+def places_on(nodes: Sequence[Node], emulated: str | None) -> list[Place]:
+    """Return a place for each GPU, or each core, of the machines in turn."""
+    found = [
+        (turn, Place(spec="cuda:0", cpus=0.0, gpus=1.0, node=node.id))
+        if emulated is None
+        else (turn, Place(spec=f"emulated:{emulated}", cpus=EMULATED_CPUS, gpus=0.0, node=node.id))
+        for node in nodes
+        for turn in range(node.gpus if emulated is None else node.cores)
+    ]
+    return [place for _, place in sorted(found, key=lambda one: one[0])]
 
 
 async def open_all(
@@ -148,41 +153,57 @@ def assemble(
     compilers: ClusterCompilers,
     open_device: OpenDevice,
     report: Callable[[str], None],
+    known: set[str],
 ) -> ClusterDevice:
     """Return the device of those workers whose kinds are asked for, as many as are asked for.
 
-    Raises UsageError where none is of a kind that is named.
+    Machines that are not `known` may join later. Raises UsageError where none is of a kind that is
+    named.
     """
     from cuda_llm.settings import settings
 
     chosen = settings()
+
+    def hold(place: Place, worker: Worker) -> RemoteDevice:
+        return RemoteDevice(
+            worker,
+            place=place,
+            open_device=open_device,
+            compilers=compilers,
+            spec=str(ClusterSpec(address=spec.address, workers=spec.workers, max_gpus=1)),
+            silence_s=chosen.referee_silence_s,
+            limit_s=chosen.referee_limit_s,
+        )
+
+    async def open_on(nodes: Sequence[Node], most: int | None) -> Sequence[RemoteDevice]:
+        compilers.nodes.extend((await find_compilers(nodes, _log.info)).nodes)
+        places = places_on(nodes, spec.emulated)[:most]
+        started = await asyncio.gather(
+            *(start_worker(one, open_device) for one in places), return_exceptions=True
+        )
+        for one in started:
+            if isinstance(one, BaseException):
+                _log.warning("a newcomer is not used", error=str(one))
+        pairs = zip(places, started, strict=True)
+        return [hold(place, one) for place, one in pairs if isinstance(one, Worker)]
+
     groups = choose_kinds(spec, workers)
     used = {id(one) for group in groups for _, one in group}
     for _, worker in workers:
         if id(worker) not in used:
             worker.actor.kill()
-    kinds = [
-        DeviceGroup(
-            [
-                RemoteDevice(
-                    worker,
-                    place=place,
-                    open_device=open_device,
-                    compilers=compilers,
-                    spec=str(ClusterSpec(address=spec.address, workers=spec.workers, max_gpus=1)),
-                    silence_s=chosen.referee_silence_s,
-                    limit_s=chosen.referee_limit_s,
-                )
-                for place, worker in group
-            ]
-        )
-        for group in groups
-    ]
+    kinds = [DeviceGroup([hold(place, worker) for place, worker in group]) for group in groups]
     if len(kinds) > 1:
         what = "validation" if spec.workers else "validation and times, ranked by ratio"
         others = ", ".join(one.name for one in kinds[1:])
         report(f"note: the run is for {kinds[0].hardware.name}; {others}: {what}")
-    return ClusterDevice(kinds, compilers, spec=str(spec), others_time=not spec.workers)
+    return ClusterDevice(
+        kinds,
+        compilers,
+        spec=str(spec),
+        others_time=not spec.workers,
+        newcomers=Newcomers(known=known, open_on=open_on, most=spec.max_gpus),
+    )
 
 
 def choose_kinds(
@@ -207,20 +228,3 @@ def choose_kinds(
         kept.append(group[:left])
         left -= len(kept[-1])
     return [one for one in kept if one]
-
-
-def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a thread's event loop: this one may be running already.
-
-    The thread is no reason to stay after Ctrl-C.
-    """
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(asyncio.run(work))
-        except BaseException as error:  # handed to the caller as it is
-            done.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return done.result()

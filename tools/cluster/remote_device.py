@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Concatenate
 
 from cuda_llm.capabilities import Capabilities
@@ -18,22 +18,22 @@ from cuda_llm.errors import (
     CudaLLMError,
     DeviceLost,
     InfrastructureError,
-    UsageError,
 )
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.log import Log, bound_fields
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cluster.bundle import Contents
 from cuda_llm.tools.cluster.compilers import ClusterCompilers
-from cuda_llm.tools.cluster.connection import RemoteActor, WorkerGone, start_actor
-from cuda_llm.tools.cluster.parcel import Parcel, exchange, pack, unpack
-from cuda_llm.tools.cluster.worker import (
-    DeviceWorker,
-    OpenDevice,
-    OpenOrder,
-    WorkerFacts,
-    code_hash,
+from cuda_llm.tools.cluster.connection import WorkerGone
+from cuda_llm.tools.cluster.parcel import Parcel, exchange, pack
+from cuda_llm.tools.cluster.start_worker import (
+    START_S,
+    Place,
+    Worker,
+    result_of,
+    start_worker,
 )
+from cuda_llm.tools.cluster.worker import OpenDevice
 from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
 from cuda_llm.tools.device import P, Site, T
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
@@ -42,67 +42,11 @@ MOST_WORKERS = 3
 """That one work may cost before it is what is broken."""
 PING_S = 5.0
 """Between two questions whether a worker is there."""
-START_S = 30.0
-"""Until a worker that Ray has room for answers for the first time."""
-OPEN_S = 600.0
-"""Until its device is open: the native parts are built at first use."""
 RETURN_S = 40.0
 """Until there is room for another worker where one is gone. Ray itself ends a process that has
 missed the head of its cluster for 60 s."""
 AGAIN_S = 1.0
 _log = Log(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """What of a cluster one worker takes."""
-
-    spec: str
-    """Of the device that it opens: `cuda:0` or `emulated:GPU`."""
-    cpus: float
-    gpus: float
-    node: str = ""
-    """Empty for any node."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Worker:
-    """A process that holds an open device."""
-
-    actor: RemoteActor
-    facts: WorkerFacts
-    known: set[str] = field(default_factory=set)
-    """Keys of the bundles that have arrived there."""
-
-
-async def start_worker(place: Place, open_device: OpenDevice, start_s: float = START_S) -> Worker:
-    """Start a worker and have it open its device.
-
-    Raises WorkerGone where Ray finds no room for it in time or it dies, UsageError where it runs
-    other code, and what opening the device raises.
-    """
-    actor = start_actor(DeviceWorker, cpus=place.cpus, gpus=place.gpus, node=place.node)
-    try:
-        async with asyncio.timeout(start_s):
-            host, code = await actor.call("tell_code")
-        if code != code_hash():
-            raise UsageError(
-                f"{host} runs other code of cuda-llm ({code}) than this process "
-                f"({code_hash()}); install the same version there"
-            )
-        order = pack(OpenOrder(open_device=open_device, spec=place.spec)).payload
-        async with asyncio.timeout(OPEN_S):
-            reply = unpack(await actor.call("open", order))
-    except TimeoutError:
-        actor.kill()
-        raise WorkerGone("no worker could be started: all that it takes is in use") from None
-    except BaseException:
-        actor.kill()
-        raise
-    if isinstance(reply, WorkFailed):
-        actor.kill()
-        raise reply.error
-    return Worker(actor=actor, facts=reply.result)
 
 
 class RemoteDevice:
@@ -206,9 +150,7 @@ class RemoteDevice:
                     _log.warning("worker is gone", device=self.name, reason=str(lost))
                     gone.append(str(lost))
                     continue
-                if isinstance(reply, WorkFailed):
-                    raise reply.error
-                result: T = reply.result
+                result: T = result_of(reply)
                 return result
         raise BrokenByWork("worker", f"{self.name}: one work cost {len(gone)} workers: {gone[-1]}")
 

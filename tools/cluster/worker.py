@@ -10,7 +10,7 @@ import hashlib
 import os
 import platform
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -32,7 +32,7 @@ from cuda_llm.tools.cuda.host import portable_error
 from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import CompileRequest
-from cuda_llm.tools.native import add_files
+from cuda_llm.tools.native import add_files, find_gxx, give
 
 OpenDevice = Callable[..., Device]
 Order = TypeVar("Order")
@@ -51,6 +51,8 @@ class WorkerFacts:
     capabilities: Capabilities
     version: str
     notes: tuple[str, ...]
+    builds: bool
+    """The machine has compilers, so it builds what the device needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +66,20 @@ class OpenOrder:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrepareOrder:
+    """What a device needs that its machine cannot build."""
+
+    parts: Mapping[str, Path]
+    """Native parts, by the names under which they are given."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeFacts:
     """What one machine of a cluster has for compiling."""
 
     code: str
     nvcc: str
-    """Its version; empty where it has none."""
+    """Its version; empty where it has none, or no g++, which nvcc calls."""
 
 
 class DeviceWorker:
@@ -85,18 +95,22 @@ class DeviceWorker:
         return socket.gethostname(), code_hash()
 
     async def open(self, order: bytes) -> bytes:
-        """Open the device and build what it needs; return its WorkerFacts, or a WorkFailed."""
-        return pack(await self._open(order)).payload
+        """Open the device; return its WorkerFacts, or a WorkFailed."""
+        return pack(await answer(OpenOrder, self._open, order, {}, functions=True)).payload
 
-    async def _open(self, order: bytes) -> WorkDone | WorkFailed:
-        try:
-            asked: OpenOrder = unpack(order, functions=True)
-            device = asked.open_device(asked.spec, report=lambda line: _log.info(line))
-            await asyncio.to_thread(device.prepare)
-        except Exception as error:
-            return WorkFailed(error=portable_error(error))
-        self._device = device
-        return WorkDone(result=describe(device))
+    async def _open(self, order: OpenOrder) -> WorkerFacts:
+        self._device = order.open_device(order.spec, report=lambda line: _log.info(line))
+        return describe(self._device)
+
+    async def prepare(self, order: bytes, contents: Contents) -> tuple[bytes, Contents]:
+        """Take the parts of a PrepareOrder and build the others; return as `carry_out`."""
+        return send(await answer(PrepareOrder, self._prepare, order, contents))
+
+    async def _prepare(self, order: PrepareOrder) -> None:
+        assert self._device is not None, "it is opened before it is prepared"
+        for name, file in order.parts.items():
+            await asyncio.to_thread(give, name, file)
+        await asyncio.to_thread(self._device.prepare)
 
     async def carry_out(self, order: bytes, contents: Contents) -> tuple[bytes, Contents]:
         """Do what a WorkRequest says; return WorkDone, WorkFailed or BundlesMissing, and files."""
@@ -142,11 +156,16 @@ async def answer(
 
 def describe_node() -> bytes:
     """Return the NodeFacts of this machine, packed."""
+    return pack(NodeFacts(code=code_hash(), nvcc=find_nvcc_version())).payload
+
+
+def find_nvcc_version() -> str:
+    """Return the version of this machine's nvcc; empty where it, or g++, is missing."""
     try:
-        nvcc = find_toolkit().version
+        find_gxx()
+        return find_toolkit().version
     except CudaLLMError:
-        nvcc = ""
-    return pack(NodeFacts(code=code_hash(), nvcc=nvcc)).payload
+        return ""
 
 
 def describe(device: Device) -> WorkerFacts:
@@ -160,6 +179,7 @@ def describe(device: Device) -> WorkerFacts:
         capabilities=replace(device.capabilities, at_once=1),
         version=device.version,
         notes=tuple(device.notes),
+        builds=bool(find_nvcc_version()),
     )
 
 

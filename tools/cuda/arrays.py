@@ -34,6 +34,19 @@ def _compiled_kernels(program: KernelProgram) -> dict[str, Any]:
     return {name: module.get_function(name) for name in program.kernels}
 
 
+def require_nvrtc(nvrtc: Any) -> None:
+    """Raise MissingError where the library that compiles CuPy's kernels is not on this machine.
+
+    `nvrtc` is the module `cupy.cuda.nvrtc`. The driver does not bring that library.
+    """
+    try:
+        nvrtc.getVersion()
+    except (ImportError, RuntimeError, OSError) as error:
+        what = "CuPy lacks the libraries of a CUDA toolkit (NVRTC)"
+        mend = "install them: pip install 'cupy-cuda13x[ctk]' (cupy-cuda12x for a CUDA 12 driver)"
+        raise MissingError(what, mend) from error
+
+
 _EXACT = "-DCUDA_LLM_KEEPS_SUBNORMALS"
 """Marks what is compiled without it, in CuPy's cache too."""
 FLUSHED = "this CuPy takes subnormal numbers for zeros: kernels that do so are not found out"
@@ -272,6 +285,7 @@ def on_gpu() -> Arrays:
     except ImportError as error:
         raise MissingError("CuPy", "install it: pip install 'cuda-llm[gpu]'") from error
 
+    require_nvrtc(cupy.cuda.nvrtc)
     keep_subnormals(cupy.cuda.compiler)
     # Reductions made of CUB's templates take up to nine seconds each to compile.
     cupy._core.set_reduction_accelerators([])

@@ -1,5 +1,5 @@
-"""The runner of a GPU, our libcudart for candidates there, and kernels of our own, built at
-first use.
+"""The runner of a GPU, our libcudart for candidates there, and kernels of our own: built at first
+use, or given by a machine that has the compilers.
 """
 
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.tools.compiler.nvcc import find_toolkit
-from cuda_llm.tools.native import build, build_once, content_key
+from cuda_llm.tools.native import build, build_once, built_or_given, content_key, find_gxx
 from cuda_llm.tools.native.build import run_in_parallel
-from cuda_llm.tools.sandbox.jail import sandbox_sources
+from cuda_llm.tools.sandbox.jail import enclosing_program, jail_program, sandbox_sources
 
 _NATIVE = Path(__file__).parent / "native"
 _TOOLS = Path(__file__).parent.parent
@@ -17,7 +17,23 @@ _COMMON = _TOOLS / "runner" / "native"
 _COMMON_PARTS = ("call", "crash_handler", "replies")
 _SANDBOX = _TOOLS / "sandbox" / "native"
 _PROTOTYPES = _TOOLS / "native" / "cudart"
+JAIL, ENCLOSE, RUNNER, SHIM = "jail", "enclose", "gpu_runner", "gpu_shim"
+"""Names under which parts are given."""
 _FLAGS = ("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror")
+
+
+def gpu_parts(target: str) -> dict[str, Path]:
+    """Return all that runners of `target` need, by the names under which it is given.
+
+    Raises MissingError where a part can neither be built nor was given.
+    """
+    return {
+        JAIL: jail_program(),
+        ENCLOSE: enclosing_program(),
+        RUNNER: runner_program(),
+        SHIM: shim_library(),
+        _seal(target): seal_cubin(target),
+    }
 
 
 def shim_library(*extra: str) -> Path:
@@ -25,6 +41,10 @@ def shim_library(*extra: str) -> Path:
 
     `extra` are further compiler flags, as for sanitizers.
     """
+    return built_or_given(" ".join((SHIM, *extra)), lambda: _build_shim(extra))
+
+
+def _build_shim(extra: Sequence[str]) -> Path:
     name = "libcudart.so.13"
     exports = _NATIVE / "shim" / "libcudart.map"
     link = [f"-Wl,-soname,{name}", f"-Wl,--version-script={exports}", "-Wl,-z,now"]
@@ -41,6 +61,10 @@ def runner_program(*extra: str, confine: Path | None = None) -> Path:
     `extra` are further compiler flags; `confine` stands in for `confine_gpu.cpp` where a sanitizer
     needs what a confined process does not get.
     """
+    return built_or_given(" ".join((RUNNER, *extra)), lambda: _build_runner(extra, confine))
+
+
+def _build_runner(extra: Sequence[str], confine: Path | None) -> Path:
     parts = {path.stem: path for path in (_NATIVE / "runner").glob("*.cpp")}
     if confine is not None:
         parts["confine_gpu"] = confine
@@ -50,12 +74,19 @@ def runner_program(*extra: str, confine: Path | None = None) -> Path:
     libraries = ["-Wl,--no-as-needed", "-lstdc++", "-lm", "-lgcc_s", "-ldl", "-Wl,-z,now"]
     flags = [*_FLAGS, *_includes(), *libraries, *extra]
     watch = [_NATIVE, _COMMON, _SANDBOX, *([confine.parent] if confine else [])]
-    return build("gpu_runner", sources, flags, watch)
+    return build(RUNNER, sources, flags, watch)
 
 
 def seal_cubin(target: str) -> Path:
     """Return `seal.cu` compiled for `target` (`sm_90a`). Raises MissingError without nvcc."""
-    return compile_own("seal.cubin", target, [_NATIVE / "seal.cu", _NATIVE / "seal.h"], ["-cubin"])
+    sources = [_NATIVE / "seal.cu", _NATIVE / "seal.h"]
+    return built_or_given(
+        _seal(target), lambda: compile_own("seal.cubin", target, sources, ["-cubin"])
+    )
+
+
+def _seal(target: str) -> str:
+    return f"seal {target}"
 
 
 def attempts_library(target: str) -> Path:
@@ -67,9 +98,10 @@ def attempts_library(target: str) -> Path:
 def compile_own(product: str, target: str, sources: Sequence[Path], options: list[str]) -> Path:
     """Compile the first of our own `sources`, which includes the others, once for each content.
 
-    Raises MissingError without nvcc or a writable cache.
+    Raises MissingError without nvcc, the g++ that it calls, or a writable cache.
     """
     toolkit = find_toolkit()
+    find_gxx()
     chip = target.removeprefix("sm_")
     options = [*options, "-O3", "-std=c++17", f"-gencode=arch=compute_{chip},code=sm_{chip}"]
     digest = content_key(str(toolkit.nvcc), [toolkit.version, *options])

@@ -139,17 +139,6 @@ async def open_site(hardware: Hardware, uuid: str, name: str) -> AsyncIterator[S
         yield site
 
 
-def build_programs(target: str) -> None:
-    """Build what runners of `target` need. Raises MissingError without g++ or nvcc."""
-    from cuda_llm.tools.cuda.build import runner_program, seal_cubin, shim_library
-    from cuda_llm.tools.sandbox.jail import jail_program
-
-    jail_program()
-    runner_program()
-    shim_library()
-    seal_cubin(target)
-
-
 def require_cupy(gpu: GpuAttributes) -> None:
     """Raise MissingError with the extra that fits the driver where CuPy is not installed."""
     if find_spec("cupy") is None:
@@ -221,11 +210,14 @@ class CudaDevice:
     def prepare(self) -> None:
         """See `Device.prepare`; the host process opens its site while the first candidate compiles.
 
-        Raises DeviceLost where the GPU is in quarantine.
+        Raises DeviceLost where the GPU is in quarantine, MissingError where a part of ours can
+        neither be built nor was given.
         """
+        from cuda_llm.tools.cuda.build import gpu_parts
+
         self.host.require_no_quarantine()
         self.host.client.start()
-        build_programs(self.target)
+        gpu_parts(self.target)
 
     async def carry_out(
         self,

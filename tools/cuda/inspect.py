@@ -12,6 +12,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cuda_llm.errors import MissingError
+from cuda_llm.inspection_wording import NOT_INSPECTED
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.task import Task
@@ -89,7 +91,8 @@ async def inspect_there(
 ) -> Inspection:
     """Inspect a candidate in the GPU host process, with the tools that the site has.
 
-    They work in processes of their own, in memory that this one must not hold for later.
+    They work in processes of their own, in memory that this one must not hold for later. They come
+    with a toolkit: a machine without one, as a worker of a cluster may be, says so in a note.
     """
     await site.release_unused()
     able, options = site.capabilities, options or InspectionOptions()
@@ -100,7 +103,10 @@ async def inspect_there(
         counters=options.counters and able.counters,
         sanitizers=options.sanitizers if able.sanitizers else (),
     )
-    return await inspect(task, compiled, dims, wanted)
+    try:
+        return await inspect(task, compiled, dims, wanted)
+    except MissingError as error:
+        return Inspection(notes=(f"{NOT_INSPECTED}{error}",))
 
 
 async def inspect(

@@ -1,6 +1,6 @@
 """What a device is, and the values that travel to and from one."""
 
-from cuda_llm.tools.device.device import CompilingDevice, Device, P, Site, T
+from cuda_llm.tools.device.device import CompilingDevice, Device, GrowingDevice, P, Site, T
 from cuda_llm.tools.device.session import (
     MOST_OPENING_PART,
     SCRATCH_BYTES,
@@ -28,6 +28,7 @@ __all__ = [
     "ClockReading",
     "CompilingDevice",
     "Device",
+    "GrowingDevice",
     "Level",
     "P",
     "SamplingSession",

@@ -150,6 +150,15 @@ class Device(Protocol):
 
 
 @runtime_checkable
+class GrowingDevice(Protocol):
+    """A device that may take more works at once than when it was opened."""
+
+    def when_growing(self, grow: Callable[[], None]) -> None:
+        """Have `grow` called where its works are waited for, for each one more that it takes."""
+        ...
+
+
+@runtime_checkable
 class CompilingDevice(Protocol):
     """A device that brings compilers along: those of the machines of a cluster."""
 

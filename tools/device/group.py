@@ -52,6 +52,7 @@ class DeviceGroup:
         self._free: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Free] = (
             weakref.WeakKeyDictionary()
         )
+        self._growing: list[Callable[[], None]] = []
 
     @property
     def name(self) -> str:
@@ -122,6 +123,20 @@ class DeviceGroup:
                     return await device.carry_out(work, *arguments, **named)
                 except DeviceLost as lost:
                     self.leave_out(device, lost)
+
+    def join(self, device: Device) -> None:
+        """Have one more device take works, one of the model and version of the others."""
+        self.devices = (*self.devices, device)
+        for _ in range(device.capabilities.at_once):
+            for loop, free in self._free.items():
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(free.put_nowait, device)
+            for grow in self._growing:
+                grow()
+
+    def when_growing(self, grow: Callable[[], None]) -> None:
+        """See `GrowingDevice.when_growing`."""
+        self._growing.append(grow)
 
     def leave_out(self, device: Device, lost: DeviceLost) -> None:
         """Use this device no more. Raises its loss where it is the last one."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from cuda_llm.tools.device import CompilingDevice, Device
+from cuda_llm.tools.device import CompilingDevice, Device, GrowingDevice
 
 KEPT_S = 0.1
 """How long a device waits for the kernel that it has just validated to be timed."""
@@ -66,8 +66,11 @@ def open_slots(device: Device) -> BenchSlots:
 
     cores = asyncio.Semaphore(settings().compile_workers or len(os.sched_getaffinity(0)))
     elsewhere = device.compile_slots if isinstance(device, CompilingDevice) else 0
+    devices = asyncio.Semaphore(device.capabilities.at_once)
+    if isinstance(device, GrowingDevice):
+        device.when_growing(devices.release)
     return BenchSlots(
         compilers=asyncio.Semaphore(elsewhere) if elsewhere else cores,
-        devices=asyncio.Semaphore(device.capabilities.at_once),
+        devices=devices,
         cores=cores,
     )

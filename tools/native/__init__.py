@@ -1,4 +1,4 @@
-"""Our native programs and libraries, built by g++, and the cache of slow results."""
+"""Our native programs and libraries, built by g++ or given, and the cache of slow results."""
 
 from cuda_llm.tools.native.build import (
     add_files,
@@ -15,18 +15,21 @@ from cuda_llm.tools.native.cache import (
     unwritable,
     write_cached,
 )
+from cuda_llm.tools.native.given import built_or_given, give
 from cuda_llm.tools.native.store import build_once, entry_folder, load, store
 
 __all__ = [
     "add_files",
     "build",
     "build_once",
+    "built_or_given",
     "cache_dir",
     "cache_folder",
     "content_key",
     "cpu_model",
     "entry_folder",
     "find_gxx",
+    "give",
     "gxx_version",
     "load",
     "pin_entry",

@@ -3,6 +3,7 @@
 The sources are ours, so g++ runs without a jail.
 """
 
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -12,10 +13,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from cuda_llm.errors import InfrastructureError, Interrupted, MissingError
 from cuda_llm.log import Log
@@ -25,6 +27,7 @@ from cuda_llm.tools.native.store import build_once
 SOURCES = {".c", ".cpp", ".h", ".map"}
 """Suffixes of the files that decide whether a part is built again."""
 POLL_S = 0.005
+T = TypeVar("T")
 
 _log = Log(__name__)
 _stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
@@ -83,6 +86,19 @@ def ended_by(stop: threading.Event) -> Iterator[None]:
         yield
     finally:
         _stop.reset(token)
+
+
+async def build_in_thread(work: Callable[[], T]) -> T:
+    """Build on a thread and return what `work` does; being cancelled ends the compilers there.
+
+    A thread cannot be cancelled: a first build would go on to its end after Ctrl-C.
+    """
+    stop = threading.Event()
+    with ended_by(stop):
+        try:
+            return await asyncio.to_thread(work)
+        finally:
+            stop.set()
 
 
 def run_in_parallel(

@@ -1,6 +1,6 @@
 """Runs one command in a jail: what it may see and use, and how it ended.
 
-The native programs that confine it are built at first use.
+The native programs that confine it are built at first use, or given.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Literal, cast
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.log import Log
-from cuda_llm.tools.native import build, cache_dir
+from cuda_llm.tools.native import build, built_or_given, cache_dir
 
 NATIVE = Path(__file__).parent / "native"
 FLAGS = ("-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror")
@@ -62,7 +62,8 @@ def _program(name: str, cache: Path) -> Path:
         "probe": ("probe.c",),
         "enclose": ("enclose.c", "limits.c", "namespaces.c"),
     }[name]
-    return build(name, [NATIVE / file for file in own], FLAGS, NATIVE)
+    sources = [NATIVE / file for file in own]
+    return built_or_given(name, lambda: build(name, sources, FLAGS, NATIVE))
 
 
 @dataclass(frozen=True, kw_only=True)

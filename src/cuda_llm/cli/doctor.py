@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MACHINE_LACKS = 3
 KNOWN_ANSWER_LIMIT_S = 180.0
+COMPILERS = ("g++", "nvcc")
+NOT_ON_WORKERS = "a cluster's worker with a GPU does without"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,8 @@ def run_check(what: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
     try:
         return check()
     except MissingError as error:
-        return DoctorCheck(what=what, found=error.what, mend=error.mend)
+        mend = f"{error.mend}; {NOT_ON_WORKERS}" if what in COMPILERS else error.mend
+        return DoctorCheck(what=what, found=error.what, mend=mend)
     except CudaLLMError as error:
         return DoctorCheck(what=what, found="broken", mend=str(error))
     except OSError as error:

@@ -7,7 +7,7 @@ import pytest
 from gpu_drivers import attributes_of, build_driver
 from gpu_world import install_cupy, install_nvml
 
-from cuda_llm.cli.doctor import DoctorCheck, gpu_checks, lift_quarantine
+from cuda_llm.cli.doctor import CHECKS, DoctorCheck, gpu_checks, lift_quarantine, run_check
 from cuda_llm.errors import UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.cuda.quarantine import list_quarantined, put_in_quarantine
@@ -23,6 +23,17 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def by_name(findings: list[DoctorCheck], what: str) -> list[DoctorCheck]:
     return [one for one in findings if one.what == what]
+
+
+def test_compilers_are_missing_unless_the_machine_is_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_LLM_NVCC", str(tmp_path / "nvcc"))
+    for what in ("g++", "nvcc"):
+        finding = run_check(what, CHECKS[what])
+        assert finding.needed
+        assert finding.mend.endswith("; a cluster's worker with a GPU does without")
 
 
 def test_a_missing_driver_is_reported_with_its_mend_and_is_not_needed(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ran
-from ray_cluster import RayCluster, free_port, ray_cluster
+from ray_cluster import RayCluster, first_in_path, free_port, ray_cluster
 
 ROOT = Path(__file__).parents[3]
 Ask = Callable[..., Ran]
@@ -65,7 +65,7 @@ def test_a_machine_with_other_code_of_ours(ask: Ask, shared_cache: Path, tmp_pat
     )
     with (other / "cuda_llm/errors.py").open("a") as file:
         file.write("# Another version.\n")
-    with ray_cluster(shared_cache, nodes=1, python_path=other) as cluster:
+    with ray_cluster(shared_cache, nodes=1, environment=first_in_path(other)) as cluster:
         ran = evaluate(ask, f"ray:{cluster.address}/emulated:RTX 3090 Ti")
     assert ran.code == 2
     assert "runs other code of cuda-llm" in ran.complaint
@@ -76,7 +76,7 @@ def test_a_machine_without_this_package(ask: Ask, shared_cache: Path, tmp_path: 
     hidden = tmp_path / "hidden"
     (hidden / "cuda_llm").mkdir(parents=True)
     (hidden / "cuda_llm/__init__.py").write_text("raise ModuleNotFoundError('no cuda_llm here')\n")
-    with ray_cluster(shared_cache, nodes=1, python_path=hidden) as cluster:
+    with ray_cluster(shared_cache, nodes=1, environment=first_in_path(hidden)) as cluster:
         ran = evaluate(ask, f"ray:{cluster.address}/emulated:RTX 3090 Ti")
     assert ran.code == 3, subprocess.list2cmdline(ran.stderr.splitlines())
     assert "pip install 'cuda-llm[ray]'" in ran.complaint

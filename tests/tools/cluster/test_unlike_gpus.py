@@ -14,8 +14,8 @@ from cuda_llm.tools.cluster.cluster_device import ClusterDevice
 from cuda_llm.tools.cluster.compilers import ClusterCompilers
 from cuda_llm.tools.cluster.connection import Node, RemoteActor
 from cuda_llm.tools.cluster.open_cluster import choose_kinds, places_of
-from cuda_llm.tools.cluster.remote_device import Place, Worker
 from cuda_llm.tools.cluster.spec import ClusterSpec, parse_cluster
+from cuda_llm.tools.cluster.start_worker import Place, Worker
 from cuda_llm.tools.cluster.worker import describe
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.group import DeviceGroup
@@ -48,7 +48,7 @@ def cluster_of(*, others_time: bool) -> tuple[ClusterDevice, Noting, Noting]:
     first, other = Noting(FIRST), Noting(OTHER)
     device = ClusterDevice(
         [DeviceGroup([first]), DeviceGroup([other])],
-        ClusterCompilers(nodes=()),
+        ClusterCompilers(nodes=[]),
         spec="ray:auto",
         others_time=others_time,
     )

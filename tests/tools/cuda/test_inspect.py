@@ -3,18 +3,29 @@
 import asyncio
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.failures import DataRace
+from cuda_llm.inspection_wording import why_not_inspected
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate
 from cuda_llm.tools.compiler.nvcc import Toolkit
-from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect, small_sizes
+from cuda_llm.tools.cuda.inspect import (
+    Inspection,
+    InspectionOptions,
+    inspect,
+    inspect_there,
+    small_sizes,
+)
 from cuda_llm.tools.cuda.ncu import ncu_duration_us
+from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.cuda.vendor_tools import find_tool, missing_note
+from cuda_llm.tools.device import Site
 from cuda_llm.tools.device.candidate import Compiled
 
 RECORDED = Path(__file__).parents[2] / "fixtures/counters"
@@ -85,6 +96,26 @@ def test_what_is_missing_is_a_note_with_its_mend(
         assert f"{name} is not installed; install it" in missing_note(name, "check")
         (tmp_path / name).touch(mode=0o755)
         assert find_tool(name, bare) == tmp_path / name
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """As much of a GPU's site as an inspection asks for before it begins."""
+
+    name: str = "cuda:0"
+    capabilities: Capabilities = GPU_CAPABILITIES
+
+    async def release_unused(self) -> None:
+        """See `Site.release_unused`."""
+
+
+def test_a_machine_without_a_toolkit_inspects_nothing_and_says_why(
+    compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_LLM_NVCC", "/nowhere/nvcc")
+    found = asyncio.run(inspect_there(cast(Site, Gpu()), TASK, compiled, DIMS))
+    assert why_not_inspected(found.notes).startswith("the setting nvcc")
+    assert found.fault is None and found.is_finished
 
 
 def test_a_wish_for_nothing_needs_no_tool(compiled: Compiled) -> None:

@@ -57,6 +57,25 @@ def test_the_next_work_goes_to_the_device_that_is_free_first(pair: list[HostedDe
     asyncio.run(work())
 
 
+def test_a_device_that_joins_takes_works_and_says_so(pair: list[HostedDevice]) -> None:
+    group = DeviceGroup(pair[:1])
+    more: list[int] = []
+    group.when_growing(lambda: more.append(1))
+
+    async def work() -> None:
+        second = await pair[1].carry_out(pid)
+        long = asyncio.create_task(group.carry_out(be_slow, 1.0))
+        waiting = asyncio.create_task(group.carry_out(pid))
+        await asyncio.sleep(0.05)
+        group.join(pair[1])
+        assert await waiting == second
+        await long
+
+    asyncio.run(work())
+    assert more == [1]
+    assert group.capabilities.at_once == 2
+
+
 def test_what_is_to_be_compared_goes_to_one_device(pair: list[HostedDevice]) -> None:
     pinned = DeviceGroup(pair).pinned()
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cuda_llm.errors import MissingError
-from cuda_llm.inspection_wording import NOT_INSPECTED
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.task import Task
@@ -106,7 +105,7 @@ async def inspect_there(
     try:
         return await inspect(task, compiled, dims, wanted)
     except MissingError as error:
-        return Inspection(notes=(f"{NOT_INSPECTED}{error}",))
+        return Inspection(not_inspected=str(error))
 
 
 async def inspect(

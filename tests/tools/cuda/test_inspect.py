@@ -11,7 +11,6 @@ import pytest
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.failures import DataRace
-from cuda_llm.inspection_wording import why_not_inspected
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate
 from cuda_llm.tools.compiler.nvcc import Toolkit
@@ -114,7 +113,7 @@ def test_a_machine_without_a_toolkit_inspects_nothing_and_says_why(
 ) -> None:
     monkeypatch.setenv("CUDA_LLM_NVCC", "/nowhere/nvcc")
     found = asyncio.run(inspect_there(cast(Site, Gpu()), TASK, compiled, DIMS))
-    assert why_not_inspected(found.notes).startswith("the setting nvcc")
+    assert found.not_inspected.startswith("the setting nvcc")
     assert found.fault is None and found.is_finished
 
 

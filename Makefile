@@ -8,10 +8,11 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.ready
 	$(BIN)/cuda-llm run histogram
 
-# The modules of imported problems run in PyTorch, which is an extra.
+# The modules of imported problems run in PyTorch, which is an extra. Hundreds of commands are
+# started: where images forbid bytecode, each of them would compile all of our modules again.
 test: check
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q torch==2.13.0
-	$(BIN)/pytest -n logical --dist worksteal -q
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n logical --dist worksteal -q
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .

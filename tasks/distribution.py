@@ -8,6 +8,7 @@ import ast
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from cuda_llm.errors import TaskError
@@ -126,6 +127,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 )
 
 
+@lru_cache(maxsize=1024)
 def parse_distribution(text: str) -> Distribution:
     """Split a spelling into name and arguments. Raises TaskError saying what is wrong with it."""
     try:

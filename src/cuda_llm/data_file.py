@@ -8,8 +8,9 @@ import difflib
 import json
 import tomllib
 from collections.abc import Callable, Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -89,13 +90,19 @@ def config_file() -> Path:
 def read_table(path: Path, error: type[UsageError]) -> dict[str, Any]:
     """Read the file as plain values. Raises `error`: missing, unreadable or no TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return deepcopy(_parse(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise error(f"{path}: not found; expected a TOML file") from None
     except OSError as cause:
         raise error(f"{path}: cannot be read: {cause.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise error(f"{path}: is not TOML: {' '.join(str(cause).split())}") from None
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> dict[str, Any]:
+    """A run reads the same few files over and over, and parsing one takes milliseconds."""
+    return tomllib.loads(text)
 
 
 def read_as(

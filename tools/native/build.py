@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,9 @@ from cuda_llm.tools.native.store import build_once
 
 SOURCES = {".c", ".cpp", ".h", ".map"}
 """Suffixes of the files that decide whether a part is built again."""
+STANDARD_HEADER = re.compile(r"^#include <(\w+)>$", re.MULTILINE)
+WORTH_PRECOMPILING = 4
+"""From so many sources on, standard headers are read once: most of a short one's time is theirs."""
 POLL_S = 0.005
 T = TypeVar("T")
 
@@ -154,23 +158,32 @@ def build(
     leaves no compiler running. Raises InfrastructureError with the first error, MissingError.
     """
     compiler = find_gxx()
+    folders = [watch] if isinstance(watch, Path) else watch
     digest = content_key(compiler, flags)
     digest.update(repr((name, [source.name for source in sources])).encode())
-    add_files(digest, [watch] if isinstance(watch, Path) else watch, SOURCES)
+    add_files(digest, folders, SOURCES)
 
     def make(scratch: Path) -> Path:
         with _log.timed("built", part=name):
-            return _compile(compiler, name, sources, flags, scratch)
+            headers = _standard_headers(sources, folders)
+            return _compile(compiler, name, sources, flags, headers, scratch)
 
     return build_once(name, digest.hexdigest(), make)
 
 
 def _compile(
-    compiler: str, name: str, sources: Sequence[Path], flags: Sequence[str], scratch: Path
+    compiler: str,
+    name: str,
+    sources: Sequence[Path],
+    flags: Sequence[str],
+    headers: Sequence[str],
+    scratch: Path,
 ) -> Path:
     """Compile each source to an object, on all cores, and link them."""
     environment = os.environ | {"LC_ALL": "C", "TMPDIR": str(scratch)}
     compiling = [flag for flag in flags if not flag.startswith(("-Wl,", "-l", "-shared"))]
+    if headers:
+        compiling += _read_once(headers, [compiler, *compiling], scratch, environment)
     objects = {source: scratch / f"{number}.o" for number, source in enumerate(sources)}
     commands = [
         [compiler, *compiling, "-c", str(source), "-o", str(output)]
@@ -183,6 +196,32 @@ def _compile(
             require_room(scratch)
             raise InfrastructureError("native", f"{name} does not build: {_first_error(stderr)}")
     return output
+
+
+def _standard_headers(sources: Sequence[Path], folders: Sequence[Path]) -> list[str]:
+    """Return the standard headers that sources or our own headers name; none for few sources.
+
+    How many cores there are does not matter: a source that forgets one builds everywhere or
+    nowhere.
+    """
+    if len(sources) < WORTH_PRECOMPILING:
+        return []
+    ours = [file for folder in folders for file in folder.rglob("*.h")]
+    named = (STANDARD_HEADER.findall(file.read_text()) for file in (*sources, *ours))
+    return sorted({header for found in named for header in found})
+
+
+def _read_once(
+    headers: Sequence[str], command: Sequence[str], scratch: Path, environment: Mapping[str, str]
+) -> list[str]:
+    """Precompile the headers; return the options that give all of them to a source.
+
+    Where that fails each source reads its own, and the error is told of that.
+    """
+    together = scratch / "standard.h"
+    together.write_text("".join(f"#include <{name}>\n" for name in headers))
+    reading = [*command, "-x", "c++-header", str(together), "-o", f"{together}.gch"]
+    return [] if run_in_parallel([reading], environment) else ["-include", str(together)]
 
 
 def _first_error(stderr: str) -> str:

@@ -7,6 +7,7 @@ import keyword
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -283,6 +284,12 @@ def _in_lines(opening: str, items: Sequence[str], closing: str, indent: int) -> 
 
 
 def _render(template: str, values: Mapping[str, Any]) -> str:
+    text: str = _environment().get_template(template).render(values)
+    return text
+
+
+@cache
+def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -292,7 +299,7 @@ def _render(template: str, values: Mapping[str, Any]) -> str:
         autoescape=False,
     )
     environment.filters["names"] = _names
-    return environment.get_template(template).render(values)
+    return environment
 
 
 def _names(names: Iterable[str]) -> str:

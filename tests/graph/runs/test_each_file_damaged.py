@@ -14,6 +14,7 @@ from run_starts import asked, parts, the_run
 
 from cuda_llm.agents.prompting.templates import CHANNELS
 from cuda_llm.errors import CudaLLMError
+from cuda_llm.graph.runs.result import Result
 from cuda_llm.graph.runs.start import resume, start
 from cuda_llm.traces.candidate_text import describe_candidate
 from cuda_llm.traces.export.export import export
@@ -112,6 +113,14 @@ def told_in_one_line(work: Callable[[], object], what: str) -> str:
     return ""
 
 
+@pytest.fixture(scope="module")
+def undamaged(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """What the run in flight comes to where nothing is damaged."""
+    here = tmp_path_factory.mktemp("undamaged")
+    shutil.copytree(runs["in_flight"], here / "r")
+    return asyncio.run(resume(the_run(here), overrides=parts()))
+
+
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize(
     "file",
@@ -129,16 +138,13 @@ def told_in_one_line(work: Callable[[], object], what: str) -> str:
     ],
 )
 def test_what_can_be_judged_again_is(
-    file: str, harm: str, runs: dict[str, Path], tmp_path: Path
+    file: str, harm: str, runs: dict[str, Path], undamaged: Result, tmp_path: Path
 ) -> None:
     shutil.copytree(runs["in_flight"], tmp_path / "r")
     HARMS[harm](tmp_path / "r" / file)
     resumed = asyncio.run(resume(RunFolder(tmp_path / "r"), overrides=parts()))
     assert resumed.finished
-    undamaged = tmp_path / "undamaged"
-    shutil.copytree(runs["in_flight"], undamaged / "r")
-    whole = asyncio.run(resume(the_run(undamaged), overrides=parts()))
-    assert resumed.source == whole.source
+    assert resumed.source == undamaged.source
     assert [(one.id, one.code, one.speedup) for one in resumed.attempts] == [
-        (one.id, one.code, one.speedup) for one in whole.attempts
+        (one.id, one.code, one.speedup) for one in undamaged.attempts
     ]

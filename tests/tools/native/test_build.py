@@ -12,6 +12,7 @@ import pytest
 
 from cuda_llm.errors import InfrastructureError, MissingError
 from cuda_llm.tools.native import build, content_key, find_gxx
+from cuda_llm.tools.native.build import WORTH_PRECOMPILING
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,30 @@ def test_a_program_is_built_once_for_each_content(sources: Path) -> None:
     second = build("answer", main, [], [sources])
     assert second != first
     assert answer(second) == 4
+
+
+def write_many(folder: Path, header: str) -> list[Path]:
+    """Sources enough for their standard headers to be read once, each of which names one."""
+    parts = []
+    for number in range(WORTH_PRECOMPILING):
+        part = folder / f"part{number}.cpp"
+        part.write_text(f"#include <{header}>\nint part{number}() {{ return {number}; }}\n")
+        parts.append(part)
+    text = "int part3();\nint main() { return part3(); }\n"
+    (folder / "main.cpp").write_text(text)
+    return [*parts, folder / "main.cpp"]
+
+
+def test_a_part_of_many_sources_works_and_leaves_nothing_else(
+    sources: Path, own_cache: Path
+) -> None:
+    assert answer(build("many", write_many(sources, "vector"), [], sources)) == 3
+    assert {path.name for path in own_cache.glob("native/*/*/*")} == {"many", "manifest.json"}
+
+
+def test_a_header_that_is_missing_is_told_of_a_source_that_names_it(sources: Path) -> None:
+    with pytest.raises(InfrastructureError, match=r"part\d\.cpp:1:.*nonesuch"):
+        build("many", write_many(sources, "nonesuch"), [], sources)
 
 
 SCRIPT = """

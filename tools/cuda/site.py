@@ -1,5 +1,6 @@
 """A real GPU as a site in its host process, its runners in as many namespaces as CUDA works in."""
 
+import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
@@ -16,6 +17,7 @@ from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import InfrastructureError, NoMemory
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.torch_module import import_torch
 from cuda_llm.tools.cuda.arrays import FLUSHED, keeps_subnormals, on_gpu
 from cuda_llm.tools.cuda.build import runner_program, seal_cubin, shim_library
 from cuda_llm.tools.cuda.free_memory import allocate, free_caches, share_room
@@ -150,6 +152,7 @@ class GpuSite:
 
     @asynccontextmanager
     async def _open_call(self, call: LibraryCall) -> AsyncIterator[LibrarySession]:
+        await asyncio.to_thread(import_torch)  # which takes a minute from a cold disk
         with self.open_library(call) as (_, session):
             yield session
 

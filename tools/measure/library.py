@@ -9,6 +9,7 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.tasks.task import Task
+from cuda_llm.tasks.torch_module import import_torch
 from cuda_llm.tools.device import Site, TimedSession
 from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.measure.baseline_doubt import SizeKey, size_key
@@ -56,6 +57,8 @@ async def measure_library(
     """
     if not isinstance(site, LibrarySite):
         raise InfrastructureError("device", f"{site.name} calls no libraries")
+    # From a cold disk it takes a minute, in which whoever waits for a sign of life has to get one.
+    await asyncio.to_thread(import_torch)
     work = partial(_measure_within, site, site, task, library, baseline, options)
     return await within_memory(site, task, work)
 

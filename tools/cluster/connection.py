@@ -253,19 +253,20 @@ def _one_line(spec: ClusterSpec) -> Iterator[None]:
     """Raise what keeps Ray from connecting as an error of ours with its mend."""
     from ray.exceptions import RayError
 
+    place = spec.address.removeprefix("//")
     try:
         yield
     except (RayError, RuntimeError, ConnectionError, OSError, ValueError) as error:
         text = str(error)
         if "token" in text.lower() or "authenticat" in text.lower():
-            msg = f"the cluster at {spec.address} refuses this process: {first_line(error)}"
+            msg = f"the cluster at {place} refuses this process: {first_line(error)}"
             raise MissingError(msg, TOKEN) from error
         if "version" in text.lower():
             told = " ".join(text.split())[:300]
             mend = f"install the Ray and the Python that it runs (here {_ours()})"
-            msg = f"the cluster at {spec.address} is of another version: {told}; {mend}"
+            msg = f"the cluster at {place} is of another version: {told}; {mend}"
             raise UsageError(msg) from error
-        what = f"no Ray cluster can be used at {spec.address}: {' '.join(text.split())[:200]}"
+        what = f"no Ray cluster can be used at {place}: {' '.join(text.split())[:200]}"
         raise MissingError(what, START) from error
 
 

@@ -4,6 +4,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,25 @@ def test_a_machine_with_other_code_of_ours(ask: Ask, shared_cache: Path, tmp_pat
     assert ran.code == 2
     assert "runs other code of cuda-llm" in ran.complaint
     assert "install the same version there" in ran.complaint
+
+
+@pytest.mark.parametrize("by_client", [False, True])
+def test_a_cluster_of_another_ray(
+    ask: Ask, shared_cache: Path, tmp_path: Path, by_client: bool
+) -> None:
+    older = tmp_path / "older"
+    older.mkdir()
+    (older / "sitecustomize.py").write_text("import ray\nray.__version__ = '2.41.0'\n")
+    with ray_cluster(shared_cache, nodes=1, environment=first_in_path(older)) as cluster:
+        address = cluster.client if by_client else f"ray:{cluster.address}"
+        ran = evaluate(ask, f"{address}/emulated:RTX 3090 Ti")
+    assert ran.code == 2
+    assert "is of another version: Version mismatch" in ran.complaint
+    assert "Ray: 2.41.0" in ran.complaint
+    assert (
+        f"install the Ray and the Python that it runs (here Ray {version('ray')}" in ran.complaint
+    )
+    assert len(ran.stderr.splitlines()) == 1
 
 
 def test_a_machine_without_this_package(ask: Ask, shared_cache: Path, tmp_path: Path) -> None:

@@ -86,6 +86,10 @@ def wrong_while_marked(_site: "Site") -> None:
         raise InfrastructureError("device", "7 of 9 known words are wrong")
 
 
+def without_room(_site: "Site") -> None:
+    raise MemoryError("no room for the known words")
+
+
 PLAIN = OpenSite(site=nowhere, known_answer=right)
 
 

@@ -98,24 +98,34 @@ async def next_request(connection: socket.socket) -> WorkRequest | WorkFailed | 
 async def answer(
     site: "Site", opening: OpenSite, request: WorkRequest
 ) -> WorkDone | WorkFailed | DeviceBroken:
-    """Check the device, do the work, and check the device again where the work raised."""
-    try:
-        opening.known_answer(site)
-    except Exception as error:
-        return DeviceBroken(reason=one_line(error), was_healthy=False)
+    """Check the device, do the work, and check the device again where the work raised.
+
+    A device whose memory is full, by whoever uses it beside us, is not broken.
+    """
+    before = wrong_answer(opening, site)
+    if before is not None and lacks_memory(before):
+        return WorkFailed(error=machine_error(before))
+    if before is not None:
+        return DeviceBroken(reason=one_line(before), was_healthy=False)
     try:
         with bound(**request.bound):
             return WorkDone(result=await do_work(site, request))
     except DeviceLost as error:
         return WorkFailed(error=error)
     except Exception as error:
-        try:
-            opening.known_answer(site)
-        except Exception as after:
-            return DeviceBroken(
-                reason=f"{one_line(error)}; then {one_line(after)}", was_healthy=True
-            )
-        return WorkFailed(error=portable_error(error))
+        after = wrong_answer(opening, site)
+        if after is None or lacks_memory(after):
+            return WorkFailed(error=portable_error(error))
+        return DeviceBroken(reason=f"{one_line(error)}; then {one_line(after)}", was_healthy=True)
+
+
+def wrong_answer(opening: OpenSite, site: "Site") -> Exception | None:
+    """Return what the known answer raises on this device; None where it is right."""
+    try:
+        opening.known_answer(site)
+    except Exception as error:
+        return error
+    return None
 
 
 async def do_work(site: "Site", request: WorkRequest) -> object:

@@ -126,6 +126,13 @@ def test_a_gpu_without_memory_for_a_context_is_one_where_memory_lacks() -> None:
         asyncio.run(ours.carry_out(double, 2))
 
 
+def test_a_gpu_that_is_full_when_it_is_checked_is_not_called_broken() -> None:
+    ours = gpu_host(knowing(host_works.without_room))
+    with pytest.raises(NoMemory, match="no room for the known words"):
+        asyncio.run(ours.carry_out(double, 2))
+    assert find_quarantine(GPU) is None
+
+
 def test_a_runner_that_cannot_be_reaped_puts_the_gpu_in_quarantine() -> None:
     ours = gpu_host()
     with pytest.raises(DeviceLost, match=r"quarantine .*process 99 is still there"):

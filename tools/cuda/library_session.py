@@ -196,7 +196,6 @@ class LibrarySession:
         if self._arena is not None:
             self._arena.memory.close()
             self._arena = None
-        self._kernels.close()
         self._torch.cuda.empty_cache()
 
     def _placed(self) -> SessionMemory:

@@ -10,6 +10,7 @@ from contextlib import (
     asynccontextmanager,
 )
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
@@ -145,10 +146,14 @@ class GpuSite:
 
         Raises TaskError where its file is broken, MissingError without PyTorch.
         """
+        return library_session(library, self._allocate_own, self._step_kernels)
+
+    @cached_property
+    def _step_kernels(self) -> StepKernels:
+        """One for all sessions of calls: where they flush into changes what a step takes."""
         seal = launch_of(self.hardware, self.uuid).seal
         flushed = flush_bytes(self.hardware.l2_bytes)
-        kernels = StepKernels(on_gpu(), seal, self.hardware.sm_count, flushed)
-        return library_session(library, self._allocate_own, kernels)
+        return StepKernels(on_gpu(), seal, self.hardware.sm_count, flushed)
 
     @asynccontextmanager
     async def _open_call(self, call: LibraryCall) -> AsyncIterator[LibrarySession]:

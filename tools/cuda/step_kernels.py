@@ -75,10 +75,6 @@ class StepKernels:
             call = _call(regions, slot, tagging_key(key))
             launch(self._tag, call, min(TAG_BLOCKS, blocks))
 
-    def close(self) -> None:
-        """Give back what is written to flush L2."""
-        self.flushed = self._xp.empty(0, dtype="uint8")
-
 
 def _address(rows: Any, slot: int) -> int:
     address: int = rows.data.ptr + slot * rows.strides[0]

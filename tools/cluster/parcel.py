@@ -8,7 +8,7 @@ import io
 import pickle
 from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, is_dataclass
-from enum import Enum
+from enum import Enum, EnumType
 from inspect import isfunction
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
@@ -96,6 +96,16 @@ async def exchange(
     raise InfrastructureError("cluster", "files that were sent are not kept there")
 
 
+def enum_member(kind: object, name: object) -> object:
+    """Return a member of an enumeration by its name, and nothing else by any.
+
+    Python 3.11.0 to 3.11.3 pickle members as calls of `getattr`.
+    """
+    if isinstance(kind, EnumType) and isinstance(name, str) and name in kind.__members__:
+        return kind[name]
+    raise InfrastructureError("cluster", f"{name!r} of {kind!r} arrived, which is no value of ours")
+
+
 class _Pickler(pickle.Pickler):
     def __init__(self, buffer: io.BytesIO) -> None:
         super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
@@ -158,6 +168,8 @@ class _Unpickler(pickle.Unpickler):
                 return found
         if name in self.OTHERS.get(module, ()):
             return super().find_class(module, name)
+        if (module, name) == ("builtins", "getattr"):
+            return enum_member
         raise InfrastructureError("cluster", f"{module}.{name} arrived, which is no value of ours")
 
     def persistent_load(self, reference: tuple[str, str, str]) -> Path:

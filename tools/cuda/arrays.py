@@ -43,7 +43,7 @@ def require_nvrtc(nvrtc: Any) -> None:
         nvrtc.getVersion()
     except (ImportError, RuntimeError, OSError) as error:
         what = "CuPy lacks the libraries of a CUDA toolkit (NVRTC)"
-        mend = "install them: pip install 'cupy-cuda13x[ctk]' (cupy-cuda12x for a CUDA 12 driver)"
+        mend = "install a CUDA toolkit, or what CuPy takes of one: pip install 'cuda-llm[worker]'"
         raise MissingError(what, mend) from error
 
 

@@ -68,6 +68,7 @@ RUN_BY: dict[Place, str] = {
     Place("tools/cluster/open_cluster.py", "pip install 'cuda-llm[ray]'"): INSTALL,
     Place("tools/compiler/nvcc.py", "pip install 'cuda-llm[toolkit]'"): INSTALL,
     Place("tools/cuda/arrays.py", "pip install 'cuda-llm[gpu]'"): INSTALL,
+    Place("tools/cuda/arrays.py", "pip install 'cuda-llm[worker]'"): INSTALL,
     Place("tools/cuda/device.py", "pip install 'cuda-llm[{}]'"): INSTALL,
     Place("tools/cuda/open_cuda.py", "cuda-llm doctor"): TOLD,
     Place("tools/cuda/open_cuda.py", "cuda-llm hardware detect"): ON_GPU,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cuda_llm.errors import InfrastructureError, NoMemory, TaskError, UsageError
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.reference import load_reference
+from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.tools.cluster import bundle
 from cuda_llm.tools.cluster.bundle import bundle_of, find, keep, keep_all
 from cuda_llm.tools.cluster.parcel import BundlesMissing, Parcel, pack, unpack
@@ -148,6 +149,19 @@ class _Evil:
 def test_what_is_no_value_of_ours_is_not_read(value: object) -> None:
     with pytest.raises(InfrastructureError, match="no value of ours"):
         unpack(pickle.dumps(value), functions=True)
+
+
+def test_members_of_enumerations_arrive_from_python_3_11_0_to_3_11_3() -> None:
+    payload = pickle.dumps([_Evil(getattr, ArgumentRole, one.name) for one in ArgumentRole])
+    assert unpack(payload) == [*ArgumentRole]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(ArgumentRole, "mro"), (ArgumentRole, "__class__"), (Task, "__init__")]
+)
+def test_nothing_else_is_looked_up_by_name(owner: type, name: str) -> None:
+    with pytest.raises(InfrastructureError, match="no value of ours"):
+        unpack(pickle.dumps(_Evil(getattr, owner, name)), functions=True)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def main() -> None:
 
 
 async def compare(task: Task, device: Device, folder: Path) -> list[Agreement]:
-    """Time the task's known point in both ways, and once more as a candidate."""
+    """Time the task's known point as a library and as a candidate."""
     source = write(task, tomllib.loads(POINTS.read_text(encoding="utf-8"))[task.name])
     compiled = await compile_source(task, device, source, f"{task.name}.cu")
     assert isinstance(compiled, Compiled), compiled

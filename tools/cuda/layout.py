@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.tools.cuda.memory import Memory, MemoryFull, round_up
 from cuda_llm.tools.cuda.protocol import MAX_REGIONS, MAX_STEPS, SharedBy, Solve
+from cuda_llm.tools.cuda.sealing import SealedColumn
 from cuda_llm.tools.device import SCRATCH_BYTES, Argument, CallOptions
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Role, Slots
 from cuda_llm.tools.runner.arguments import put_arguments
@@ -80,6 +81,15 @@ class SlotLayout:
     def offsets(self) -> Mapping[str, int]:
         """Of each buffer of slot 0."""
         return {name: span.begin for name, span in self.spans.items()}
+
+    @property
+    def outputs(self) -> Mapping[str, int]:
+        """Of each buffer that a call writes, its number among all."""
+        return {
+            name: index
+            for index, (name, span) in enumerate(self.spans.items())
+            if span.spec.role is not Role.IN
+        }
 
     def room(self, wanted_bytes: int) -> int:
         """Return what a call that wants to hold `wanted_bytes` gets, all of it overwritten before.
@@ -221,6 +231,21 @@ class SessionMemory:
         """Return the bytes of a buffer, a row a slot."""
         span = self.layout.spans[name]
         return self._bytes(span.begin, span.end)
+
+    def sealed_columns(self) -> dict[str, SealedColumn]:
+        """Return the sealed contents of each input, by its name."""
+        return {
+            name: SealedColumn(rows=self.sealed(name), index=index)
+            for index, name in enumerate(self.layout.spans)
+            if name in self.layout.sealed
+        }
+
+    def output_columns(self) -> dict[str, SealedColumn]:
+        """Return the bytes of each output, by its name."""
+        return {
+            name: SealedColumn(rows=self.output(name), index=index)
+            for name, index in self.layout.outputs.items()
+        }
 
     def _set_layout(self, layout: SlotLayout) -> None:
         if layout.wanted_bytes > self.memory.size_bytes:

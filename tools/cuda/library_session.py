@@ -16,7 +16,6 @@ from cuda_llm.tasks.library import Library, load_library
 from cuda_llm.tasks.torch_module import import_torch
 from cuda_llm.tools.cuda.layout import SessionMemory, SlotLayout
 from cuda_llm.tools.cuda.memory import Memory
-from cuda_llm.tools.cuda.sealing import SealedColumn
 from cuda_llm.tools.cuda.step_kernels import StepKernels
 from cuda_llm.tools.device import (
     SCRATCH_BYTES,
@@ -26,7 +25,7 @@ from cuda_llm.tools.device import (
     CallReport,
     TimeClass,
 )
-from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Role, Slots
+from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
 from cuda_llm.tools.device.candidate import LibraryCall
 from cuda_llm.tools.device.session import Scalar
 
@@ -123,7 +122,7 @@ class LibrarySession:
         self, slots: Sequence[int], keys: Sequence[bytes], contents: Mapping[str, Array]
     ) -> None:
         """See `TimedSession.seal`."""
-        for column, name in zip(self._sealed(), self.arena.layout.sealed, strict=True):
+        for name, column in self.arena.sealed_columns().items():
             plain = self.arena.memory.arrays.xp.ascontiguousarray(contents[name])
             rows = plain.reshape(-1).view("uint8").reshape(len(slots), -1)
             self._kernels.sealing.seal(column, slots, rows, keys)
@@ -156,8 +155,8 @@ class LibrarySession:
     def _capture_steps(self, batch: Batch) -> None:
         """Put the chain of `native/runner/batch.cpp` onto the stream."""
         kernels = self._kernels
-        sealed, outputs = self._sealed(), self._columns_of(Role.OUT, Role.INOUT)
-        opened = [self.arena.output(name) for name in self.arena.layout.sealed]
+        inputs, outputs = self.arena.sealed_columns(), [*self.arena.output_columns().values()]
+        sealed, opened = [*inputs.values()], [self.arena.output(name) for name in inputs]
         before: int | None = None
         for slot in batch.order:
             kernels.open(sealed, opened, slot, batch.key)
@@ -244,21 +243,6 @@ class LibrarySession:
         layout, memory = self.arena.layout, self.arena.memory
         column = memory.column(begin, spec.dtype, (layout.slots, *spec.shape), layout.stride)
         return self._torch.as_tensor(column[slot], device="cuda")
-
-    def _sealed(self) -> list[SealedColumn]:
-        """Return the sealed contents of the inputs."""
-        indices = {name: index for index, name in enumerate(self.arena.layout.spans)}
-        return [
-            SealedColumn(rows=self.arena.sealed(name), index=indices[name])
-            for name in self.arena.layout.sealed
-        ]
-
-    def _columns_of(self, *roles: Role) -> list[SealedColumn]:
-        return [
-            SealedColumn(rows=self.arena.output(name), index=index)
-            for index, (name, span) in enumerate(self.arena.layout.spans.items())
-            if span.spec.role in roles
-        ]
 
 
 @contextmanager

@@ -5,7 +5,6 @@ import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
     ExitStack,
     asynccontextmanager,
 )
@@ -139,26 +138,26 @@ class GpuSite:
         if self.arrays is not HOST:
             free_caches(self.arrays)
 
-    def open_library(
-        self, library: LibraryCall
-    ) -> AbstractContextManager[tuple[str, LibrarySession]]:
+    @asynccontextmanager
+    async def open_library(self, library: LibraryCall) -> AsyncIterator[tuple[str, LibrarySession]]:
         """Open a session of a library's call in this process, with the call's name.
 
         Raises TaskError where its file is broken, MissingError without PyTorch.
         """
-        return library_session(library, self._allocate_own, self._step_kernels)
+        # A minute from a cold disk, in which this process has to give a sign of life.
+        await asyncio.to_thread(import_torch)
+        with library_session(library, self._allocate_own, self._step_kernels) as opened:
+            yield opened
 
     @cached_property
     def _step_kernels(self) -> StepKernels:
         """One for all sessions of calls: where they flush into changes what a step takes."""
-        seal = launch_of(self.hardware, self.uuid).seal
-        flushed = flush_bytes(self.hardware.l2_bytes)
+        seal, flushed = seal_cubin(self.hardware.target), flush_bytes(self.hardware.l2_bytes)
         return StepKernels(on_gpu(), seal, self.hardware.sm_count, flushed)
 
     @asynccontextmanager
     async def _open_call(self, call: LibraryCall) -> AsyncIterator[LibrarySession]:
-        await asyncio.to_thread(import_torch)  # which takes a minute from a cold disk
-        with self.open_library(call) as (_, session):
+        async with self.open_library(call) as (_, session):
             yield session
 
     def _allocate_own(self, size_bytes: int) -> Memory:

@@ -15,10 +15,9 @@ from cuda_llm.tools.cuda.protocol import (
     CaptureFrame,
     GoFrame,
 )
-from cuda_llm.tools.cuda.sealing import SealedColumn
 from cuda_llm.tools.cuda.session import GpuSession
 from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, TimeClass
-from cuda_llm.tools.device.buffers import Array, BufferSpec, Role, Slots
+from cuda_llm.tools.device.buffers import Array, BufferSpec, Slots
 from cuda_llm.tools.runner.protocol import ReplyFrame
 from cuda_llm.tools.runner.runner import do_nothing
 
@@ -70,14 +69,12 @@ class GpuTimedSession(GpuSession):
         layout = self.arena.layout
         if not all(0 <= slot < layout.slots for slot in slots):
             raise ValueError(f"there are {layout.slots} slots")
-        for index, (name, span) in enumerate(layout.spans.items()):
-            if name not in layout.sealed:
-                continue
+        for name, column in self.arena.sealed_columns().items():
+            spec = layout.spans[name].spec
             plain = self.arena.memory.arrays.xp.ascontiguousarray(contents[name])
-            if plain.dtype != span.spec.dtype or plain.nbytes != len(slots) * span.spec.nbytes:
-                raise ValueError(f"{name} is {span.spec.dtype} {span.spec.shape}")
+            if plain.dtype != spec.dtype or plain.nbytes != len(slots) * spec.nbytes:
+                raise ValueError(f"{name} is {spec.dtype} {spec.shape}")
             rows = plain.reshape(-1).view("uint8").reshape(len(slots), -1)
-            column = SealedColumn(rows=self.arena.sealed(name), index=index)
             self._context.sealing.seal(column, slots, rows, keys)
 
     async def arm(self, batch: Batch) -> Verdict | None:
@@ -105,7 +102,7 @@ class GpuTimedSession(GpuSession):
         """See `TimedSession.go`. Raises ValueError where nothing is armed."""
         if self._batch is None:
             raise ValueError("no batch is armed")
-        outputs, keys = len(self._outputs()), self._batch.keys
+        outputs, keys = len(self.arena.layout.outputs), self._batch.keys
         count = len(self._batch.order) * outputs
         runner = self._loaded.runner
         runner.clear_tags(count)
@@ -134,13 +131,10 @@ class GpuTimedSession(GpuSession):
         """See `TimedSession.find_late_write`. Raises ValueError where no batch has run."""
         if self._batch is None:
             raise ValueError("no batch has run")
-        outputs, batch = self._outputs(), self._batch
-        columns = [
-            SealedColumn(rows=self.arena.output(name), index=index) for index, name in outputs
-        ]
+        outputs, batch = self.arena.output_columns(), self._batch
         keys = batch.keys or (batch.key,) * len(batch.order)
-        now = self._context.sealing.tags(columns, batch.order, keys)
-        names = [name for _, name in outputs] * len(batch.order)
+        now = self._context.sealing.tags([*outputs.values()], batch.order, keys)
+        names = [*outputs] * len(batch.order)
         return next(
             (
                 name
@@ -149,14 +143,6 @@ class GpuTimedSession(GpuSession):
             ),
             None,
         )
-
-    def _outputs(self) -> list[tuple[int, str]]:
-        spans = self.arena.layout.spans.items()
-        return [
-            (index, name)
-            for index, (name, span) in enumerate(spans)
-            if span.spec.role is not Role.IN
-        ]
 
     def _arm_frame(self, batch: Batch) -> ArmFrame:
         layout = self.arena.layout
@@ -167,7 +153,7 @@ class GpuTimedSession(GpuSession):
             tag_offset=layout.tags,
             copied_bytes=self.arena.copied_bytes,
             input_count=len(layout.sealed),
-            output_count=len(self._outputs()),
+            output_count=len(layout.outputs),
         )
         for step, slot in enumerate(batch.order):
             frame.order[step] = slot
@@ -178,7 +164,7 @@ class GpuTimedSession(GpuSession):
             span, region = layout.spans[name], frame.inputs[number]
             region.offset, region.sealed_offset = span.begin, sealed
             region.bytes, region.index = span.spec.nbytes, indices[name]
-        for number, (index, name) in enumerate(self._outputs()):
+        for number, (name, index) in enumerate(layout.outputs.items()):
             span, tagged = layout.spans[name], frame.outputs[number]
             tagged.offset, tagged.bytes, tagged.index = span.begin, span.spec.nbytes, index
         return frame

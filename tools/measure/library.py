@@ -1,7 +1,7 @@
 """A library's call at all bench sizes, timed by the same batches as a kernel, results compared."""
 
 import asyncio
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -9,7 +9,6 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.tasks.task import Task
-from cuda_llm.tasks.torch_module import import_torch
 from cuda_llm.tools.device import Site, TimedSession
 from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.measure.baseline_doubt import SizeKey, size_key
@@ -42,7 +41,7 @@ FIRST_SLOTS = 4
 class LibrarySite(Protocol[Call]):
     """A site that can call libraries beside the candidates that it runs."""
 
-    def open_library(self, library: Call) -> AbstractContextManager[tuple[str, TimedSession]]:
+    def open_library(self, library: Call) -> AbstractAsyncContextManager[tuple[str, TimedSession]]:
         """Open a session of a library's call, with the call's name."""
         ...
 
@@ -57,8 +56,6 @@ async def measure_library(
     """
     if not isinstance(site, LibrarySite):
         raise InfrastructureError("device", f"{site.name} calls no libraries")
-    # From a cold disk it takes a minute, in which whoever waits for a sign of life has to get one.
-    await asyncio.to_thread(import_torch)
     work = partial(_measure_within, site, site, task, library, baseline, options)
     return await within_memory(site, task, work)
 
@@ -77,7 +74,7 @@ async def _measure_within(
         times: dict[SizeKey, Estimate] = {}
         for size in measurement.plan.sizes:
             # New ones for each size: what a library keeps of another size is not its time.
-            with (
+            async with (
                 calls.open_library(library) as (name, first),
                 calls.open_library(library) as (_, idle),
             ):

@@ -2,6 +2,7 @@
 
 import ctypes
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -72,5 +73,14 @@ def test_a_flush_writes_all_of_its_memory(library: Path) -> None:
     assert (np.asarray(kernels.flushed).view(np.uint32) == 7).all()
 
 
-def test_a_call_without_inputs_launches_nothing_to_open(library: Path) -> None:
-    StepKernels(host_cupy(), library, sm_count=1, flush_bytes=64).open([], [], 0, KEY)
+def test_a_call_without_buffers_launches_nothing_around_it() -> None:
+    launched: list[tuple[object, ...]] = []
+    module = SimpleNamespace(get_function=lambda _name: lambda *given: launched.append(given))
+    arrays = host_cupy()
+    arrays.xp.RawModule = lambda *, path: module
+    kernels = StepKernels(arrays, Path("any.cubin"), sm_count=1, flush_bytes=64)
+    kernels.open([], [], 0, KEY)
+    kernels.tag([], 0, KEY)
+    assert launched == []
+    kernels.flush(1)
+    assert len(launched) == 1

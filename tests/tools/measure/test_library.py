@@ -1,8 +1,8 @@
 """A library's call, timed in blocks as a kernel is, on a simulated site that really compares."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from measured_site import Call, MeasuredSession, MeasuredSite, Script, named
@@ -17,8 +17,8 @@ from cuda_llm.tools.measure.options import MeasureOptions
 class LibrarySite(MeasuredSite):
     """A site whose libraries are scripts, called by name."""
 
-    @contextmanager
-    def open_library(self, library: str) -> Iterator[tuple[str, MeasuredSession]]:
+    @asynccontextmanager
+    async def open_library(self, library: str) -> AsyncIterator[tuple[str, MeasuredSession]]:
         """Open a session of the script."""
         yield f"{library} of a library", MeasuredSession(self.scripts[library], seed=3)
 

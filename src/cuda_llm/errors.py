@@ -97,6 +97,11 @@ class NoMemory(InfrastructureError):
     """Our own buffers found no memory on the device or the host, which says nothing of a kernel."""
 
 
+def machinery_error(component: str, detail: str, *, lacked_memory: bool) -> InfrastructureError:
+    """Return the error of what broke: NoMemory where it found none."""
+    return (NoMemory if lacked_memory else InfrastructureError)(component, detail)
+
+
 _NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed", "memoryallocation")
 """What drivers and libraries write where they find none."""
 

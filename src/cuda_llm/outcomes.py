@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 from cuda_llm.case_patterns import CasePattern
 from cuda_llm.element_patterns import ElementPattern
-from cuda_llm.errors import InfrastructureError, NoMemory
+from cuda_llm.errors import InfrastructureError, machinery_error
 from cuda_llm.facts import (
     CudaError,
     ExceededLimit,
@@ -271,8 +271,7 @@ class InfraFailed:
 
 def infrastructure_error(verdict: InfraFailed) -> InfrastructureError:
     """Return the same as an error, where no candidate has the verdict."""
-    kind = NoMemory if verdict.lacked_memory else InfrastructureError
-    return kind(verdict.component, verdict.detail)
+    return machinery_error(verdict.component, verdict.detail, lacked_memory=verdict.lacked_memory)
 
 
 Verdict: TypeAlias = (

@@ -91,17 +91,8 @@ async def open_all(
 ) -> tuple[list[tuple[Place, Worker]], ClusterCompilers]:
     """Start all workers at once, and ask each machine what it compiles with."""
     asked = asyncio.ensure_future(find_compilers(nodes, report))
-    started = await asyncio.gather(
-        *(start_worker(one, open_device) for one in places), return_exceptions=True
-    )
+    workers, faults = await start_all(places, open_device)
     compilers = await asked
-    workers = []
-    faults: list[BaseException] = []
-    for place, one in zip(places, started, strict=True):
-        if isinstance(one, Worker):
-            workers.append((place, one))
-        else:
-            faults.append(one)
     for fault in faults:
         if not isinstance(fault, CudaLLMError | WorkerGone):
             raise fault
@@ -110,6 +101,20 @@ async def open_all(
     if faults:
         report(f"note: {len(faults)} of {len(places)} workers are not used: {faults[0]}")
     return workers, compilers
+
+
+async def start_all(
+    places: Sequence[Place], open_device: OpenDevice
+) -> tuple[list[tuple[Place, Worker]], list[BaseException]]:
+    """Start a worker at each place, all at once; return those that work, and what others raised."""
+    started = await asyncio.gather(
+        *(start_worker(one, open_device) for one in places), return_exceptions=True
+    )
+    pairs = list(zip(places, started, strict=True))
+    return (
+        [(place, one) for place, one in pairs if isinstance(one, Worker)],
+        [one for one in started if not isinstance(one, Worker)],
+    )
 
 
 def _none_works(faults: Sequence[BaseException]) -> BaseException:
@@ -178,14 +183,10 @@ def assemble(
     async def open_on(nodes: Sequence[Node], most: int | None) -> Sequence[RemoteDevice]:
         compilers.nodes.extend((await find_compilers(nodes, _log.info)).nodes)
         places = places_on(nodes, spec.emulated)[:most]
-        started = await asyncio.gather(
-            *(start_worker(one, open_device) for one in places), return_exceptions=True
-        )
-        for one in started:
-            if isinstance(one, BaseException):
-                _log.warning("a newcomer is not used", error=str(one))
-        pairs = zip(places, started, strict=True)
-        return [hold(place, one) for place, one in pairs if isinstance(one, Worker)]
+        started, faults = await start_all(places, open_device)
+        for fault in faults:
+            _log.warning("a newcomer is not used", error=str(fault))
+        return [hold(place, worker) for place, worker in started]
 
     groups = choose_kinds(spec, workers)
     used = {id(one) for group in groups for _, one in group}

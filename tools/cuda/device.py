@@ -21,7 +21,7 @@ from cuda_llm.errors import (
     DeviceLost,
     InfrastructureError,
     MissingError,
-    NoMemory,
+    machinery_error,
 )
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.cuda.client import HostBroken, HostClient, SiteNotOpened
@@ -88,8 +88,8 @@ class GpuHost:
     async def _blame(self, broken: HostBroken) -> NoReturn:
         """Raise for the work or for the GPU: the known answer alone tells which one it is."""
         if isinstance(broken, SiteNotOpened):
-            kind = NoMemory if broken.lacked_memory else InfrastructureError
-            raise kind("device", f"{self.label} cannot be opened: {broken}")
+            what = f"{self.label} cannot be opened: {broken}"
+            raise machinery_error("device", what, lacked_memory=broken.lacked_memory)
         if broken.was_healthy:
             try:
                 await self.client.carry_out(do_no_work)

@@ -26,8 +26,8 @@ from cuda_llm.errors import (
     DeviceLost,
     InfrastructureError,
     InternalError,
-    NoMemory,
     lacks_memory,
+    machinery_error,
 )
 from cuda_llm.log import Log, bound
 from cuda_llm.tools.cuda.messages import (
@@ -174,8 +174,7 @@ def comes_from_machine(error: Exception) -> bool:
 def machine_error(error: Exception) -> InfrastructureError:
     """Return it as an error of ours. Whoever gets it has none of the libraries that it is of, and
     its type says whether memory lacked."""
-    kind = NoMemory if lacks_memory(error) else InfrastructureError
-    return kind("gpu_host", one_line(error))
+    return machinery_error("gpu_host", one_line(error), lacked_memory=lacks_memory(error))
 
 
 def one_line(error: Exception) -> str:

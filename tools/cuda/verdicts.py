@@ -4,7 +4,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from cuda_llm.errors import InfrastructureError, NoMemory
+from cuda_llm.errors import InfrastructureError, machinery_error
 from cuda_llm.facts import BreachKind, CudaError, Location, PolicyBreach
 from cuda_llm.failures import LoadFailed, PolicyViolation, TimedOut
 from cuda_llm.outcomes import HostCrashed, InfraFailed, OutOfMemory, Verdict
@@ -127,7 +127,7 @@ def failed_to_start(outcome: object) -> InfrastructureError:
     if reply is None:
         return InfrastructureError("runner", f"no context: {outcome}")
     lacked = reply.reply == Reply.BROKEN and reply.number == _OUT_OF_MEMORY
-    return (NoMemory if lacked else InfrastructureError)("runner", reply.text)
+    return machinery_error("runner", reply.text, lacked_memory=lacked)
 
 
 def _forbidden(reply: ReplyFrame) -> Verdict:

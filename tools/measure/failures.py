@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy.typing as npt
 
-from cuda_llm.errors import InfrastructureError, NoMemory, TaskError
+from cuda_llm.errors import InfrastructureError, TaskError, machinery_error
 from cuda_llm.facts import BaselineDoubt
 from cuda_llm.failures import lacks_place
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -38,8 +38,8 @@ def baseline_refused(task: Task, verdict: Verdict) -> TaskError | Infrastructure
     if isinstance(verdict, OutOfMemory):
         # A candidate beside it, or another program, may hold what it needs.
         detail = f"the baseline found no memory: {describe(verdict)[0]}"
-        kind = NoMemory if verdict.bound == "device" else InfrastructureError
-        return kind("device memory", detail)
+        lacked = verdict.bound == "device"
+        return machinery_error("device memory", detail, lacked_memory=lacked)
     return TaskError(
         f"{task.baseline}: the baseline itself is {verdict.code}; "
         f"see why: cuda-llm tasks check {spell_task(task)}"

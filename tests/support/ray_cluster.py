@@ -18,6 +18,7 @@ import psutil
 STORE_BYTES = 80 << 20
 """Of each node's object store: next to nothing lies there."""
 START_S = 60.0
+WORKS = Path(__file__).parent / "cluster_works.py"
 PASSED_ON = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH")
 WORKER_MARK = "DeviceWorker"
 """In the command line of a process that holds a device: Ray names a process by its actor."""
@@ -114,6 +115,26 @@ def ray_cluster(
         yield cluster
     finally:
         cluster.stop()
+
+
+@contextmanager
+def works_on(
+    spec: str, *works: str, stderr: int = subprocess.DEVNULL
+) -> Iterator["subprocess.Popen[str]"]:
+    """Run `cluster_works.py` on a device; nothing of it is left afterwards."""
+    with subprocess.Popen(
+        [sys.executable, str(WORKS), spec, *works],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def first_in_path(folder: Path) -> dict[str, str]:

@@ -1,10 +1,8 @@
 """Thirty kills at random moments, of workers and of whole nodes, lose nothing and leave nothing."""
 
-import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -12,14 +10,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from ray_cluster import RayCluster, below, kill_tree, ray_cluster, wait_until
+from ray_cluster import RayCluster, below, kill_tree, ray_cluster, wait_until, works_on
 
 KILLS = 30
 NODES_KILLED = {9, 19}
 """Which of the kills take a whole node, with all its processes; another one joins then."""
 LIMIT_S = 500.0
 SEED = 17
-WORKS = Path(__file__).parents[2] / "support" / "cluster_works.py"
 CODES = {"right": "PASSED", "wrong": "WRONG_RESULT"}
 pytestmark = pytest.mark.timeout(600)
 
@@ -28,19 +25,8 @@ def test_thirty_kills_lose_nothing_and_leave_nothing(shared_cache: Path) -> None
     rng = random.Random(SEED)
     with ray_cluster(shared_cache, nodes=3) as cluster:
         spec = f"ray:{cluster.address}/emulated:RTX 3090 Ti"
-        with subprocess.Popen(
-            [sys.executable, str(WORKS), spec],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as process:
-            try:
-                answers, families, killed = harass(cluster, process, rng)
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
+        with works_on(spec, stderr=subprocess.PIPE) as process:
+            answers, families, killed = harass(cluster, process, rng)
         wait_until(lambda: not cluster.workers(), 60)
 
     numbers = [int(number) for number, _, _ in answers]

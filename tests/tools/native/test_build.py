@@ -15,14 +15,6 @@ from cuda_llm.tools.native import build, content_key, find_gxx
 from cuda_llm.tools.native.build import WORTH_PRECOMPILING
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache for each test."""
-    cache = tmp_path / "cache"
-    monkeypatch.setenv("CUDA_LLM_CACHE", str(cache))
-    return cache
-
-
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """A folder with a program and its header."""

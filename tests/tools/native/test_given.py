@@ -13,14 +13,6 @@ HASTY = "int main() { return 8; }\n"
 MISSING = r"^g\+\+ is missing; install it: apt-get install g\+\+$"
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache for each test."""
-    cache = tmp_path / "cache"
-    monkeypatch.setenv("CUDA_LLM_CACHE", str(cache))
-    return cache
-
-
 @pytest.fixture
 def travelled(tmp_path: Path) -> Path:
     """A program that was built elsewhere; its mode was lost on the way."""

@@ -154,7 +154,7 @@ def test_a_missing_compiler_names_the_command_that_mends_it(
     for folder in os.environ["PATH"].split(":"):
         for program in Path(folder).glob("*") if os.access(folder, os.R_OK | os.X_OK) else ():
             link = tools / program.name
-            if not link.exists() and "++" not in program.name:
+            if not link.is_symlink() and "++" not in program.name:
                 link.symlink_to(program)
     ran = cuda_llm(
         "evaluate",

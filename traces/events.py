@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
+from cuda_llm.outcomes import Passed, component_of
 from cuda_llm.search import Attempt, Brief
 from cuda_llm.traces.decisions import AgentDecided as AgentDecided
 from cuda_llm.traces.decisions import AgentFailed as AgentFailed
@@ -252,7 +253,7 @@ class WinnerRemeasured:
     @property
     def stands(self) -> bool:
         """Whether it passed again; where our own parts broke, it stands as it was."""
-        return self.code == "PASSED" or self.code.startswith("INFRA_")
+        return self.code == Passed.code or component_of(self.code) is not None
 
 
 @dataclass(frozen=True, kw_only=True)

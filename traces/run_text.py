@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from cuda_llm.critique import describe_critique
-from cuda_llm.inspection_wording import describe_inspection
 from cuda_llm.predictions import tally
 from cuda_llm.score_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, Brief, Hint, Kind, predictions_of
@@ -17,6 +16,7 @@ from cuda_llm.traces.text import (
     describe_call_totals,
     describe_hints_tried,
     describe_idea,
+    describe_inspection,
     describe_prediction,
     describe_records,
     describe_review,

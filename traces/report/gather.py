@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from cuda_llm.inspection_wording import describe_inspection
 from cuda_llm.predictions import tally
 from cuda_llm.score_wording import SCORES, describe_over
 from cuda_llm.search import Attempt, Brief, predictions_of
@@ -27,6 +26,7 @@ from cuda_llm.traces.text import (
     describe_call_totals,
     describe_end,
     describe_hints_tried,
+    describe_inspection,
     describe_route,
     describe_skipped,
     describe_time_source,

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from cuda_llm.inspection_wording import inspection_lines
 from cuda_llm.score_wording import describe_attempt_speed, describe_largest
 from cuda_llm.search import Attempt
 from cuda_llm.traces.ending_text import describe_check
@@ -37,6 +36,7 @@ from cuda_llm.traces.text import (
     describe_end,
     describe_time_source,
     duration,
+    inspection_lines,
     plural,
     tokens,
     us,

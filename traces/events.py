@@ -17,7 +17,9 @@ from cuda_llm.traces.decisions import HintsTried as HintsTried
 from cuda_llm.traces.decisions import ReviewChange as ReviewChange
 from cuda_llm.traces.decisions import RoundReviewed as RoundReviewed
 from cuda_llm.traces.decisions import Routed as Routed
+from cuda_llm.traces.decisions import RunInterrupted as RunInterrupted
 from cuda_llm.traces.decisions import StateWritten as StateWritten
+from cuda_llm.traces.decisions import StopCause as StopCause
 
 VERSION = 2
 
@@ -269,16 +271,6 @@ class RunFinished:
     seconds: float = 0.0
     """Of this process; a resumed run adds its own."""
     usage: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunInterrupted:
-    """The run stopped before its end and can be resumed."""
-
-    kind: ClassVar[str] = "run_interrupted"
-    reason: str
-    round: int
-    best: str | None = None
 
 
 Record: TypeAlias = "Callable[[Event], None]"

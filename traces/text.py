@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from cuda_llm.traces.decisions import RunInterrupted, StopCause
 from cuda_llm.wording import describe_dims, printable
 
 if TYPE_CHECKING:
@@ -99,6 +100,18 @@ def describe_skipped(torn: int, unknown: int) -> Iterator[str]:
 def describe_end(reason: str) -> str:
     """Describe why a run ended."""
     return "its rounds were done" if reason == "rounds" else reason
+
+
+STOPPED: Mapping[StopCause, str] = {
+    StopCause.REVIEW: "stopped for review",
+    StopCause.CANCELLED: "interrupted",
+    StopCause.ERROR: "an error",
+}
+
+
+def describe_stop(event: RunInterrupted) -> str:
+    """Describe why a run stopped before its end."""
+    return event.reason or STOPPED[event.cause]
 
 
 def list_names(names: tuple[str, ...]) -> str:

@@ -166,7 +166,7 @@ def test_a_run_under_way_shows_the_stage_of_each_candidate(tmp_path: Path) -> No
 
 def test_an_interrupted_run_shows_why_and_how_to_go_on(shown: Shown, tmp_path: Path) -> None:
     text = flat(shown(*beginning(), OTHERS[2]))
-    assert in_order(text, "round 2: Ctrl-C", f"cuda-llm resume {tmp_path}/a-run")
+    assert in_order(text, "round 2: interrupted", f"cuda-llm resume {tmp_path}/a-run")
     assert "best so far r1-c1" in text
 
 

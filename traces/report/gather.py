@@ -29,6 +29,7 @@ from cuda_llm.traces.text import (
     describe_inspection,
     describe_route,
     describe_skipped,
+    describe_stop,
     describe_time_source,
     list_names,
     plural,
@@ -163,7 +164,7 @@ def _state_text(history: RunHistory, state: str) -> str:
     if history.finished is not None:
         return f"finished: {describe_end(history.finished.reason)}"
     if history.interrupted is not None and state == "interrupted":
-        return f"stopped: {history.interrupted.reason}"
+        return f"stopped: {describe_stop(history.interrupted)}"
     return STATES.get(state, state)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cuda_llm.codec import decode, encode
-from cuda_llm.errors import CudaLLMError, UsageError
+from cuda_llm.errors import CudaLLMError, UnusableFile, UsageError
 from cuda_llm.log import OURS, Log
 from cuda_llm.traces.event_line import FIELDS_BY_ID, content_of, identity_of, now, of_today, to_line
 from cuda_llm.traces.events import VERSION, AttemptJudged, AttemptRepeated, Event, RoundBegan
@@ -252,7 +252,8 @@ def read_trace(path: Path) -> Trace:
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; expected the events of a run") from None
+        what = error.strerror or str(error)
+        raise UnusableFile(path, what, "expected the events of a run") from None
     folder = RunFolder(path.parent)
     read = [read_line(line, folder) for line in lines if line.strip()]
     return Trace(

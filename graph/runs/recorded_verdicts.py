@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cuda_llm.codec import decode_verdict
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UnusableFile, UsageError
 from cuda_llm.failures import Duplicate
 from cuda_llm.graph.runs.kept_measurements import FOLDER, Measurements, read_last_check
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict, component_of
@@ -74,7 +74,7 @@ def _verdict(folder: RunFolder, name: str) -> Verdict:
     lost = isinstance(verdict, Passed) and verdict.profile is None
     if verdict is None or lost:
         file = "profile.json" if lost else "verdict.json"
-        raise UsageError(f"{folder.candidate(name) / file}: gone; a replay needs it: restore it")
+        raise UnusableFile(folder.candidate(name) / file, "gone", "a replay needs it: restore it")
     return verdict
 
 

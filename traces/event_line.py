@@ -7,7 +7,7 @@ from typing import Any
 
 from cuda_llm.codec import encode
 from cuda_llm.search import Attempt, Brief, Hint
-from cuda_llm.traces.events import VERSION, Event, RunInterrupted, StopCause
+from cuda_llm.traces.events import VERSION, Event, IncumbentChosen, RunInterrupted, StopCause
 
 FIELDS_BY_ID: Mapping[str, type[Attempt | Brief | Hint]] = {
     "attempt_judged.attempt": Attempt,
@@ -86,10 +86,13 @@ _FORMERLY_SAID: Mapping[str, StopCause] = {
 
 def of_today(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a line that an older version wrote as this one has them."""
-    if kind != RunInterrupted.kind or "cause" in fields:
-        return fields
-    cause = _FORMERLY_SAID.get(fields["reason"])
-    return fields if cause is None else {**fields, "cause": cause, "reason": ""}
+    if kind == RunInterrupted.kind and "cause" not in fields:
+        cause = _FORMERLY_SAID.get(fields["reason"])
+        return fields if cause is None else {**fields, "cause": cause, "reason": ""}
+    if kind == IncumbentChosen.kind:
+        # What was chosen stood in front of why.
+        return {**fields, "reason": fields["reason"].removeprefix(f"{fields['incumbent']} stays: ")}
+    return fields
 
 
 def now() -> str:

@@ -219,8 +219,7 @@ def _choice(round_: RoundHistory) -> Iterator[str]:
     after = choice.incumbent or "the baseline"
     before = choice.before or "the baseline"
     change = f"{before} stays" if choice.before == choice.incumbent else f"{before} -> {after}"
-    is_in_reason = choice.reason.startswith(change)
-    yield from labelled("to beat", choice.reason if is_in_reason else f"{change}: {choice.reason}")
+    yield from labelled("to beat", f"{change}: {choice.reason}")
     for name, verdict in choice.verdicts.items():
         yield from wrapped(f"{name}: {OUTCOMES.get(verdict, verdict)}", indent=INSIDE)
 

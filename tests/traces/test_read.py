@@ -25,6 +25,7 @@ from cuda_llm.traces.event_log import (
 )
 from cuda_llm.traces.events import (
     Event,
+    IncumbentChosen,
     KernelInspected,
     RunFinished,
     RunInterrupted,
@@ -146,6 +147,17 @@ def test_the_words_of_an_older_run_that_stopped_read_as_their_cause(
     (stopped,) = (one.event for one in read_events(path))
     assert stopped == RunInterrupted(cause=cause, reason=words, round=2)
     assert describe_stop(stopped) == said
+
+
+def test_the_reason_of_an_older_choice_reads_without_what_was_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    chosen: dict[str, Any] = {"round": 2, "before": "r1-c1", "incumbent": "r1-c1"}
+    path.write_text(
+        line(v=2, kind="incumbent_chosen", reason="r1-c1 stays: the others were tie", **chosen)
+        + line(v=2, kind="incumbent_chosen", reason="the others were tie", **chosen)
+    )
+    read = [one.event for one in read_events(path)]
+    assert read == [IncumbentChosen(reason="the others were tie", **chosen)] * 2
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ class Choice:
     incumbent: str | None
     """Id of an attempt that passed; None while there is none."""
     reason: str
-    """One sentence for the trace."""
+    """Why, in a few words for the trace, which says itself who was chosen."""
     verdicts: Mapping[str, str] = field(default_factory=dict)
     """By attempt that passed: `won`, `tie`, `slower`, `regression: ...`."""
 

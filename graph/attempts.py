@@ -13,6 +13,7 @@ from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
 from cuda_llm.codec import decode
 from cuda_llm.errors import UsageError
+from cuda_llm.failure_key import failure_key
 from cuda_llm.failures import Duplicate, NoCode
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.toolbox import describe_speed
@@ -20,7 +21,7 @@ from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Bottleneck
 from cuda_llm.published_check import PublishedCheck
-from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind, failure_key
+from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind
 from cuda_llm.traces.events import AttemptJudged, AttemptRepeated, HintsTried
 from cuda_llm.traces.files import read_json
 from cuda_llm.wording import describe
@@ -45,7 +46,7 @@ def find_first_equal(normal: str, earlier: Iterable[Attempt]) -> str:
     Only attempts whose verdict is about their own kernel count.
     """
     equal = (one for one in earlier if normal and one.normal_sha == normal)
-    return next((one.id for one in equal if _is_about_its_kernel(one)), "")
+    return next((one.id for one in equal if one.is_about_its_kernel), "")
 
 
 def as_duplicate(attempt: Attempt, of: str) -> Attempt:
@@ -62,11 +63,6 @@ def as_duplicate(attempt: Attempt, of: str) -> Attempt:
         predicted=None,
         published_check=None,
     )
-
-
-def _is_about_its_kernel(attempt: Attempt) -> bool:
-    """Return whether the verdict is about the kernel itself."""
-    return attempt.code != Duplicate.code and not attempt.code.startswith("INFRA_")
 
 
 def keep_verdict(
@@ -265,7 +261,7 @@ def mark_duplicates(
     before = len(known)
     for attempt in judged:
         of = find_first_equal(attempt.normal_sha, known) if context.strategy.deduplicate else ""
-        if of and not attempt.code.startswith("INFRA_"):
+        if of and not attempt.infra_failed:
             attempt = as_duplicate(attempt, of)
             context.folder.write_verdict(attempt.id, Duplicate(of=of))
             context.folder.write_attempt(attempt)

@@ -175,7 +175,7 @@ def describe_trials(fastest: Attempt | None, tried: int) -> str:
 
 def all_infra_failed(judged: Sequence[Attempt]) -> str:
     """Return why to stop where our parts or a user's generator fail every time; else empty."""
-    broken = bool(judged) and all(one.code.startswith("INFRA_") for one in judged)
+    broken = bool(judged) and all(one.infra_failed for one in judged)
     return f"nothing works: {judged[0].code}: {judged[0].summary}" if broken else ""
 
 

@@ -5,7 +5,7 @@ Units are in the names; every figure has its source in the file.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cuda_llm.data_file import Count, Positive, Rule, Text, UnfitError
 
@@ -28,6 +28,10 @@ def _read_capability(value: Any) -> tuple[int, int]:
 Capability = Annotated[
     tuple[int, int], Rule(lambda core: core.no_info_plain_validator_function(_read_capability))
 ]
+
+
+FigureOrigin = Literal["published", "measured", "measured_elsewhere", "estimated"]
+"""How a figure came to be known; `measured` on the very machine, by a probe for one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +135,16 @@ class Hardware:
     model: ModelConstants
     sources: Mapping[str, Text] = field(default_factory=dict)
     """Key (dotted, as in the file) to where its figure comes from."""
+    origins: Mapping[FigureOrigin, tuple[str, ...]] = field(default_factory=dict)
+    """Keys, or tables, of the figures that are not published."""
+
+    def origin_of(self, key: str) -> FigureOrigin | None:
+        """Return how the figure of that key came to be known; None where no source is told."""
+        places = (key, key.split(".")[0])
+        told = {named: origin for origin, keys in self.origins.items() for named in keys}
+        found = next((told[place] for place in places if place in told), None)
+        has_source = any(place in self.sources for place in places)
+        return found or ("published" if has_source else None)
 
     @property
     def short_name(self) -> str:

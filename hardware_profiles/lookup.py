@@ -11,7 +11,7 @@ from typing import Any
 
 from cuda_llm.data_file import UnfitError, read_as, read_table
 from cuda_llm.errors import HardwareError
-from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.hardware import FigureOrigin, Hardware
 
 
 def read_hardware(path: Path) -> Hardware:
@@ -23,7 +23,9 @@ def read_hardware(path: Path) -> Hardware:
     try:
         hardware = read_as(Hardware, table, {"slug": path.stem})
         sources = _sources(hardware.sources)
-        _require_sources(figure_keys(table), sources)
+        keys = figure_keys(table)
+        _require_sources(keys, sources)
+        _require_figures(keys, hardware.origins)
     except UnfitError as unfit:
         raise HardwareError(f"{path}: {unfit}") from None
     return replace(hardware, sources=sources)
@@ -33,7 +35,7 @@ def figure_keys(table: Mapping[str, Any]) -> list[str]:
     """Return the dotted keys of everything in a profile that needs a source."""
     keys = []
     for key, value in table.items():
-        if key == "sources":
+        if key in ("sources", "origins"):
             continue
         if isinstance(value, Mapping):
             keys += [f"{key}.{inner}" for inner in value]
@@ -55,6 +57,19 @@ def _require_sources(keys: list[str], sources: Mapping[str, str]) -> None:
     for key in sources:
         if key not in keys and key not in tables:
             raise UnfitError("the source of nothing", "a key that is in the file", "sources", key)
+
+
+def _require_figures(keys: list[str], origins: Mapping[FigureOrigin, tuple[str, ...]]) -> None:
+    """Refuse an origin of what is not in the file, and a second one."""
+    known, told = {*keys, *(key.split(".")[0] for key in keys)}, set[str]()
+    for origin, named in origins.items():
+        for key in named:
+            if key not in known:
+                expected = "keys that are in the file"
+                raise UnfitError(f"the origin of nothing: {key}", expected, "origins", origin)
+            if key in told:
+                raise UnfitError(f"a second origin of {key}", "one for each key", "origins", origin)
+            told.add(key)
 
 
 def _sources(table: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 from cuda_llm.critique import CheckedCritique
@@ -118,3 +119,24 @@ class Routed:
     """`strategy` for another round, or `finish`."""
     reason: str
     """Of the end as in `run_finished`; else how many rounds are left."""
+
+
+class StopCause(StrEnum):
+    """Why a run stopped before its end."""
+
+    REVIEW = "review"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInterrupted:
+    """The run stopped before its end and can be resumed."""
+
+    kind: ClassVar[str] = "run_interrupted"
+    cause: StopCause = StopCause.ERROR
+    """`review`: a person is asked first; `cancelled`, by Ctrl-C for one; `error`."""
+    reason: str = ""
+    """Words of the error; empty otherwise."""
+    round: int
+    best: str | None = None

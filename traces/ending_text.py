@@ -15,6 +15,7 @@ from cuda_llm.traces.text import (
     clock,
     describe_call_totals,
     describe_end,
+    describe_stop,
     describe_times,
     labelled,
     plural,
@@ -35,7 +36,7 @@ def describe_ending(run: RunFolder, history: RunHistory, state: RunState) -> Ite
             yield f"the run was killed after {clock(history.ended_at)} UTC"
         case "interrupted" if history.interrupted is not None:
             why = f"the run stopped in round {history.interrupted.round}: "
-            yield from wrapped(history.interrupted.reason, first=why)
+            yield from wrapped(describe_stop(history.interrupted), first=why)
         case "finished" if history.finished is not None:
             yield from wrapped(describe_end(history.finished.reason), first="the run ended: ")
         case _:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cuda_llm.codec import decode, encode
-from cuda_llm.errors import CudaLLMError, UsageError
+from cuda_llm.errors import CudaLLMError, UnusableFile, UsageError
 from cuda_llm.log import OURS, Log
-from cuda_llm.traces.event_line import FIELDS_BY_ID, content_of, identity_of, now, to_line
+from cuda_llm.traces.event_line import FIELDS_BY_ID, content_of, identity_of, now, of_today, to_line
 from cuda_llm.traces.events import VERSION, AttemptJudged, AttemptRepeated, Event, RoundBegan
 from cuda_llm.traces.files import cannot_write
 from cuda_llm.traces.run_folder import RunFolder
@@ -252,7 +252,8 @@ def read_trace(path: Path) -> Trace:
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; expected the events of a run") from None
+        what = error.strerror or str(error)
+        raise UnusableFile(path, what, "expected the events of a run") from None
     folder = RunFolder(path.parent)
     read = [read_line(line, folder) for line in lines if line.strip()]
     return Trace(
@@ -295,7 +296,7 @@ def read_line(line: bytes, folder: RunFolder) -> Recorded | Literal["unknown", "
         for name in fields:
             if value_kind := FIELDS_BY_ID.get(f"{kind}.{name}"):
                 fields[name] = _look_up(folder, value_kind, fields[name])
-        event = decode(KINDS[kind], fields)
+        event = decode(KINDS[kind], of_today(kind, fields))
         return Recorded(seq=int(seq), at=at, event=event, again=again)
     except (UsageError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return "torn"

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from cuda_llm.inspection_wording import describe_inspection
 from cuda_llm.search import Attempt
 from cuda_llm.traces.ending_text import describe_check
 from cuda_llm.traces.events import (
@@ -31,6 +30,7 @@ from cuda_llm.traces.text import (
     describe_end,
     describe_hints_tried,
     describe_idea,
+    describe_inspection,
     describe_review,
     describe_route,
     describe_times,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
+from cuda_llm.outcomes import Passed, component_of
 from cuda_llm.search import Attempt, Brief
 from cuda_llm.traces.decisions import AgentDecided as AgentDecided
 from cuda_llm.traces.decisions import AgentFailed as AgentFailed
@@ -16,7 +17,9 @@ from cuda_llm.traces.decisions import HintsTried as HintsTried
 from cuda_llm.traces.decisions import ReviewChange as ReviewChange
 from cuda_llm.traces.decisions import RoundReviewed as RoundReviewed
 from cuda_llm.traces.decisions import Routed as Routed
+from cuda_llm.traces.decisions import RunInterrupted as RunInterrupted
 from cuda_llm.traces.decisions import StateWritten as StateWritten
+from cuda_llm.traces.decisions import StopCause as StopCause
 
 VERSION = 2
 
@@ -252,7 +255,7 @@ class WinnerRemeasured:
     @property
     def stands(self) -> bool:
         """Whether it passed again; where our own parts broke, it stands as it was."""
-        return self.code == "PASSED" or self.code.startswith("INFRA_")
+        return self.code == Passed.code or component_of(self.code) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,16 +271,6 @@ class RunFinished:
     seconds: float = 0.0
     """Of this process; a resumed run adds its own."""
     usage: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunInterrupted:
-    """The run stopped before its end and can be resumed."""
-
-    kind: ClassVar[str] = "run_interrupted"
-    reason: str
-    round: int
-    best: str | None = None
 
 
 Record: TypeAlias = "Callable[[Event], None]"

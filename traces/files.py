@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda_llm.atomic_file import FULL, describe_full_disk, write_atomically
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UnusableFile, UsageError
 
 MEND = "restore it"
 
@@ -21,7 +21,7 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def read_json(path: Path, mend: str = MEND) -> Any:
-    """Return what the file holds; None where there is none. Raises UsageError with the `mend`."""
+    """Return what the file holds; None where there is none. Raises UnusableFile with `mend`."""
     text = read_text(path)
     try:
         return None if text is None else json.loads(text)
@@ -29,9 +29,9 @@ def read_json(path: Path, mend: str = MEND) -> Any:
         raise broken(path, mend) from None
 
 
-def broken(path: Path, mend: str = MEND) -> UsageError:
+def broken(path: Path, mend: str = MEND) -> UnusableFile:
     """Return the error of a file that is not as a run wrote it."""
-    return UsageError(f"{path}: broken; expected what a run writes: {mend}")
+    return UnusableFile(path, "broken", f"expected what a run writes: {mend}")
 
 
 def copy_file(path: Path, made: Path) -> None:
@@ -60,10 +60,14 @@ def cannot_write(path: Path, error: OSError, needed_bytes: int | None = None) ->
 
 
 def read_text(path: Path) -> str | None:
-    """Return the text as it was written, line ends included; None where there is no such file."""
+    """Return the text as it was written, line ends included; None where there is no such file.
+
+    Raises UnusableFile.
+    """
     try:
         return path.read_bytes().decode(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
+        what = f"cannot be read ({error.strerror or error})"
+        raise UnusableFile(path, what, "make it readable") from None

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
 from cuda_llm.conversation import Call, Reply
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UnusableFile, UsageError
 from cuda_llm.failures import NoCode
 from cuda_llm.log import Log
 from cuda_llm.outcomes import Passed, Verdict
@@ -94,15 +94,13 @@ class RunFolder:
         """Return what run.json holds. Raises UsageError: no run, broken, or of a newer version."""
         run = read_json(self.path / "run.json", NEW_RUN)
         if run is None:
-            raise UsageError(f"{self.path}: no run.json; expected the folder of a run")
+            raise UnusableFile(self.path, "no run.json", "expected the folder of a run")
         found = run.get("version") if isinstance(run, dict) else None
         if not isinstance(found, int):
-            raise UsageError(f"{self.path / 'run.json'}: has no version; {NEW_RUN}")
+            raise UnusableFile(self.path / "run.json", "has no version", NEW_RUN)
         if found > VERSION:
-            raise UsageError(
-                f"{self.path / 'run.json'}: version {found}, this program reads up to {VERSION}; "
-                "update cuda-llm"
-            )
+            what = f"version {found}, this program reads up to {VERSION}"
+            raise UnusableFile(self.path / "run.json", what, "update cuda-llm")
         return {key: value for key, value in run.items() if key != "version"}
 
     def look_up(self, kind: type[T], named: Any) -> T:
@@ -122,9 +120,9 @@ class RunFolder:
             self._looked_up[kind, named] = value
         return value
 
-    def gone(self, path: Path) -> UsageError:
+    def gone(self, path: Path) -> UnusableFile:
         """Return the error of a missing file that was written before it was named."""
-        return UsageError(f"{path}: gone; {self.mend}")
+        return UnusableFile(path, "gone", self.mend)
 
     @property
     def mend(self) -> str:
@@ -180,7 +178,7 @@ class RunFolder:
         text = self.source(attempt)
         if _sha(text) != sha:
             path = self.candidate(attempt) / "source.cu"
-            raise UsageError(f"{path}: not the source that was judged; restore it, then resume")
+            raise UnusableFile(path, "not the source that was judged", "restore it, then resume")
         return text
 
     def write_draft(self, name: str, draft: Draft | NoCode) -> None:

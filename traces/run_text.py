@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from cuda_llm.critique import describe_critique
-from cuda_llm.inspection_wording import describe_inspection
 from cuda_llm.predictions import tally
 from cuda_llm.score_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, Brief, Hint, Kind, predictions_of
@@ -17,6 +16,7 @@ from cuda_llm.traces.text import (
     describe_call_totals,
     describe_hints_tried,
     describe_idea,
+    describe_inspection,
     describe_prediction,
     describe_records,
     describe_review,
@@ -219,8 +219,7 @@ def _choice(round_: RoundHistory) -> Iterator[str]:
     after = choice.incumbent or "the baseline"
     before = choice.before or "the baseline"
     change = f"{before} stays" if choice.before == choice.incumbent else f"{before} -> {after}"
-    is_in_reason = choice.reason.startswith(change)
-    yield from labelled("to beat", choice.reason if is_in_reason else f"{change}: {choice.reason}")
+    yield from labelled("to beat", f"{change}: {choice.reason}")
     for name, verdict in choice.verdicts.items():
         yield from wrapped(f"{name}: {OUTCOMES.get(verdict, verdict)}", indent=INSIDE)
 

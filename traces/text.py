@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from cuda_llm.traces.decisions import RunInterrupted, StopCause
 from cuda_llm.wording import describe_dims, printable
 
 if TYPE_CHECKING:
@@ -99,6 +100,18 @@ def describe_skipped(torn: int, unknown: int) -> Iterator[str]:
 def describe_end(reason: str) -> str:
     """Describe why a run ended."""
     return "its rounds were done" if reason == "rounds" else reason
+
+
+STOPPED: Mapping[StopCause, str] = {
+    StopCause.REVIEW: "stopped for review",
+    StopCause.CANCELLED: "interrupted",
+    StopCause.ERROR: "an error",
+}
+
+
+def describe_stop(event: RunInterrupted) -> str:
+    """Describe why a run stopped before its end."""
+    return event.reason or STOPPED[event.cause]
 
 
 def list_names(names: tuple[str, ...]) -> str:
@@ -209,3 +222,18 @@ def describe_circumstances(sizes: "Sequence[SizeTime]") -> str:
     peak = max((size.peak_bytes for size in sizes), default=0)
     parts += [f"{peak / 1e9:.1f} GB of its memory planned at most"] if peak else []
     return "; ".join(parts)
+
+
+def describe_inspection(code: str, notes: Sequence[str], not_inspected: str) -> str:
+    """Return the code of the verdict or that nothing was found, with the notes, on one line."""
+    missed = f"not inspected: {not_inspected}" if not_inspected else ""
+    found = code or ("" if missed else "nothing found")
+    return "; ".join(filter(None, (found, missed, *notes)))
+
+
+def inspection_lines(name: str, code: str, not_inspected: str) -> Iterator[str]:
+    """Yield what who watches a run has to know of an inspection; nothing where all went well."""
+    if code:
+        yield f"{name} is not crowned: {code}"
+    elif not_inspected:
+        yield f"{name} is not inspected: {not_inspected}"

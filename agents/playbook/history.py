@@ -44,12 +44,8 @@ def tried_points(kernels: TunableKernel, attempts: Sequence[Attempt]) -> tuple[T
     left out.
     """
     ordered = sorted(attempts, key=lambda one: (one.round, one.index))
-    points = [(one, kernels.point_of(one.tunables)) for one in ordered if _is_judged(one)]
+    points = [(one, kernels.point_of(one.tunables)) for one in ordered if one.is_about_its_kernel]
     return tuple(TriedPoint(point=point, score=_score(one)) for one, point in points if point)
-
-
-def _is_judged(attempt: Attempt) -> bool:
-    return attempt.code != "DUPLICATE" and not attempt.code.startswith("INFRA_")
 
 
 def _score(attempt: Attempt) -> float | None:

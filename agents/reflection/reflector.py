@@ -135,7 +135,7 @@ def _decisions(
         if situation.incumbent and hint.about == situation.incumbent.id:
             what = hint.code.replace("_", " ")
             yield f"{hint.about}, the kernel to beat: {join_parts(what, hint.evidence)}"
-    ours = [one.id for one in judged if one.code.startswith("INFRA_")]
+    ours = [one.id for one in judged if one.infra_failed]
     if ours:
         yield f"{', '.join(ours)}: our own parts failed; not held against the kernel"
 

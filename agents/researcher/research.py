@@ -17,7 +17,7 @@ from cuda_llm.agents.researcher.facts import (
 )
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.agents.techniques.technique import Work, work_of
-from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.hardware import FigureOrigin, Hardware
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.sizes import least_time, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
@@ -87,43 +87,32 @@ DECIDING = {
     "model.latency_dram_clk": "latencies",
 }
 """Figures that the other findings rest on, by their key in a profile."""
-_UNMEASURED = ("published", "estimated", "measured on another of its kind", "of unknown origin")
-_GUESSED = ("estimated", "of unknown origin")
-"""Named in prompts; the other kinds go to the trace alone."""
+_UNMEASURED: Mapping[FigureOrigin | None, str] = {
+    "published": "published",
+    "estimated": "estimated",
+    "measured_elsewhere": "measured on another of its kind",
+    None: "of unknown origin",
+}
+"""What was not measured here, in words."""
+_GUESSED = ("estimated", None)
+"""Named in prompts; the other origins go to the trace alone."""
 
 
 def provenance_facts(situation: Situation) -> HardwareFact:
     """Group the deciding figures by origin: measured, published, estimated or unknown."""
-    kinds = {name: _kind(_source(situation, key)) for key, name in DECIDING.items()}
-    groups = [(kind, [name for name in kinds if kinds[name] == kind]) for kind in _UNMEASURED]
-    unmeasured = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in groups if names)
-    guesses = [name for name in kinds if kinds[name] in _GUESSED]
+    origins = {name: situation.hardware.origin_of(key) for key, name in DECIDING.items()}
+    groups = [
+        (words, [name for name in origins if origins[name] == origin])
+        for origin, words in _UNMEASURED.items()
+    ]
+    unmeasured = "; ".join(f"{words}: {', '.join(names)}" for words, names in groups if names)
+    guesses = [name for name in origins if origins[name] in _GUESSED]
     return HardwareFact(
         name="provenance",
         lines=(f"Estimates, not measured here: {', '.join(guesses)}.",) if guesses else (),
-        data=kinds,
+        data=origins,
         decision=f"no probe on this device; {unmeasured}" if unmeasured else "",
     )
-
-
-def _source(situation: Situation, key: str) -> str:
-    """Return the source of a key, which may share its entry with others."""
-    for keys, source in situation.hardware.sources.items():
-        names = [one.strip() for one in keys.split(",")]
-        if key in names or any(key.startswith(f"{name}.") for name in names):
-            return source
-    return ""
-
-
-def _kind(source: str) -> str:
-    text = source.lower()
-    if not text:
-        return "of unknown origin"
-    if "probe" in text or "measured on this" in text:
-        return "measured"
-    if "estimate" in text:
-        return "estimated"
-    return "measured on another of its kind" if "measured" in text else "published"
 
 
 EDGES = (16, 32, 64, 128)

@@ -114,7 +114,7 @@ def describe_choice(
     incumbent: Attempt | None,
     reasons: Set[str],
 ) -> str:
-    """Describe the choice in one sentence; `reasons`: why the others do not beat the incumbent."""
+    """Say why, not what was chosen; `reasons`: why the others do not beat the incumbent."""
     if winner is not None and incumbent is not None:
         duel = duel_of(situation, winner, incumbent)
         if duel is not None:
@@ -128,5 +128,5 @@ def describe_choice(
     if incumbent is None:
         return "nothing has passed yet"
     if not reasons:
-        return f"{incumbent.id} stays: nothing of this round passed"
-    return f"{incumbent.id} stays: the others were {' or '.join(sorted(reasons))}"
+        return "nothing of this round passed"
+    return f"the others were {' or '.join(sorted(reasons))}"

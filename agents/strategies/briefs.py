@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.directions import Direction, find_directions, say_opposites
+from cuda_llm.outcomes import Quarantined
 from cuda_llm.search import Attempt, Brief, Components, Hint, Kind
 
 _NEARNESS = (
@@ -29,8 +30,8 @@ def distinct_failures(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
 
 def is_fixable(attempt: Attempt) -> bool:
     """Return whether the attempt failed by its own fault and has a source to start from."""
-    ours = attempt.code.startswith("INFRA_") or attempt.code in {"DUPLICATE", "QUARANTINED"}
-    return bool(attempt.source_sha) and not attempt.passed and not ours
+    failed = not attempt.passed and attempt.code != Quarantined.code
+    return bool(attempt.source_sha) and failed and attempt.is_about_its_kernel
 
 
 def nearness(attempt: Attempt) -> int:

@@ -33,6 +33,7 @@ from cuda_llm.traces.events import (
     RunInterrupted,
     RunResumed,
     RunStarted,
+    StopCause,
 )
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 BEFORE_ORDERS = "strategy"
 """The node that stopped for a review before orders were a part of it."""
-STOPPED_FOR_REVIEW = "stopped for review"
-"""The reason of a run that waits for a person."""
 RESTORED = "recorded again: the trace had lost it"
 _log = Log(__name__)
 DURABILITY: "Durability" = "sync"
@@ -162,7 +161,7 @@ class GraphRun:
         except asyncio.CancelledError:
             _log.info("the run is cancelled")
             await self.context.tasks.close()
-            await self.record_stopped("interrupted")
+            await self.record_stopped(StopCause.CANCELLED)
             raise
         except Exception as error:
             trace = None if isinstance(error, CudaLLMError) else error
@@ -170,10 +169,10 @@ class GraphRun:
             await self.context.tasks.close()
             # What stopped the run, a full disk for one, may be in the way of telling it.
             with suppress(CudaLLMError, sqlite3.Error):
-                await self.record_stopped(describe_error(error))
+                await self.record_stopped(StopCause.ERROR, describe_error(error))
             raise
         if (await self.state()).interrupts:
-            await self.record_stopped(STOPPED_FOR_REVIEW)
+            await self.record_stopped(StopCause.REVIEW)
 
     async def _invoke(self, given: Any) -> None:
         await self.graph.ainvoke(given, self.config, context=self.context, durability=DURABILITY)
@@ -199,11 +198,11 @@ class GraphRun:
             raise unusable_checkpoint(self.context.folder, describe_error(error)) from error
         return snapshot
 
-    async def record_stopped(self, reason: str) -> None:
+    async def record_stopped(self, cause: StopCause, error: str = "") -> None:
         """Record that the run stopped before its end."""
         values = (await self.state()).values
         round_, best = max(0, values.get("round", 0)), values.get("incumbent")
-        self.context.record(RunInterrupted(reason=reason, round=round_, best=best))
+        self.context.record(RunInterrupted(cause=cause, reason=error, round=round_, best=best))
 
 
 def stopped_before_orders(state: "StateSnapshot") -> bool:

@@ -201,7 +201,8 @@ def recorded_bench(
         for duel in contests:
             duel_by_event(duel)
         for found in inspected:
-            verdict_in_short(found.code or "INFRA_NONE", "")
+            if found.code:
+                verdict_in_short(found.code, "")
     names = {sha_of(folder.source(one)): one for one in reversed(folder.candidates())}
     return RecordedBench(
         folder=folder,

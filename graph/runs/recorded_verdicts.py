@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cuda_llm.codec import decode_verdict
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UnusableFile, UsageError
 from cuda_llm.failures import Duplicate
 from cuda_llm.graph.runs.kept_measurements import FOLDER, Measurements, read_last_check
-from cuda_llm.outcomes import InfraFailed, Passed, Verdict
+from cuda_llm.outcomes import InfraFailed, Passed, Verdict, component_of
 from cuda_llm.search import Attempt
 from cuda_llm.tools.judge.duel import Duel, lost_by_fault
 from cuda_llm.traces.events import ContestHeld, StageLeft, WinnerRemeasured
@@ -74,7 +74,7 @@ def _verdict(folder: RunFolder, name: str) -> Verdict:
     lost = isinstance(verdict, Passed) and verdict.profile is None
     if verdict is None or lost:
         file = "profile.json" if lost else "verdict.json"
-        raise UsageError(f"{folder.candidate(name) / file}: gone; a replay needs it: restore it")
+        raise UnusableFile(folder.candidate(name) / file, "gone", "a replay needs it: restore it")
     return verdict
 
 
@@ -117,8 +117,8 @@ def verdict_in_short(code: str, detail: str) -> Verdict:
 
     Raises UsageError where a verdict of that code needs more.
     """
-    if code.startswith("INFRA_"):
-        return InfraFailed(component=code.removeprefix("INFRA_").lower(), detail=detail)
+    if component := component_of(code):
+        return InfraFailed(component=component, detail=detail)
     try:
         return decode_verdict({"code": code, "detail": detail})
     except ValueError:

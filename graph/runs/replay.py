@@ -11,7 +11,7 @@ from typing import Any
 from cuda_llm.agents.llm.budget import Budget
 from cuda_llm.agents.protocols import Generator
 from cuda_llm.codec import decode
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UnusableFile, UsageError
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.review_decisions import Decisions, Review, as_answer
 from cuda_llm.graph.runs.record import changed_files, recorded_request
@@ -266,7 +266,7 @@ def _check_replies(folder: RunFolder, recorded: Sequence[Recorded]) -> None:
     for call in dict.fromkeys(one.call for one in answered if one.outcome == "ok"):
         if call != PREFLIGHT and folder.load_reply(call) is None:
             path = folder.path / call / "reply.json"
-            raise UsageError(f"{path}: gone or damaged; a replay needs it: restore it")
+            raise UnusableFile(path, "gone or damaged", "a replay needs it: restore it")
     for name in folder.candidates():
         folder.draft(name)
 

@@ -8,6 +8,7 @@ from typing import Any
 from cuda_llm.graph.runs.recorded_replies import NOT_RECORDED, OTHER
 from cuda_llm.graph.runs.recorded_verdicts import COMPONENT
 from cuda_llm.graph.runs.replay import ASKED, OURS, PREFLIGHT
+from cuda_llm.outcomes import component_of
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import AttemptJudged, ModelCalled
 from cuda_llm.traces.run_folder import RunFolder
@@ -71,7 +72,7 @@ def replay_account(folder: RunFolder) -> ReplayAccount | None:
         answered=len(calls) + len(drafts) - len(missing),
         unanswered=tuple(missing),
         prompts_differ=tuple(other),
-        unjudged=tuple(one for one, code in codes.items() if code == f"INFRA_{COMPONENT.upper()}"),
+        unjudged=tuple(one for one, code in codes.items() if component_of(code) == COMPONENT),
     )
 
 

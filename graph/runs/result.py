@@ -30,11 +30,12 @@ from cuda_llm.traces.events import (
     RunResumed,
     RunStarted,
     StageLeft,
+    StopCause,
     WinnerRemeasured,
 )
 from cuda_llm.traces.find import find_run
 from cuda_llm.traces.run_folder import RunFolder
-from cuda_llm.traces.text import plural, us
+from cuda_llm.traces.text import describe_stop, plural, us
 from cuda_llm.wording import printable
 
 SAID = ("task", "device", "hardware", "time_source", "generator", "model", "strategy", "note")
@@ -127,8 +128,10 @@ class Result:
     """What the user should know of how the run was set up."""
     finished: bool
     """False: it was interrupted, or is at work; `cuda-llm resume` goes on."""
+    stopped: StopCause | None = None
+    """Why it stopped before its end, where it did."""
     reason: str
-    """Why it ended."""
+    """Why it ended, in words."""
     rounds: int
     """Rounds that began."""
     attempts: tuple[Attempt, ...]
@@ -234,7 +237,9 @@ def read_result(folder: RunFolder) -> Result:
     finished = [one for one in events if isinstance(one, RunFinished)]
     chosen = [one.incumbent for one in events if isinstance(one, IncumbentChosen)]
     name = finished[-1].best if finished else next(reversed(chosen), None)
-    ends = [one.reason for one in events if isinstance(one, (RunFinished, RunInterrupted))]
+    ends = [one for one in events if isinstance(one, (RunFinished, RunInterrupted))]
+    last = next(reversed(ends), None)
+    stopped = last if isinstance(last, RunInterrupted) else None
     again = [one for one in events if isinstance(one, WinnerRemeasured)]
     return Result(
         run_id=folder.name,
@@ -243,7 +248,8 @@ def read_result(folder: RunFolder) -> Result:
         l2=next((one.l2 for one in events if isinstance(one, RunStarted)), ""),
         seed=run["request"]["seed"],
         finished=bool(finished),
-        reason=next(reversed(ends), ""),
+        stopped=stopped.cause if stopped else None,
+        reason=describe_stop(stopped) if stopped else last.reason if last else "",
         rounds=max((one.round for one in events if isinstance(one, RoundBegan)), default=0),
         attempts=attempts,
         best=find_best(folder, attempts, name),

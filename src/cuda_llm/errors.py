@@ -4,6 +4,7 @@ CudaLLMError
 ├── UsageError            bad input from the user (exit 2)
 │   ├── TaskError         a task folder that cannot be used: file, key, what was expected
 │   ├── HardwareError     a GPU name nobody has described
+│   ├── UnusableFile      a file of a run that is gone, damaged or of a newer version
 │   └── InputRefused      the input of the graph itself; a ValueError, too
 ├── MissingError          the machine lacks something; the message names the mend (exit 3)
 ├── Interrupted           a run stopped before its end; it can be resumed (exit 130)
@@ -15,6 +16,7 @@ CudaLLMError
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 
@@ -36,6 +38,20 @@ class TaskError(UsageError):
 
 class HardwareError(UsageError):
     """A hardware profile is unknown or broken."""
+
+
+class UnusableFile(UsageError):
+    """A file of a run cannot be used: it is gone, damaged or of a newer version."""
+
+    def __init__(self, path: Path, what: str, mend: str) -> None:
+        super().__init__(f"{path}: {what}; {mend}")
+        self.path = path
+        self.what = what
+        self.mend = mend
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As MissingError's."""
+        return type(self), (self.path, self.what, self.mend)
 
 
 class InputRefused(UsageError, ValueError):

@@ -71,6 +71,7 @@ __all__ = [
     "UninitialisedRead",
     "Verdict",
     "WrongResult",
+    "component_of",
     "infrastructure_error",
     "lacks_place",
     "with_place",
@@ -266,7 +267,15 @@ class InfraFailed:
     @property
     def code(self) -> str:
         """`INFRA_` and the component, e.g. `INFRA_RUNNER`."""
-        return f"INFRA_{self.component.upper()}"
+        return f"{_INFRA}{self.component.upper()}"
+
+
+_INFRA = "INFRA_"
+
+
+def component_of(code: str) -> str | None:
+    """Return the component whose failure has that code; None where a kernel has it."""
+    return code.removeprefix(_INFRA).lower() if code.startswith(_INFRA) else None
 
 
 def infrastructure_error(verdict: InfraFailed) -> InfrastructureError:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 GROUND = {
     *("atomic_file", "capabilities", "codec", "conversation", "data_file"),
     *("dotted", "errors", "fact_wording", "facts", "failures"),
-    *("inspection_wording", "own_thread"),
+    *("failure_key", "own_thread"),
     *("log", "log_setup", "outcomes", "case_patterns", "element_patterns", "refusal_wording"),
     *("predictions", "profile", "published_check", "redaction", "search", "settings"),
     *("source_file", "time_terms", "wording", "critique", "score_wording"),

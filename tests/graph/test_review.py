@@ -15,7 +15,7 @@ from cuda_llm.graph.runs.fork import fork, hints_at
 from cuda_llm.graph.runs.start import aoptimize, optimize, resume, start
 from cuda_llm.search import Brief, Draft, Kind
 from cuda_llm.traces.event_log import read_events
-from cuda_llm.traces.events import HintGiven, ReviewChange, RoundReviewed
+from cuda_llm.traces.events import HintGiven, ReviewChange, RoundReviewed, StopCause
 from cuda_llm.traces.run_folder import RunFolder
 
 
@@ -199,7 +199,8 @@ def test_a_reviewer_from_python_answers_or_stops_and_nothing_is_asked_twice(
 
     request = asked(tmp_path, review=True)
     first = asyncio.run(start(request, overrides=parts(), reviewer=reviewer))
-    assert (first.rounds, first.finished, first.reason) == (1, False, "stopped for review")
+    assert (first.rounds, first.finished, first.stopped) == (1, False, StopCause.REVIEW)
+    assert first.reason == "stopped for review"
     last = asyncio.run(resume(the_run(tmp_path), overrides=parts(), reviewer=reviewer))
     assert last.finished
     assert asked_for == [1, 2, 2]

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,37 @@ def test_a_source_without_a_figure_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "broken.toml"
     path.write_text(GOOD + '"peaks.fp23_tflops" = "a typing slip"\n')
     with pytest.raises(HardwareError, match=r"sources\.peaks\.fp23_tflops"):
+        read_hardware(path)
+
+
+def test_a_table_passes_its_origin_on_to_figures_without_one_of_their_own() -> None:
+    made = replace(
+        find_hardware("RTX 4090"),
+        sources={"model": "a guess", "l2_bytes": "a page"},
+        origins={"estimated": ("model",), "measured": ("model.launch_us",)},
+    )
+    keys = ("model.launch_us", "model.dram_efficiency", "l2_bytes", "sm_count")
+    assert [made.origin_of(key) for key in keys] == ["measured", "estimated", "published", None]
+
+
+@pytest.mark.parametrize(
+    ("added", "complaint"),
+    [
+        (
+            'measured = ["model.lunch_us"]',
+            r"origins\.measured: found the origin of nothing",
+        ),
+        (
+            'measured = ["model.launch_us"]',
+            r"found a second origin of model\.launch_us",
+        ),
+        ('guessed = ["l2_bytes"]', r"origins\.guessed: "),
+    ],
+)
+def test_an_origin_that_cannot_be_is_refused(added: str, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.toml"
+    path.write_text(GOOD.replace("[origins]", f"[origins]\n{added}", 1))
+    with pytest.raises(HardwareError, match=complaint):
         read_hardware(path)
 
 

@@ -37,6 +37,7 @@ from cuda_llm.traces.events import (
     StageEntered,
     StageLeft,
     StateWritten,
+    StopCause,
     TunerSearched,
     WinnerRemeasured,
 )
@@ -206,7 +207,7 @@ def ending() -> tuple[Event, ...]:
 OTHERS: tuple[Event, ...] = (
     RunForked(of="another-run", round=1, edited_hints=True),
     RunResumed(round=2),
-    RunInterrupted(reason="Ctrl-C", round=2, best="r1-c1"),
+    RunInterrupted(cause=StopCause.CANCELLED, round=2, best="r1-c1"),
     ContestHeld(
         round=2,
         contender="r2-c1",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from recorded_run import ATTEMPTS, ERROR_HINT, HINT, MEND, SOURCE, passed
 
 from cuda_llm.codec import encode
 from cuda_llm.conversation import Call, CallStore, Message, Reply, Usage
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UnusableFile, UsageError
 from cuda_llm.failures import CompileFailed, NoCode, TimedOut
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Archive, Attempt, Brief, Draft, Hint
@@ -209,6 +210,18 @@ def test_run_json_carries_a_version_and_a_newer_one_is_refused(tmp_path: Path) -
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 99}))
     with pytest.raises(UsageError, match=r"version 99.*update cuda-llm"):
         run.read_run()
+
+
+def test_what_cannot_be_used_is_told_apart_from_its_mend_in_another_process_too(
+    tmp_path: Path,
+) -> None:
+    run = RunFolder(tmp_path)
+    with pytest.raises(UnusableFile) as caught:
+        run.look_up(Hint, "r1-h1")
+    arrived = pickle.loads(pickle.dumps(caught.value))
+    assert (arrived.path, arrived.what) == (tmp_path / "hints/r1-h1.json", "gone")
+    assert arrived.mend == run.mend
+    assert str(arrived) == str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,14 @@ def test_a_finished_run_is_shown_from_the_request_to_the_reason_of_the_winner(sh
     ), text
 
 
+def test_a_choice_tells_who_stays_and_why(tmp_path: Path) -> None:
+    why = "nothing of this round passed"
+    chosen = IncumbentChosen(round=2, before="r1-c1", incumbent="r1-c1", reason=why)
+    run = write_run(tmp_path / "a-run", *beginning(), *ending()[:4], chosen)
+    text = flat("\n".join(describe_run(run)))
+    assert "to beat r1-c1 stays: nothing of this round passed" in text
+
+
 def test_briefs_of_a_playbook_are_described_as_its_own_picks(tmp_path: Path) -> None:
     picked = [dataclasses.replace(one, direction="") for one in (FIRST, DEPART)]
     judged = dataclasses.replace(ATTEMPTS[0], direction="", written_by="playbook", idea="TILE 32")
@@ -166,7 +174,7 @@ def test_a_run_under_way_shows_the_stage_of_each_candidate(tmp_path: Path) -> No
 
 def test_an_interrupted_run_shows_why_and_how_to_go_on(shown: Shown, tmp_path: Path) -> None:
     text = flat(shown(*beginning(), OTHERS[2]))
-    assert in_order(text, "round 2: Ctrl-C", f"cuda-llm resume {tmp_path}/a-run")
+    assert in_order(text, "round 2: interrupted", f"cuda-llm resume {tmp_path}/a-run")
     assert "best so far r1-c1" in text
 
 

@@ -13,6 +13,14 @@ from cuda_llm.hardware_profiles.lookup import list_hardware, read_hardware
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
 
 FROM_DRIVER = "as the CUDA driver reports it"
+_SCALED = (
+    *("peaks.fp32_tflops", "peaks.fp64_tflops", "peaks.fp16_tflops"),
+    *("peaks.tensor_dense_tflops", "peaks.tensor_sparse_tflops"),
+)
+_TAKEN = (
+    *("schedulers_per_sm", "limits.register_allocation_unit", "limits.shared_allocation_bytes"),
+    *("architecture", "pipes"),
+)
 
 
 def profile_slug(name: str) -> str:
@@ -76,6 +84,9 @@ def _lines(gpu: GpuAttributes, like: Hardware) -> Iterator[str]:
     yield from _table("pipes", _fields(like.pipes))
     yield from _table("model", _fields(like.model))
     yield ""
+    yield "[origins] # of figures that are not published"
+    yield f"estimated = {json.dumps([*_SCALED, *_TAKEN, 'model'])}"
+    yield ""
     yield "[sources] # keys, separated by commas"
     for keys, source in _sources(like).items():
         yield f'"{keys}" = "{source}"'
@@ -115,16 +126,11 @@ def _sources(like: Hardware) -> dict[str, str]:
         *("name", "sm_count", "boost_clock_mhz", "memory_clock_mhz", "memory_bus_bits"),
         *("memory_bytes", "l2_bytes", "compute_capability", "target", "limits", "peaks.dram_gb_s"),
     )
-    scaled = (
-        *("peaks.fp32_tflops", "peaks.fp64_tflops", "peaks.fp16_tflops"),
-        *("peaks.tensor_dense_tflops", "peaks.tensor_sparse_tflops"),
-    )
-    taken = ("schedulers_per_sm", "limits.register_allocation_unit", "architecture", "pipes")
     return {
         ", ".join(reported): FROM_DRIVER,
         "aliases": "none known",
-        ", ".join(scaled): f"CONFIRM: the {like.name}'s, scaled by SMs and clock",
-        ", ".join((*taken, "limits.shared_allocation_bytes")): f"CONFIRM: as the {like.name}'s",
+        ", ".join(_SCALED): f"CONFIRM: the {like.name}'s, scaled by SMs and clock",
+        ", ".join(_TAKEN): f"CONFIRM: as the {like.name}'s",
         "model": f"CONFIRM: estimate, as the {like.name}'s",
     }
 

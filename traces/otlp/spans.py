@@ -38,6 +38,7 @@ from cuda_llm.traces.otlp import attributes as said
 from cuda_llm.traces.otlp.attributes import Attributes
 from cuda_llm.traces.otlp.span import RUN, AgentWork, Moment, Span, nanoseconds
 from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.text import describe_stop
 
 GENERATE = "generate"
 
@@ -138,8 +139,8 @@ class SpanTree:
                 yield from self._end_round()
                 self._run = {**self._run, **said.of(event, "usage")}
                 self._error = None if event.best else "no kernel passed"
-            case RunInterrupted(reason=reason):
-                self._run = {**self._run, "cuda_llm.reason": reason}
+            case RunInterrupted() as event:
+                self._run = {**self._run, "cuda_llm.reason": describe_stop(event)}
             case _:
                 pass
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from cuda_llm.codec import encode
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UnusableFile, UsageError, describe_error
 from cuda_llm.fact_wording import describe_spot
 from cuda_llm.failures import NoCode
 from cuda_llm.outcomes import Passed
@@ -38,11 +38,11 @@ class Reader:
         """Return what `found` reads, None where that is gone or broken."""
         try:
             return found()
-        except UsageError as error:
-            message = str(error).removeprefix(f"{self.run.path}/")
-            self.missing[message.partition(";")[0].partition(": expected")[0]] = None
-        except (OSError, KeyError, ValueError) as error:
-            self.missing[f"{type(error).__name__}: {error}"] = None
+        except UnusableFile as error:
+            place = error.path.relative_to(self.run.path)
+            self.missing[f"{place}: {error.what}" if place.parts else error.what] = None
+        except (UsageError, OSError, KeyError, ValueError) as error:
+            self.missing[describe_error(error)] = None
         return None
 
     def keep_text(self, name: str, file: str) -> str:

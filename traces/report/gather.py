@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from cuda_llm.inspection_wording import describe_inspection
 from cuda_llm.predictions import tally
 from cuda_llm.score_wording import SCORES, describe_over
 from cuda_llm.search import Attempt, Brief, predictions_of
@@ -27,8 +26,10 @@ from cuda_llm.traces.text import (
     describe_call_totals,
     describe_end,
     describe_hints_tried,
+    describe_inspection,
     describe_route,
     describe_skipped,
+    describe_stop,
     describe_time_source,
     list_names,
     plural,
@@ -163,7 +164,7 @@ def _state_text(history: RunHistory, state: str) -> str:
     if history.finished is not None:
         return f"finished: {describe_end(history.finished.reason)}"
     if history.interrupted is not None and state == "interrupted":
-        return f"stopped: {history.interrupted.reason}"
+        return f"stopped: {describe_stop(history.interrupted)}"
     return STATES.get(state, state)
 
 

@@ -263,7 +263,7 @@ def _flatten(profile: "Hardware") -> list[tuple[str, str]]:
             rows.append((prefix, f"{value:,}".removesuffix(".0") if number else str(value)))
 
     figures = asdict(profile)
-    for identity in ("name", "slug", "aliases", "sources"):
+    for identity in ("name", "slug", "aliases", "sources", "origins"):
         del figures[identity]
     add("", figures)
     return rows

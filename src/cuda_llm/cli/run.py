@@ -39,9 +39,9 @@ def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> i
     import asyncio
 
     from cuda_llm.cli.run_progress import open_run_progress
-    from cuda_llm.graph.runs.drive import STOPPED_FOR_REVIEW
     from cuda_llm.graph.runs.result import read_result, time_by_stage
     from cuda_llm.traces.event_log import read_events
+    from cuda_llm.traces.events import StopCause
 
     recorded = read_events(folder.events) if folder.events.exists() else ()
     earlier, spent_s = [one.event for one in recorded], time_by_stage(recorded)["total"]
@@ -59,7 +59,7 @@ def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> i
     if not result.finished:
         go_on = f"go on with: cuda-llm resume {shlex.quote(str(folder.path))}"
         reason = result.reason or "interrupted"
-        if reason == STOPPED_FOR_REVIEW and not interrupted:
+        if result.stopped is StopCause.REVIEW and not interrupted:
             print(f"{reason} before round {result.rounds + 1}; {go_on}", file=sys.stderr)
             return 0
         raise Interrupted(f"{reason} in round {result.rounds}; {go_on}")

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from cuda_llm.inspection_wording import inspection_lines
 from cuda_llm.score_wording import describe_attempt_speed, describe_largest
 from cuda_llm.search import Attempt
 from cuda_llm.traces.ending_text import describe_check
@@ -35,8 +34,10 @@ from cuda_llm.traces.events import (
 from cuda_llm.traces.run_text import describe_duel
 from cuda_llm.traces.text import (
     describe_end,
+    describe_stop,
     describe_time_source,
     duration,
+    inspection_lines,
     plural,
     tokens,
     us,
@@ -287,8 +288,8 @@ def event_lines(event: Event, status: RunStatus) -> Iterator[str]:
             yield f"round {number}/{status.rounds}: {state}"
         case WinnerRemeasured(attempt=name) if not event.stands:
             yield f"{name} fails its last check: {describe_check(event)}"
-        case RunInterrupted(reason=reason):
-            yield f"stopped: {reason}"
+        case RunInterrupted():
+            yield f"stopped: {describe_stop(event)}"
         case RunFinished(reason=reason):
             yield f"finished: {describe_end(reason)}"
         case _:
@@ -308,9 +309,7 @@ RunProgress: TypeAlias = PlainRunProgress | LiveRunProgress
 
 
 @contextmanager
-def open_run_progress(
-    earlier: Sequence[Event] = (), spent_s: float = 0.0
-) -> "Iterator[RunProgress]":
+def open_run_progress(earlier: Sequence[Event] = (), spent_s: float = 0.0) -> Iterator[RunProgress]:
     """Show a run while the context is open; `earlier` are the events before it was resumed."""
     if not sys.stderr.isatty():
         yield PlainRunProgress(earlier, spent_s)

@@ -167,18 +167,18 @@ def test_a_figure_that_was_not_measured_here_is_marked() -> None:
 
 def test_figures_of_a_probe_count_as_measured() -> None:
     ampere = before_anything().hardware
-    keys = "peaks.dram_gb_s, boost_clock_mhz, model.dram_efficiency, model, l2_bytes"
-    probed = replace(ampere, sources={keys: "cuda-llm hardware probe, this machine"})
+    keys = ("peaks.dram_gb_s", "boost_clock_mhz", "model", "l2_bytes")
+    probed = replace(ampere, origins={"measured": keys})
     found = provenance_facts(before_anything(hardware=probed, capabilities=GPU))
     assert set(found.data.values()) == {"measured"}
     assert (found.lines, found.decision) == ((), "")
 
 
 def test_a_figure_without_a_source_is_of_unknown_origin() -> None:
-    bare = replace(before_anything().hardware, sources={})
-    assert set(provenance_facts(before_anything(hardware=bare)).data.values()) == {
-        "of unknown origin"
-    }
+    bare = replace(before_anything().hardware, sources={}, origins={})
+    found = provenance_facts(before_anything(hardware=bare))
+    assert set(found.data.values()) == {None}
+    assert found.decision.startswith("no probe on this device; of unknown origin: DRAM bandwidth")
 
 
 @pytest.mark.parametrize("dtype", CTYPES)

@@ -22,6 +22,13 @@ def test_there_is_no_incumbent_while_nothing_passes() -> None:
     assert choice.reason == "nothing has passed yet"
 
 
+def test_a_round_in_which_nothing_passes_keeps_the_incumbent_and_says_why_alone() -> None:
+    before, failed = attempt("r1-c1", 2.0), attempt("r2-c1")
+    choice = choose_fastest(situation(before, failed, incumbent="r1-c1"), [failed])
+    assert choice.incumbent == "r1-c1"
+    assert choice.reason == "nothing of this round passed"
+
+
 def test_a_tie_keeps_the_incumbent() -> None:
     before, contender = attempt("r1-c1", 2.0), attempt("r2-c1", 2.03)
     choice = choose_fastest(situation(before, contender, incumbent="r1-c1"), [contender])
@@ -46,7 +53,7 @@ def test_a_size_that_becomes_much_slower_keeps_the_incumbent_and_is_named() -> N
     choice = choose_fastest(situation(before, contender, incumbent="r1-c1"), [contender])
     assert choice.incumbent == "r1-c1"
     assert choice.verdicts["r2-c1"].startswith("regression: 1.20x the time at rows = ")
-    assert choice.reason == "r1-c1 stays: the others were regression"
+    assert choice.reason == "the others were regression"
 
 
 def test_the_next_fastest_wins_when_the_fastest_regresses() -> None:

@@ -15,7 +15,7 @@ from cuda_llm.graph.runs.result import Result, read_result
 from cuda_llm.graph.runs.start import parts_of, resume, start
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.traces.event_log import Recorder
-from cuda_llm.traces.events import HintGiven, RunInterrupted, RunResumed, RunStarted
+from cuda_llm.traces.events import HintGiven, RunInterrupted, RunResumed, RunStarted, StopCause
 
 
 def outcome(result: Result) -> list[Any]:
@@ -115,7 +115,7 @@ def test_a_review_stops_before_each_round_and_takes_hints(tmp_path: Path) -> Non
         return asyncio.run(resume(the_run(tmp_path), hints=hints, overrides=parts()))
 
     first = asyncio.run(start(asked(tmp_path, review=True), overrides=parts()))
-    assert (first.rounds, first.finished, first.reason) == (0, False, "stopped for review")
+    assert (first.rounds, first.finished, first.stopped) == (0, False, StopCause.REVIEW)
     second = go_on()
     assert (second.rounds, second.finished) == (1, False)
     third = go_on("Try float4.")

@@ -34,10 +34,12 @@ def test_a_draft_is_a_profile_that_agrees_with_its_driver(tmp_path: Path) -> Non
 def test_whatever_the_driver_does_not_say_asks_to_be_confirmed(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(draft_profile(LAPTOP, find_most_similar(LAPTOP)))
-    sources = read_hardware(path).sources
-    assert sources["sm_count"] == "as the CUDA driver reports it"
+    profile = read_hardware(path)
+    assert profile.sources["sm_count"] == "as the CUDA driver reports it"
+    assert profile.origin_of("sm_count") == "published"
     for key in ("peaks.fp32_tflops", "pipes", "model", "peaks.tensor_dense_tflops"):
-        assert sources[key].startswith("CONFIRM")
+        assert profile.sources[key].startswith("CONFIRM")
+        assert profile.origin_of(key) == "estimated"
 
 
 @pytest.mark.parametrize("name", [one.name for one in list_hardware()])

@@ -187,6 +187,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no-events": (lambda run: (run / "events.jsonl").unlink(), ""),
     "events-folder": (events_folder, "events.jsonl: Is a directory"),
     "run-json": (lambda run: (run / "run.json").write_text("{"), "run.json: broken"),
+    "no-run-json": (lambda run: (run / "run.json").unlink(), "no run.json"),
+    "newer-run-json": (
+        lambda run: (run / "run.json").write_text('{"version": 99}'),
+        "run.json: version 99, this program reads up to 2",
+    ),
     "attempt": (
         lambda run: (run / "candidates/r2-c1/attempt.json").write_text("[]"),
         "candidates/r2-c1/attempt.json: broken",
@@ -217,6 +222,7 @@ def test_a_damaged_run_is_read_as_far_as_it_goes(tmp_path: Path, name: str) -> N
     harm(run)
     view = gather(RunFolder(run)).run
     assert told in " · ".join(view.missing)
+    assert "expected" not in " · ".join(view.missing), "the mend is the command's to tell"
     assert str(tmp_path) not in " · ".join(view.missing)
     if name != "no-candidates":
         assert len(view.rows) == 12

@@ -364,8 +364,8 @@ def test_candidates_are_late_where_they_were(tmp_path: Path) -> None:
 
 
 def test_a_run_that_ended_with_its_minutes_ends_there_again(tmp_path: Path) -> None:
-    bench = TableBench(delay=lambda name: 0.3 if "r2-" in name else 0.0)
-    run = record(tmp_path, parts(bench=bench), rounds=9, max_minutes=0.01)
+    bench = TableBench(delay=lambda name: 60.0 if "r2-" in name else 0.0)
+    run = record(tmp_path, parts(bench=bench), rounds=9, max_minutes=0.05)
     assert events(run, CandidateLate)
     own = {"tuner": NoTuner(), "reflector": parts().reflector}
     assert decisions(replayed(run, tmp_path, **own)) == decisions(run)

@@ -3,21 +3,29 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check lock clean
+.PHONY: demo test check style types suite lock clean
 
 demo: $(VENV)/.ready
 	$(BIN)/cuda-llm run histogram
 
-# The modules of imported problems run in PyTorch, which is an extra. Hundreds of commands are
-# started: where images forbid bytecode, each of them would compile all of our modules again.
-test: check
-	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q torch==2.13.0
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n logical --dist worksteal -q
+# Types are checked beside the tests, which leave a core idle now and then.
+test: style
+	$(MAKE) --no-print-directory -j2 types suite
 
-check: $(VENV)/.ready
+check: style types
+
+style: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.ready
 	$(BIN)/mypy
+
+# The modules of imported problems run in PyTorch, which is an extra. Hundreds of commands are
+# started: where images forbid bytecode, each of them would compile all of our modules again.
+suite: $(VENV)/.ready
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q torch==2.13.0
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n logical --dist worksteal -q
 
 $(VENV)/.ready: requirements.lock requirements-toolkit.lock pyproject.toml scripts/setup
 	PYTHON=$(PYTHON) VENV=$(VENV) sh scripts/setup

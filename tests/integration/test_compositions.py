@@ -1,11 +1,11 @@
 """Two honest kernels of one task behind one `solve` pass the judge, each at some of the sizes."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from corpus_sample import sample
+from small_tasks import with_one_bench_size
 
 from cuda_llm.agents.kernel_text.composition import CompositionRefused, compose
 from cuda_llm.agents.playbook.generator import open_playbook
@@ -38,7 +38,7 @@ PAIRS = [
     for files in [sorted(folder.glob("*.cu"))]
     for at, small in enumerate(files)
 ]
-JUDGED = sample(PAIRS, kind=lambda pair: pair[0].parent, every=7)
+JUDGED = sample(PAIRS, kind=lambda pair: pair[0].parent, every=10)
 """That all of them compose as text is a property of `compose`, tested beside it."""
 
 
@@ -53,8 +53,7 @@ def judged(task: Task, small: str, large: str) -> object:
     assert isinstance(source, str), source
 
     async def run() -> object:
-        sizes = replace(task.sizes, bench=task.sizes.bench[:1])
-        bench = open_bench(replace(task, sizes=sizes, weights=()), open_device("emulated"))
+        bench = open_bench(with_one_bench_size(task), open_device("emulated"))
         return (await judge(bench, source, baseline=await bench.time_baseline())).verdict
 
     return asyncio.run(run())

@@ -1,11 +1,12 @@
 """Honest kernels of many styles raise no alarm: no check may refuse correct work."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from corpus import styles
 from corpus_sample import sample
+from small_tasks import with_one_bench_size
 
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import load_task
@@ -15,16 +16,9 @@ from cuda_llm.tools.judge.judge import Judged, judge
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.wording import describe
 
-HONEST = Path(__file__).parents[1] / "fixtures/honest"
-KERNELS = sorted(HONEST.glob("*/*.cu"))
-JUDGED = sample(KERNELS, kind=lambda path: path.parent, every=5)
-TASKS = sorted({path.parent.name for path in KERNELS})
-
-
-def with_least_bench_size(task: Task) -> Task:
-    """The task with the first of its `bench` sizes alone: all of them are the playbooks' part."""
-    sizes = replace(task.sizes, bench=task.sizes.bench[:1])
-    return replace(task, sizes=sizes, weights=())
+JUDGED = styles()
+TASKS = sorted({path.parent.name for path in JUDGED})
+TIED = sample(TASKS, kind=lambda _: "", every=3)
 
 
 def judge_file(task: Task, path: Path) -> Judged:
@@ -40,7 +34,7 @@ def judge_file(task: Task, path: Path) -> Judged:
 
 @pytest.mark.parametrize("path", JUDGED, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_an_honest_kernel_passes(path: Path) -> None:
-    task = with_least_bench_size(load_task(path.parent.name))
+    task = with_one_bench_size(load_task(path.parent.name))
     verdict = judge_file(task, path).verdict
     assert isinstance(verdict, Passed), f"{verdict.code}: {describe(verdict)}"
     assert verdict.profile is not None
@@ -48,9 +42,9 @@ def test_an_honest_kernel_passes(path: Path) -> None:
     assert verdict.profile.bottlenecks
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", TIED)
 def test_the_baseline_passes_and_ties_with_itself(task: str) -> None:
-    loaded = with_least_bench_size(load_task(task))
+    loaded = with_one_bench_size(load_task(task))
     verdict = judge_file(loaded, loaded.baseline).verdict
     assert isinstance(verdict, Passed), f"{verdict.code}: {describe(verdict)}"
     assert verdict.profile is not None

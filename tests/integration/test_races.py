@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(600)
 
 RACES = FIXTURES / "races"
 TABLE: Mapping[str, Any] = read_table(RACES / "table.toml")
-JUDGED = sample(TABLE, kind=lambda name: TABLE[name]["class"], every=3)
+JUDGED = sample(TABLE, kind=lambda name: TABLE[name]["class"], every=8)
 AT_ONCE = 3
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from corpus_sample import sample
 from small_tasks import small_task
 from task_fixtures import MUTANTS, mutant_rows, read_table
 
@@ -129,8 +130,14 @@ def honest_extra() -> Iterator[Known]:
         )
 
 
+def styles() -> list[Path]:
+    """Honest kernels of up to ten styles for each shipped task; one of each in a run of samples."""
+    paths = sorted((FIXTURES / "honest").glob("*/*.cu"))
+    return sample(paths, kind=lambda path: path.parent, every=10)
+
+
 def honest_styles() -> Iterator[Known]:
-    """Ten styles for each shipped task, its baseline, and its playbook as written."""
+    """Every style of each shipped task, its baseline, and its playbook as written."""
     for path in sorted((FIXTURES / "honest").glob("*/*.cu")):
         yield Known(path=path, task=path.parent.name, honest=True)
     for name in sorted(folder.name for folder in (FIXTURES / "honest").iterdir()):

@@ -1,4 +1,4 @@
-"""Shipped tasks cut down to sizes that take a millisecond."""
+"""Shipped tasks cut down to sizes that take little time."""
 
 from dataclasses import replace
 
@@ -8,7 +8,8 @@ from cuda_llm.tools.validator.cases import work
 
 
 def small_task(name: str, most_work: float = 1.2e5) -> Task:
-    """The task with its cheapest edge sizes alone, and hidden sizes no dearer than those."""
+    """The task with its cheapest edge sizes alone, which take a millisecond, and hidden sizes no
+    dearer than those."""
     task = load_task(name)
     edge = tuple(dims for dims in task.sizes.edge if work(task, dims) <= most_work)
     hidden = replace(
@@ -21,3 +22,8 @@ def small_task(name: str, most_work: float = 1.2e5) -> Task:
     few = {"edge": edge, "emulated": (largest,), "bench": (largest,), "large": ()}
     sizes = replace(task.sizes, hidden=hidden, **few)
     return replace(task, sizes=sizes, weights=())
+
+
+def with_one_bench_size(task: Task, at: int = 0) -> Task:
+    """The task with one of its `bench` sizes alone, the first or another."""
+    return replace(task, sizes=replace(task.sizes, bench=(task.sizes.bench[at],)), weights=())

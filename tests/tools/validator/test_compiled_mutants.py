@@ -29,7 +29,7 @@ def named(rows: list[Row]) -> list[Any]:
     return [pytest.param(row, id=f"{row['task']}-{row['kind']}") for row in rows]
 
 
-COMPILED = sample(of_how("file"), kind=lambda row: row["task"], every=4)
+COMPILED = sample(of_how("file"), kind=lambda row: row["task"], every=20)
 
 
 async def judge(task_name: str, file: Path) -> Validated | Verdict:

@@ -41,8 +41,13 @@ def tiny_task(parent: Path, name: str, of: str = "vector_add") -> Path:
     folder = parent / name
     shutil.copytree(load_task(of).folder, folder)
     file = folder / "task.toml"
-    text = re.sub(r"\[sizes\].*?(?=\[tolerance\])", f"{SIZES[of]}\n", file.read_text(), flags=re.S)
+    text = with_sizes(file.read_text(), SIZES[of])
     text = re.sub(r"distributions = \[.*?\]", 'distributions = ["normal"]', text, flags=re.S)
     text = re.sub(r"\[published\].*", "", text, flags=re.S)
     file.write_text(text + PUBLISHED)
     return folder
+
+
+def with_sizes(task_toml: str, sizes: str) -> str:
+    """The text of a task with other sizes."""
+    return re.sub(r"\[sizes\].*?(?=\[tolerance\])", f"{sizes}\n", task_toml, flags=re.S)

@@ -5,6 +5,7 @@ without layout. All in time linear in its length.
 import hashlib
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 
 from cuda_llm.agents.kernel_text.tokens import TokenKind, blank_strings, tokenise
@@ -63,6 +64,7 @@ def _opens_body(code: str, start: int) -> bool:
     return False
 
 
+@lru_cache(maxsize=256)
 def normal_sha(source: str) -> str:
     """Return the hash of `source` without comments and layout.
 

@@ -3,9 +3,9 @@
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 
 class TokenKind(StrEnum):
@@ -24,8 +24,11 @@ class TokenKind(StrEnum):
     """An operator, a punctuator or a stray character."""
 
 
-@dataclass(frozen=True)
-class Token:
+_BLANK = frozenset({TokenKind.SPACE, TokenKind.COMMENT, TokenKind.NEWLINE})
+_KINDS = {kind.value: kind for kind in TokenKind}
+
+
+class Token(NamedTuple):
     """One piece of source. All pieces in order make up the source."""
 
     kind: TokenKind
@@ -39,7 +42,7 @@ class Token:
     @property
     def is_blank(self) -> bool:
         """Return whether the compiler sees nothing but white space here."""
-        return self.kind in (TokenKind.SPACE, TokenKind.COMMENT, TokenKind.NEWLINE)
+        return self.kind in _BLANK
 
 
 _CONTINUATION = re.compile(r"\\[ \t\f\v]*(?:\r\n|\n|\r)")
@@ -82,7 +85,7 @@ def tokenise(source: str) -> Iterator[Token]:
             header = seen == ["#", "include"] and _HEADER.match(text, position)
             found = header or _TOKEN.match(text, position)
             assert found, "the last alternative matches any character"
-            kind = TokenKind.HEADER if header else TokenKind(found.lastgroup or "punctuator")
+            kind = TokenKind.HEADER if header else _KINDS[found.lastgroup or "punctuator"]
             position = found.end()
             token = Token(kind, found[0], start, origins[position])
         yield token

@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from cuda_llm.graph.runs.result import read_result
 from cuda_llm.traces.events import ModelRetried, RunStarted
 from cuda_llm.traces.run_folder import RunFolder
 
-KILLS = 30
+KILLS = 15
+"""One in each of as many equal parts of the run."""
 STAGE_S = 0.02
 ANSWER_S = 0.04
 GAP_S = 0.02
@@ -91,7 +93,11 @@ def test_a_killed_run_ends_with_the_same_result_and_asks_nothing_twice(
     """Moments are counted in events: a busy machine stretches seconds."""
     chance = random.Random(20260131)
     last = len(events(whole)) - 1
-    moments = [(chance.randrange(1, last), chance.uniform(0.0, GAP_S)) for _ in range(KILLS)]
+    begins = [1 + part * (last - 1) // KILLS for part in range(KILLS + 1)]
+    moments = [
+        (chance.randrange(begin, end), chance.uniform(0.0, GAP_S))
+        for begin, end in pairwise(begins)
+    ]
     reached = [
         kill_and_resume(
             processes, tmp_path / str(number), whole, after_events=after_events, then_s=then_s

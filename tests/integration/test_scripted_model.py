@@ -26,6 +26,7 @@ from scripted_kernels import (
     truncated,
     without_layout,
 )
+from tiny_tasks import tiny_task
 
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import AttemptJudged, ModelCalled, ModelRetried
@@ -128,11 +129,12 @@ def run(folder: Path, server: ModelServer) -> "subprocess.CompletedProcess[str]"
         "OPENAI_BASE_URL": server.base_url,
         "CUDA_LLM_MODEL_TRY_S": str(TRY_S),
         "CUDA_LLM_MODEL_TRIES": str(TRIES),
-        "CUDA_LLM_CALL_LIMIT_S": "12",
+        "CUDA_LLM_CALL_LIMIT_S": "5",
     }
-    command = [sys.executable, "-P", "-m", "cuda_llm", "run", "matrix_transpose", *options]
+    task = tiny_task(folder, "matrix_transpose", of="matrix_transpose")
+    command = [sys.executable, "-P", "-m", "cuda_llm", "run", str(task), *options]
     return subprocess.run(
-        [*command, "--model", "scripted", "--out", str(folder), "--json"],
+        [*command, "--model", "scripted", "--out", str(folder / "runs"), "--json"],
         env=environment,
         cwd=folder,
         capture_output=True,

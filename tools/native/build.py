@@ -77,9 +77,19 @@ def content_key(compiler: str, flags: Sequence[str]) -> "hashlib.blake2b":
 def add_files(digest: "hashlib.blake2b", folders: Iterable[Path], suffixes: Set[str]) -> None:
     """Add names and contents of all files below `folders` with one of these suffixes to a hash."""
     for folder in folders:
-        for file in sorted(folder.rglob("*")):
-            if file.suffix in suffixes:
-                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        found = (os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
+        files = sorted(file for file in found if file.endswith(tuple(suffixes)))
+        states = ((one.st_ino, one.st_size, one.st_mtime_ns) for one in map(os.stat, files))
+        digest.update(_hash(tuple(zip(files, states, strict=True))))
+
+
+@lru_cache
+def _hash(states: tuple[tuple[str, tuple[int, int, int]], ...]) -> bytes:
+    """Hash files once for each state of them: every kernel that is opened asks for our parts."""
+    digest = hashlib.blake2b(digest_size=16)
+    for file, _ in states:
+        digest.update(os.path.basename(file).encode() + b"\0" + Path(file).read_bytes())
+    return digest.digest()
 
 
 @contextlib.contextmanager

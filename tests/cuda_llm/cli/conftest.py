@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,5 +115,27 @@ def command(
         code = main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return Ran(code, captured.out, captured.err, 0.0, 0.0)
+
+    return answer
+
+
+@pytest.fixture
+def tidy_command(
+    tmp_path: Path,
+    command: Command,
+    orphans: Callable[[], list[psutil.Process]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Command:
+    """The same with its own temporary folder; nothing may be left in it or running."""
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+
+    def answer(*arguments: object) -> Ran:
+        ran = command(*arguments)
+        assert orphans() == []
+        assert list(scratch.iterdir()) == []
+        return ran
 
     return answer

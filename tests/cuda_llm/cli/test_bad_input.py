@@ -18,30 +18,30 @@ def test_a_missing_file(cuda_llm: Command) -> None:
     assert "No such file" in ran.complaint
 
 
-def test_a_folder_instead_of_a_file(cuda_llm: Command, tmp_path: Path) -> None:
-    ran = cuda_llm("evaluate", "vector_add", tmp_path)
+def test_a_folder_instead_of_a_file(tidy_command: Command, tmp_path: Path) -> None:
+    ran = tidy_command("evaluate", "vector_add", tmp_path)
     assert ran.code == 2
     assert "Is a directory" in ran.complaint
 
 
-def test_an_empty_file(cuda_llm: Command, tmp_path: Path) -> None:
+def test_an_empty_file(tidy_command: Command, tmp_path: Path) -> None:
     (tmp_path / "empty.cu").write_text(" \n")
-    ran = cuda_llm("evaluate", "vector_add", "empty.cu")
+    ran = tidy_command("evaluate", "vector_add", "empty.cu")
     assert ran.code == 2
     assert "empty.cu: empty" in ran.complaint
 
 
-def test_a_binary_file(cuda_llm: Command, tmp_path: Path) -> None:
+def test_a_binary_file(tidy_command: Command, tmp_path: Path) -> None:
     (tmp_path / "a.cu").write_bytes(b"\x7fELF\xff\xfe\x00")
-    ran = cuda_llm("evaluate", "vector_add", "a.cu")
+    ran = tidy_command("evaluate", "vector_add", "a.cu")
     assert ran.code == 2
     assert "not UTF-8" in ran.complaint
 
 
 @pytest.mark.parametrize("arguments", [("evaluate", "vector_add"), ("tasks", "new", "x", "--from")])
-def test_a_file_without_end(cuda_llm: Command, arguments: tuple[str, ...]) -> None:
+def test_a_file_without_end(tidy_command: Command, arguments: tuple[str, ...]) -> None:
     entry = ("--entry", "k") if "--from" in arguments else ()
-    ran = cuda_llm(*arguments, "/dev/zero", *entry)
+    ran = tidy_command(*arguments, "/dev/zero", *entry)
     assert ran.code == 2
     assert "/dev/zero: larger than" in ran.complaint
 
@@ -55,16 +55,16 @@ def test_text_that_is_not_cuda(cuda_llm: Command, tmp_path: Path) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_no_solve(cuda_llm: Command, tmp_path: Path) -> None:
+def test_no_solve(tidy_command: Command, tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text("__global__ void k() {}\n")
-    ran = cuda_llm("evaluate", "vector_add", "k.cu")
+    ran = tidy_command("evaluate", "vector_add", "k.cu")
     assert ran.code == 1
     assert "solve" in ran.stdout
 
 
-def test_a_wrong_signature_names_the_right_one(cuda_llm: Command, tmp_path: Path) -> None:
+def test_a_wrong_signature_names_the_right_one(tidy_command: Command, tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text('extern "C" void solve(float* A, int n) {}\n')
-    ran = cuda_llm("evaluate", "vector_add", "k.cu")
+    ran = tidy_command("evaluate", "vector_add", "k.cu")
     assert ran.code == 1
     assert "COMPILE_FAILED" in ran.stdout
     assert "solve(const float* A, const float* B, float* C, int n)" in ran.stdout
@@ -81,15 +81,15 @@ def test_a_wrong_signature_names_the_right_one(cuda_llm: Command, tmp_path: Path
     ],
 )
 def test_an_unknown_name_is_answered_with_what_exists(
-    cuda_llm: Command, arguments: tuple[object, ...], named: str
+    tidy_command: Command, arguments: tuple[object, ...], named: str
 ) -> None:
-    ran = cuda_llm(*arguments)
+    ran = tidy_command(*arguments)
     assert ran.code == 2
     assert named in ran.complaint
 
 
-def test_a_gpu_that_is_not_there_names_the_mend(cuda_llm: Command) -> None:
-    ran = cuda_llm("evaluate", "vector_add", GOOD, "--device", "cuda:0")
+def test_a_gpu_that_is_not_there_names_the_mend(tidy_command: Command) -> None:
+    ran = tidy_command("evaluate", "vector_add", GOOD, "--device", "cuda:0")
     assert ran.code in {2, 3}
     assert "emulated" in ran.complaint
 
@@ -103,31 +103,31 @@ def test_a_gpu_that_is_not_there_names_the_mend(cuda_llm: Command) -> None:
     ],
 )
 def test_a_broken_task_folder_names_file_and_key(
-    cuda_llm: Command, tmp_path: Path, file: str, old: str, new: str, named: str
+    tidy_command: Command, tmp_path: Path, file: str, old: str, new: str, named: str
 ) -> None:
     folder = tmp_path / "broken"
     shutil.copytree(ROOT / "tasks/vector_add", folder)
     text = (folder / file).read_text()
     assert old in text
     (folder / file).write_text(text.replace(old, new, 1))
-    ran = cuda_llm("evaluate", folder, GOOD)
+    ran = tidy_command("evaluate", folder, GOOD)
     assert ran.code == 2
     assert file in ran.complaint
     assert named in ran.complaint
 
 
-def test_a_task_that_would_overwrite_a_folder(cuda_llm: Command, tmp_path: Path) -> None:
+def test_a_task_that_would_overwrite_a_folder(tidy_command: Command, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes").write_text("dear to me")
-    ran = cuda_llm("tasks", "new", "mine")
+    ran = tidy_command("tasks", "new", "mine")
     assert ran.code == 2
     assert "mine" in ran.complaint
     assert (tmp_path / "mine/notes").read_text() == "dear to me"
 
 
-def test_an_output_folder_that_cannot_be_written(cuda_llm: Command) -> None:
+def test_an_output_folder_that_cannot_be_written(tidy_command: Command) -> None:
     """/proc refuses new folders even to root, as a read-only disk would."""
-    ran = cuda_llm("tasks", "new", "mine", "--out", "/proc")
+    ran = tidy_command("tasks", "new", "mine", "--out", "/proc")
     assert ran.code == 2
     assert "/proc" in ran.complaint
 

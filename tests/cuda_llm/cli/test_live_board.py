@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 from on_terminal import CTRL_C, on_terminal
+from tiny_tasks import tiny_task
 
 from cuda_llm.tools.open_device import FIRST_USE
 
@@ -14,7 +15,8 @@ from cuda_llm.tools.open_device import FIRST_USE
 def test_each_verdict_and_the_best_so_far_are_shown_as_they_land(
     tmp_path: Path, orphans: Callable[[], list[psutil.Process]]
 ) -> None:
-    order = ("run", "vector_add", "--device", "emulated", "--generator", "playbook")
+    task = tiny_task(tmp_path, "vector_add")
+    order = ("run", task, "--device", "emulated", "--generator", "playbook")
     with on_terminal(
         tmp_path, *order, "--candidates", "2", "--rounds", "1", "--tune", "0"
     ) as shown:

@@ -3,13 +3,14 @@
 import json
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from commands import Command
+from tiny_tasks import tiny_task
 
 ROOT = Path(__file__).parents[3]
-WRITER = f"{ROOT / 'tests/support/scripted_writer.py'}:Writer"
-SMALL = ("run", "vector_add", "--generator", WRITER, "--candidates", 2, "--rounds", 1, "--tune", 0)
+SMALL = ("--generator", "writer.py:Writer", "--candidates", 1, "--rounds", 1, "--tune", 0)
 AGENT = """
 import logging
 import structlog
@@ -28,13 +29,26 @@ def records(text: str, **wanted: object) -> list[dict[str, Any]]:
     return [one for one in read if wanted.items() <= one.items()]
 
 
+def write_new_kernels(file: Path) -> None:
+    """A generator of kernels that no cache knows, so that nvcc runs whatever ran before."""
+    scripted = (ROOT / "tests/support/scripted_writer.py").read_text()
+    file.write_text(scripted.replace("__global__", f"// {uuid4()}\n__global__", 1))
+
+
 @pytest.mark.slow
 def test_the_log_of_a_run_names_who_did_what_when(cuda_llm: Command, tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
     log = tmp_path / "logs" / "run.jsonl"
     options = ("--log-file", log, "--log-format=json", "--log-level", "info")
+    task = tiny_task(tmp_path, "vector_add")
+    write_new_kernels(tmp_path / "writer.py")
     ran = cuda_llm(
-        *SMALL, "--agent", "agent.py:broken", "--json", *options, MY_KEY="MY-OWN-KEY-123"
+        *("run", task, *SMALL),
+        "--agent",
+        "agent.py:broken",
+        "--json",
+        *options,
+        MY_KEY="MY-OWN-KEY-123",
     )
     assert ran.code == 0, ran.stderr
     document = json.loads(ran.stdout)
@@ -84,14 +98,14 @@ def test_the_log_goes_to_stderr_unless_a_file_is_named(cuda_llm: Command) -> Non
     ],
 )
 def test_a_log_option_that_does_not_fit_is_one_line(
-    cuda_llm: Command, options: tuple[str, ...], expected: str
+    tidy_command: Command, options: tuple[str, ...], expected: str
 ) -> None:
-    ran = cuda_llm("tasks", "list", *options)
+    ran = tidy_command("tasks", "list", *options)
     assert ran.code == 2
     assert expected in ran.complaint
 
 
-def test_what_follows_two_dashes_is_the_commands_own(cuda_llm: Command) -> None:
-    ran = cuda_llm("tasks", "show", "--", "--log-level")
+def test_what_follows_two_dashes_is_the_commands_own(tidy_command: Command) -> None:
+    ran = tidy_command("tasks", "show", "--", "--log-level")
     assert ran.code == 2
     assert "--log-level: no such task" in ran.complaint

@@ -17,6 +17,7 @@ from commands import Command, Ran
 from exported_package import winner_of
 from printed_commands import BEGINS, ROOT, Place, Shell, commands_in, find_places, own_scripts
 from run_starts import asked, parts
+from tiny_tasks import tiny_task
 
 from cuda_llm.cli.doctor import MACHINE_LACKS
 from cuda_llm.errors import UsageError
@@ -199,7 +200,8 @@ def test_a_run_goes_on_is_shown_checked_exported_and_forked_by_what_is_printed(
     printed: Printed, shell: Shell
 ) -> None:
     options = "--candidates 1 --rounds 1 --tune 0 --objective largest --review"
-    begun = shell.run(f'cuda-llm run vector_add --device emulated {options} --out "runs o\'mine"')
+    tiny_task(shell.folder, "vector_add")
+    begun = shell.run(f'cuda-llm run ./vector_add --device emulated {options} --out "runs o\'mine"')
     assert begun.code == 0, begun.stderr
     (run,) = (shell.folder / "runs o'mine").iterdir()
     ended = go_on(printed, run, begun)
@@ -240,7 +242,8 @@ def check(printed: Printed, run: Path, ended: Ran) -> None:
     other.write_text('#!/bin/sh\npwd\nprintf "%s|" "$@"\n')
     other.chmod(0o755)
     active = printed.run(line, PATH=f"{other.parent}:{BARE_PATH}").stdout
-    assert active.startswith(f"{run / 'best'}\nevaluate|vector_add|solve.cu|--device|emulated")
+    task = printed.shell.folder / "vector_add"
+    assert active.startswith(f"{run / 'best'}\nevaluate|{task}|solve.cu|--device|emulated")
     _, _, own, again = (run / "best/verify.sh").read_text().splitlines()
     assert again == f"exec {printed.pick((run / 'best/report.md').read_text(), 'cuda-llm')}"
     assert again.endswith(" --objective largest")

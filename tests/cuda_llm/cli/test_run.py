@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 from commands import Command, Ran
+from tiny_tasks import tiny_task
 
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import RunForked, RunInterrupted, RunResumed, RunStarted
@@ -17,8 +18,15 @@ from cuda_llm.traces.run_folder import RunFolder
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "docs/schemas/run.schema.json").read_text())
 WRITER = f"{ROOT / 'tests/support/scripted_writer.py'}:Writer"
-SMALL = ("run", "vector_add", "--generator", WRITER, "--candidates", 3, "--rounds", 2, "--tune", 0)
+OPTIONS = ("--generator", WRITER, "--tune", 0)
+TWO_BY_TWO = (*OPTIONS, "--candidates", 2, "--rounds", 2)
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    """Vector addition whose judging takes less than the start of a command."""
+    return tiny_task(tmp_path, "vector_add")
 
 
 def document(ran: Ran) -> dict[str, Any]:
@@ -48,9 +56,9 @@ def reaches(folder: Path, text: str) -> Callable[[], bool]:
 
 
 def test_a_run_prints_for_a_person_what_won_and_what_that_is_worth(
-    cuda_llm: Command, tmp_path: Path
+    cuda_llm: Command, task: Path, tmp_path: Path
 ) -> None:
-    ran = cuda_llm(*SMALL)
+    ran = cuda_llm("run", task, *OPTIONS, "--candidates", 1, "--rounds", 1)
     assert ran.code == 0, ran.stderr
     run = the_run(tmp_path)
     assert ran.stdout.startswith("vector_add · emulated RTX 3090 Ti (times are modelled)")
@@ -65,9 +73,11 @@ def test_a_run_prints_for_a_person_what_won_and_what_that_is_worth(
 
 
 def test_a_run_prints_for_a_program_the_same_in_one_document(
-    cuda_llm: Command, tmp_path: Path
+    cuda_llm: Command, task: Path, tmp_path: Path
 ) -> None:
-    ran = cuda_llm(*SMALL, "--json", "--seed", 3)
+    ran = cuda_llm(
+        *("run", task, *OPTIONS, "--candidates", 3, "--rounds", 1, "--json", "--seed", 3)
+    )
     assert ran.code == 0, ran.stderr
     whole = document(ran)
     assert whole["seed"] == 3
@@ -80,9 +90,11 @@ def test_a_run_prints_for_a_program_the_same_in_one_document(
     assert whole["seconds"]["compile"] > 0
 
 
-def test_a_run_in_which_nothing_passes_says_so(cuda_llm: Command) -> None:
+def test_a_run_in_which_nothing_passes_says_so(command: Command, task: Path) -> None:
     nobody = WRITER.replace(":Writer", ":Bungler")
-    ran = cuda_llm(*SMALL, "--generator", nobody, "--json")
+    ran = command(
+        "run", task, *OPTIONS, "--generator", nobody, "--candidates", 2, "--rounds", 1, "--json"
+    )
     assert ran.code == 1
     whole = document(ran)
     assert whole["best"] is None
@@ -90,9 +102,15 @@ def test_a_run_in_which_nothing_passes_says_so(cuda_llm: Command) -> None:
 
 
 def test_ctrl_c_ends_everything_and_the_run_goes_on_later(
-    cuda_llm: Command, tmp_path: Path
+    cuda_llm: Command, command: Command, task: Path, tmp_path: Path
 ) -> None:
-    ran = cuda_llm(*SMALL, "--json", interrupt_when=reaches(tmp_path, '"kind":"attempt_judged"'))
+    ran = cuda_llm(
+        "run",
+        task,
+        *TWO_BY_TWO,
+        "--json",
+        interrupt_when=reaches(tmp_path, '"kind":"attempt_judged"'),
+    )
     assert ran.code == 130
     assert "go on with: cuda-llm resume" in ran.complaint
     assert document(ran)["finished"] is False
@@ -102,16 +120,16 @@ def test_ctrl_c_ends_everything_and_the_run_goes_on_later(
     assert again.code == 0, again.stderr
     assert document(again)["finished"] is True
     assert len(recorded_events(run, RunResumed)) == 1
-    third = cuda_llm("resume", run.name)
+    third = command("resume", run.name)
     assert third.code == 2
     assert "is finished" in third.complaint
 
 
 def test_a_killed_run_leaves_nobody_behind_and_goes_on_later(
-    cuda_llm: Command, tmp_path: Path
+    cuda_llm: Command, task: Path, tmp_path: Path
 ) -> None:
     stage = reaches(tmp_path, '"stage":"validate"')
-    ran = cuda_llm(*SMALL, interrupt_when=stage, send=signal.SIGKILL)
+    ran = cuda_llm("run", task, *TWO_BY_TWO, interrupt_when=stage, send=signal.SIGKILL)
     assert ran.code == -signal.SIGKILL
     again = cuda_llm("resume", "latest", "--json")
     assert again.code == 0, again.stderr
@@ -119,9 +137,9 @@ def test_a_killed_run_leaves_nobody_behind_and_goes_on_later(
 
 
 def test_a_review_stops_before_a_round_and_resume_goes_on(
-    cuda_llm: Command, tmp_path: Path
+    cuda_llm: Command, task: Path, tmp_path: Path
 ) -> None:
-    ran = cuda_llm(*SMALL, "--review", "--rounds", 1)
+    ran = cuda_llm("run", task, *OPTIONS, "--review", "--candidates", 1, "--rounds", 1)
     assert ran.code == 0
     assert "stopped for review" in ran.stderr
     again = cuda_llm("resume", "latest", "--hint", "Keep it simple.", "--json")
@@ -132,9 +150,13 @@ def test_a_review_stops_before_a_round_and_resume_goes_on(
 
 
 def test_a_fork_goes_another_way_with_the_hints_of_an_editor(
-    cuda_llm: Command, tmp_path: Path
+    cuda_llm: Command,
+    command: Command,
+    task: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert cuda_llm(*SMALL).code == 0
+    assert cuda_llm("run", task, *TWO_BY_TWO).code == 0
     old = the_run(tmp_path)
     editor = tmp_path / "editor.sh"
     editor.write_text('#!/bin/sh\nprintf \'[[error_hints]]\\ntext = "Count."\\n\' > "$1"\n')
@@ -150,12 +172,14 @@ def test_a_fork_goes_another_way_with_the_hints_of_an_editor(
     (event,) = recorded_events(new, RunForked)
     assert event == RunForked(of=old.name, round=1, edited_hints=True)
 
-    none = cuda_llm(*fork, "--edit-hints", EDITOR="", VISUAL="")
+    monkeypatch.delenv("EDITOR", raising=False)
+    monkeypatch.delenv("VISUAL", raising=False)
+    none = command(*fork, "--edit-hints")
     assert (none.code, "set EDITOR" in none.complaint) == (3, True)
     broken = tmp_path / "hints.toml"
     broken.write_text("[[error_hints")
-    bad = cuda_llm(*fork, "--hints", broken)
+    bad = command(*fork, "--hints", broken)
     assert (bad.code, "hints.toml: is not TOML" in bad.complaint) == (2, True)
-    late = cuda_llm("resume", old.name, "--from-round", 7)
+    late = command("resume", old.name, "--from-round", 7)
     assert (late.code, "there is 0 to 1" in late.complaint) == (2, True)
     assert len(list((tmp_path / "traces/runs").iterdir())) == 2

@@ -42,9 +42,9 @@ def bare_task(folder: Path) -> Path:
     ],
 )
 def test_what_makes_no_sense_is_a_mistake(
-    cuda_llm: Command, tmp_path: Path, options: list[str], expected: str
+    tidy_command: Command, tmp_path: Path, options: list[str], expected: str
 ) -> None:
-    ran = cuda_llm("run", *options)
+    ran = tidy_command("run", *options)
     assert ran.code == 2
     assert expected in ran.complaint
     assert ran.stdout == ""
@@ -65,18 +65,18 @@ def test_a_model_without_a_key_is_something_missing(cuda_llm: Command) -> None:
 
 
 def test_an_endpoint_that_does_not_answer_is_something_missing(
-    cuda_llm: Command, tmp_path: Path
+    tidy_command: Command, tmp_path: Path
 ) -> None:
     nobody = "http://127.0.0.1:9/v1"
-    ran = cuda_llm("run", "vector_add", "--model", "any", "--base-url", nobody)
+    ran = tidy_command("run", "vector_add", "--model", "any", "--base-url", nobody)
     assert ran.code == 3
     assert "127.0.0.1:9" in ran.complaint
     assert not (tmp_path / "traces").exists()
 
 
-def test_a_folder_for_runs_that_is_none(cuda_llm: Command, tmp_path: Path) -> None:
+def test_a_folder_for_runs_that_is_none(tidy_command: Command, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    ran = cuda_llm("run", "vector_add", "--out", "file")
+    ran = tidy_command("run", "vector_add", "--out", "file")
     assert ran.code == 2
     assert "choose another folder with --out" in ran.complaint
 
@@ -87,28 +87,28 @@ def test_a_run_that_is_not_there(cuda_llm: Command) -> None:
     assert "no run 'yesterday'" in ran.complaint
 
 
-def test_hints_without_a_round_to_fork_from(cuda_llm: Command, tmp_path: Path) -> None:
+def test_hints_without_a_round_to_fork_from(tidy_command: Command, tmp_path: Path) -> None:
     run = tmp_path / "traces/runs/mine"
     run.mkdir(parents=True)
     (run / "run.json").write_text('{"version": 1}')
-    ran = cuda_llm("resume", "mine", "--edit-hints")
+    ran = tidy_command("resume", "mine", "--edit-hints")
     assert ran.code == 2
     assert "--from-round" in ran.complaint
 
 
-def test_a_run_with_a_broken_run_json(cuda_llm: Command, tmp_path: Path) -> None:
+def test_a_run_with_a_broken_run_json(tidy_command: Command, tmp_path: Path) -> None:
     run = tmp_path / "traces/runs/mine"
     run.mkdir(parents=True)
     (run / "run.json").write_text("{")
-    ran = cuda_llm("resume", "mine")
+    ran = tidy_command("resume", "mine")
     assert ran.code == 2
     assert "run.json" in ran.complaint
 
 
-def test_a_run_of_a_newer_version(cuda_llm: Command, tmp_path: Path) -> None:
+def test_a_run_of_a_newer_version(tidy_command: Command, tmp_path: Path) -> None:
     run = tmp_path / "traces/runs/mine"
     run.mkdir(parents=True)
     (run / "run.json").write_text('{"version": 99}')
-    ran = cuda_llm("resume", "mine")
+    ran = tidy_command("resume", "mine")
     assert ran.code == 2
     assert "update cuda-llm" in ran.complaint

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import Command
+from tiny_tasks import tiny_task
 
 ROOT = Path(__file__).parents[3]
 BASELINE = ROOT / "tasks/vector_add/baseline.cu"
@@ -14,7 +15,16 @@ BASELINE = ROOT / "tasks/vector_add/baseline.cu"
 def test_sigterm_ends_a_run_as_ctrl_c_does(cuda_llm: Command, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     ran = cuda_llm(
-        *("run", "vector_add", "--device", "emulated", "--rounds", "9", "--out", runs),
+        *(
+            "run",
+            tiny_task(tmp_path, "vector_add"),
+            "--device",
+            "emulated",
+            "--rounds",
+            "9",
+            "--out",
+            runs,
+        ),
         interrupt_when=lambda: any(runs.glob("*/candidates/r1-*/source.cu")),
         send=signal.SIGTERM,
     )

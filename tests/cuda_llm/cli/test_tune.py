@@ -6,6 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from commands import Command
+from tiny_tasks import tiny_task
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/run.schema.json").read_text())
 KERNEL = """\
@@ -23,10 +24,11 @@ EMULATED = ("--device", "emulated")
 
 @pytest.mark.slow
 def test_the_best_values_are_found_printed_and_written(command: Command, tmp_path: Path) -> None:
+    task = tiny_task(tmp_path, "vector_add")
     (tmp_path / "k.cu").write_text(KERNEL)
     ran = command(
         "tune",
-        "vector_add",
+        task,
         "k.cu",
         *EMULATED,
         "--rounds",
@@ -47,14 +49,15 @@ def test_the_best_values_are_found_printed_and_written(command: Command, tmp_pat
     assert (run / "best/solve.cu").read_text() == written
     shown = command("trace", "show", "latest")
     assert "tunes r0-c1" in shown.stdout
-    again = command("tune", "vector_add", "k.cu", "--write", "tuned.cu")
+    again = command("tune", task, "k.cu", "--write", "tuned.cu")
     assert (again.code, "overwrite it with --force" in again.complaint) == (2, True)
 
 
 @pytest.mark.slow
 def test_a_kernel_that_fails_is_not_tuned(command: Command, tmp_path: Path) -> None:
+    task = tiny_task(tmp_path, "vector_add")
     (tmp_path / "k.cu").write_text(KERNEL.replace("+ b[i]", "- b[i]"))
-    ran = command("tune", "vector_add", "k.cu", *EMULATED, "--json")
+    ran = command("tune", task, "k.cu", *EMULATED, "--json")
     assert ran.code == 1
     whole = json.loads(ran.stdout)
     jsonschema.validate(whole, SCHEMA)

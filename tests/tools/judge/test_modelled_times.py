@@ -83,11 +83,10 @@ CASES: list[tuple[str, str, Dims]] = [
     ("conv2d", "baseline", {"H": 768, "W": 512, "R": 12, "S": 12}),
 ]
 """Task, kernel and size."""
+MODELLED = sample(CASES, kind=lambda case: case[0], every=2)
 
 
-@pytest.mark.parametrize(
-    ("task_name", "kernel", "dims"), sample(CASES, kind=lambda case: case[0], every=2)
-)
+@pytest.mark.parametrize(("task_name", "kernel", "dims"), MODELLED)
 def test_some_blocks_tell_the_time_of_all(task_name: str, kernel: str, dims: Dims) -> None:
     task = load_task(task_name)
     source = source_of(task, kernel)

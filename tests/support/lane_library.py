@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from corpus_sample import sample
 
 from cuda_llm.tools import emulator
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES, LaneOp
+from cuda_llm.tools.emulator.ops.table import operations as table_operations
 from cuda_llm.tools.native import cache_folder, find_gxx
 from cuda_llm.tools.native.cache import exclusive_access
 
@@ -28,9 +30,29 @@ FLAGS = [
     *("-O1", "-ftree-vectorize", "-march=native", "-ffp-contract=off"),
     *("-fno-math-errno", "-fno-trapping-math", "-fPIC"),
 ]
+WIDE_FAMILIES = {"cvt", "set", "setp"}
+"""Families of many spellings, each judged on fewer rows; few of them are judged in every run."""
 CHUNKS = 2
 """Parts compiled at the same time."""
 C_BYTES = {"bool": 1, "float": 4, "double": 8}
+
+
+def judged_operations(named: Sequence[str] = ()) -> dict[str, LaneOp]:
+    """Operations that this run judges: some of each family on each combination of types.
+
+    What else tells them apart, rounding and saturation and comparison, is one place in a function
+    for all types. Those that are `named` are judged in any case.
+    """
+    table = table_operations()
+
+    def kind(spelling: str) -> tuple[str, ...]:
+        op = table[spelling]
+        return (spelling.split(".")[0], *op.arguments, "to", *op.results)
+
+    wide = [spelling for spelling in table if kind(spelling)[0] in WIDE_FAMILIES]
+    others = [spelling for spelling in table if kind(spelling)[0] not in WIDE_FAMILIES]
+    chosen = {*sample(wide, kind, every=8), *sample(others, kind, every=3), *named}
+    return {spelling: op for spelling, op in table.items() if spelling in chosen}
 
 
 def bytes_of(t: str) -> int:

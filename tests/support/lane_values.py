@@ -19,6 +19,28 @@ FRACTIONS = (
     *(Fraction(n) for n in (65504, 65519, 65520, 448, 464, 465, 57344, 61440)),
 )
 
+MISTAKEN = (
+    ("add.rz.f32", "add.rn.f32"),
+    ("add.rm.f64", "add.rn.f64"),
+    ("fma.rn.f32", "fma.rn.ftz.f32"),
+    ("mul.rp.f32x2", "mul.rn.f32x2"),
+    ("min.f32", "min.NaN.f32"),
+    ("min.f32", "max.f32"),
+    ("fma.rn.f16", "fma.rn.sat.f16"),
+    ("fma.rn.bf16", "fma.rn.relu.bf16"),
+    ("add.s32", "add.sat.s32"),
+    ("mul.hi.s32", "mul.hi.u32"),
+    ("bfe.s32", "bfe.u32"),
+    ("shf.l.wrap.b32", "shf.l.clamp.b32"),
+    ("setp.lt.f32", "setp.ltu.f32"),
+    ("setp.lt.s64", "setp.lt.u64"),
+    ("cvt.rni.s32.f32", "cvt.rzi.s32.f32"),
+    ("cvt.rn.f16.f32", "cvt.rz.f16.f32"),
+    ("cvt.rn.f32.s64", "cvt.rp.f32.s64"),
+    ("ex2.approx.f32", "ex2.approx.ftz.f32"),
+)
+"""Spellings, and others for which their results are wrong."""
+
 
 def integer_edges(width: int) -> list[int]:
     """Zero, one, the ends of both signs, shift amounts and masks of a width."""

@@ -31,7 +31,7 @@ from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import LaunchProfile
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, CallReport, TimeClass
-from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, PlacedBuffer, Slots
+from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, PlacedBuffer, Slot, Slots
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 
 Buffers = Mapping[str, Array]
@@ -106,6 +106,8 @@ class MeasuredSession:
         self.plain: dict[str, PlacedBuffer] = {}
         """The same memory as scripts see it."""
         self.slots = Slots(buffers={}, sealed={}, count=0)
+        self.each: list[Slot] = []
+        """Its members."""
         self.everyone: list[Buffers] = []
         self.batches = 0
         self.armed: Batch | None = None
@@ -136,7 +138,8 @@ class MeasuredSession:
         """Lay out slots with memory of their own, and note how much room was asked for."""
         self.rooms.append(scratch_bytes)
         self.slots = lay_out_slots(buffers, count)
-        self.everyone = [views(one.buffers) for one in self.slots]
+        self.each = list(self.slots)
+        self.everyone = [views(one.buffers) for one in self.each]
         return Slots(
             buffers={name: wrapped(one, self.wrap) for name, one in self.slots.buffers.items()},
             sealed={name: self.wrap(one) for name, one in self.slots.sealed.items()},
@@ -149,7 +152,7 @@ class MeasuredSession:
         """Warm up on slot 0."""
         self.captures += 1
         self.options = options
-        own = self.slots[0].buffers
+        own = self.each[0].buffers
         took = self.one_call(own, 0, 0, 1, [], warm_up=True)
         return self.time_class if isinstance(took, float) else took
 
@@ -180,15 +183,15 @@ class MeasuredSession:
         spent_us = START_US + float(self.rng.gamma(2.0, self.jitter_us / 2))
         later: list[Callable[[], None]] = []
         for step, slot in enumerate(batch.order):
-            open_inputs(self.slots, slot, batch.keys[step] if batch.keys else batch.key)
+            open_inputs(self.each[slot], slot, batch.keys[step] if batch.keys else batch.key)
             spent_us += OVERHEAD_US
             if batch.solve:
-                own = self.slots[slot].buffers
+                own = self.each[slot].buffers
                 took = self.one_call(own, slot, step, len(batch.order), later, warm_up=False)
                 if not isinstance(took, float):
                     return took
                 spent_us += took
-            self.tags[slot] = tag_outputs(self.slots, slot)
+            self.tags[slot] = tag_outputs(self.each[slot])
         if self.lasting:
             await asyncio.sleep(spent_us / 1e6)
         for act in later:
@@ -198,7 +201,7 @@ class MeasuredSession:
     def find_late_write(self) -> str | None:
         """Compare the tags of the outputs with those of the batch."""
         for slot, tags in self.tags.items():
-            for name, tag in tag_outputs(self.slots, slot).items():
+            for name, tag in tag_outputs(self.each[slot]).items():
                 if tag != tags[name]:
                     return name
         return None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer, Role, Slots
+from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer, Role, Slot, Slots
 
 Array = npt.NDArray[Any]
 GUARD_BYTES = 256
@@ -16,8 +16,7 @@ GUARD_BYTES = 256
 def keystream(key: bytes, slot: int, index: int, size: int) -> Array:
     """Return bytes that are known with the key alone."""
     seed = hashlib.blake2b(bytes([slot, index]), key=key, digest_size=16).digest()
-    words = np.random.Philox(key=int.from_bytes(seed, "little"))
-    return np.frombuffer(np.random.Generator(words).bytes(size), np.uint8)
+    return np.frombuffer(hashlib.shake_128(seed).digest(size), np.uint8)
 
 
 def as_bytes(array: Array) -> npt.NDArray[np.uint8]:
@@ -77,17 +76,17 @@ def seal_inputs(
             sealed[slot] = plain ^ keystream(key, slot, index, plain.size)
 
 
-def open_inputs(memory: Slots, slot: int, key: bytes) -> None:
-    """Decrypt the inputs of a slot."""
-    for index, (name, sealed) in enumerate(memory[slot].sealed.items()):
+def open_inputs(memory: Slot, slot: int, key: bytes) -> None:
+    """Decrypt the inputs of a slot, which has this number."""
+    for index, (name, sealed) in enumerate(memory.sealed.items()):
         opened = sealed ^ keystream(key, slot, index, sealed.size)
-        as_bytes(memory[slot].buffers[name].data)[...] = opened
+        as_bytes(memory.buffers[name].data)[...] = opened
 
 
-def tag_outputs(memory: Slots, slot: int) -> dict[str, bytes]:
+def tag_outputs(memory: Slot) -> dict[str, bytes]:
     """Return hashes of the outputs of a slot."""
     return {
         name: hashlib.blake2b(buffer.data.tobytes(), digest_size=8).digest()
-        for name, buffer in memory[slot].buffers.items()
+        for name, buffer in memory.buffers.items()
         if buffer.spec.role is not Role.IN
     }

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 CONFIDENCE = 0.95
 RESAMPLES = 1000
@@ -40,9 +42,8 @@ def estimate_median(
     if not values:
         raise ValueError("no values to estimate from")
     known = np.sort(np.asarray(values, np.float64))
-    rng = np.random.Generator(np.random.PCG64(seed))
-    drawn = known[rng.integers(0, known.size, (resamples, known.size))]
-    medians = np.median(drawn, axis=1)
+    lower, upper = _middle_places(known.size, seed, resamples)
+    medians = (known[lower] + known[upper]) / 2
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(medians, (tail, 1 - tail))
     middle = float(np.median(known))
@@ -52,6 +53,19 @@ def estimate_median(
         low=middle - factor * max(0.0, middle - float(low)),
         high=middle + factor * max(0.0, float(high) - middle),
     )
+
+
+@lru_cache(maxsize=512)
+def _middle_places(
+    count: int, seed: int, resamples: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return where the two middle values of each sample stand among `count` sorted values.
+
+    Which are drawn does not depend on the values: estimates of as many share the work.
+    """
+    rng = np.random.Generator(np.random.PCG64(seed))
+    drawn = np.sort(rng.integers(0, count, (resamples, count)), axis=1)
+    return drawn[:, (count - 1) // 2].copy(), drawn[:, count // 2].copy()
 
 
 def student_factor(count: int) -> float:

@@ -5,6 +5,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from corpus_sample import sample
 
 from cuda_llm.facts import CompilerStop
 from cuda_llm.failures import CompileFailed
@@ -18,7 +19,8 @@ Compile = Callable[..., Compiled | Verdict]
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 LIMITS = CompileLimits()
-TIGHT = CompileLimits(cpu_s=4, front_end_cpu_s=2, memory_bytes=1 << 30)
+TIGHT = CompileLimits(cpu_s=2, front_end_cpu_s=1, memory_bytes=1 << 30)
+"""What reads an ordinary source needs a quarter of a second."""
 ROOM = CompileLimits(
     cpu_s=LIMITS.cpu_s / 2,
     front_end_cpu_s=LIMITS.front_end_cpu_s / 2,
@@ -300,21 +302,23 @@ template <> struct Power<0> { static __device__ float of(float x) { return x; } 
 """
 
 HONEST = {
-    "sort, scan and reduce of CUB": CUB,
-    "cooperative groups and libcu++": GROUPS,
-    "a kernel at eight tilings": f"{TILES}{SOLVE} {{ {EIGHT_TILES} }}\n",
-    "a table made at compile time": TABLE + adds("table[i & 4095]"),
-    "180 instantiations deep": DEEP + adds("Power<180>::of(x)"),
-    "a macro that repeats 1,024 times": doubling("+1", 10) + adds("0 M10"),
-    "4,096 products unrolled": UNROLLED.replace("k < 64", "k < 1"),
+    "cooperative groups and libcu++": ("libraries", GROUPS),
+    "sort, scan and reduce of CUB": ("libraries", CUB),
+    "a kernel at eight tilings": ("optimised", f"{TILES}{SOLVE} {{ {EIGHT_TILES} }}\n"),
+    "4,096 products unrolled": ("optimised", UNROLLED.replace("k < 64", "k < 1")),
+    "a table made at compile time": ("evaluated", TABLE + adds("table[i & 4095]")),
+    "180 instantiations deep": ("evaluated", DEEP + adds("Power<180>::of(x)")),
+    "a macro that repeats 1,024 times": ("evaluated", doubling("+1", 10) + adds("0 M10")),
 }
+"""What is heavy, and the source."""
+JUDGED = sample(HONEST, kind=lambda name: HONEST[name][0], every=2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", HONEST)
+@pytest.mark.parametrize("kind", JUDGED)
 def test_heavy_honest_code_needs_less_than_half_of_each_limit(
     compile_source: Compile, kind: str
 ) -> None:
-    compiled = compile_source(HONEST[kind], limits=ROOM)
+    compiled = compile_source(HONEST[kind][1], limits=ROOM)
 
     assert isinstance(compiled, Compiled), describe(compiled)

@@ -7,6 +7,7 @@ from operator import ge
 
 import numpy as np
 import pytest
+from corpus_sample import is_whole
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,9 @@ from cuda_llm.tools.validator.cases import (
 from cuda_llm.tools.validator.check_case import draw_inputs
 from cuda_llm.tools.validator.hidden_sizes import draw_hidden
 
+PLANS = 100 if is_whole() else 20
+"""Each draws hidden sizes of its own."""
+
 
 @pytest.mark.parametrize("name", list_tasks())
 @pytest.mark.parametrize("seed", range(5))
@@ -53,7 +57,7 @@ def test_every_distribution_meets_a_size_where_it_shows(name: str) -> None:
     counts = [elements(task, dims) for dims in task.sizes.edge]
     longest = [max(column) for column in zip(*counts, strict=True)]
     enough = [min(MANY_ELEMENTS, count) for count in longest]
-    for seed in range(100):
+    for seed in range(PLANS):
         cases = plan(task, np.random.default_rng(seed))
         for row in distribution_rows(task):
             assert any(

@@ -1,10 +1,9 @@
 import pytest
-from lane_library import LaneLibrary, build_library
-
-from cuda_llm.tools.emulator.ops.table import operations
+from lane_library import LaneLibrary, build_library, judged_operations
+from lane_values import MISTAKEN
 
 
 @pytest.fixture(scope="session")
 def library(shared_cache: object) -> LaneLibrary:
-    """Every operation of the table, built once."""
-    return build_library(operations())
+    """Every operation that is judged, built once."""
+    return build_library(judged_operations([one for pair in MISTAKEN for one in pair]))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from corpus_sample import sample
 from device_calls import Array, run
 from recorded_tensor import GROUP_CALLS, GROUP_PARTS, recorded, recorded_spellings
 from wgmma_cases import THREADS, GroupCase, group_cases, group_expected, group_results
@@ -22,7 +23,11 @@ def unlike(case: GroupCase, found: Array, wanted: Array) -> str:
     return f"{case.label}: {len(places)}, {told}" if told else ""
 
 
-@pytest.mark.parametrize("part", range(GROUP_PARTS))
+PARTS = sample(range(GROUP_PARTS), kind=lambda part: part % 2, every=2)
+"""Each has every fourth spelling; the even ones are executed without a search for races."""
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_every_product_of_a_warpgroup_rounds_as_the_hardware_does(part: int) -> None:
     cases, one = group_cases()[part::GROUP_PARTS], GROUP_CALLS[part]
     buffers = {"given": one.given, one.name: one.left[0]}

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from corpus_sample import is_whole
 from model_server import Answer, ModelServer, Request, Say
 from run_processes import RunProcesses
 from run_starts import events, the_run
@@ -20,7 +21,7 @@ from cuda_llm.graph.runs.result import read_result
 from cuda_llm.traces.events import ModelRetried, RunStarted
 from cuda_llm.traces.run_folder import RunFolder
 
-KILLS = 15
+KILLS = 30 if is_whole() else 15
 """One in each of as many equal parts of the run."""
 STAGE_S = 0.02
 ANSWER_S = 0.04

@@ -16,9 +16,13 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run what judges whole corpora first: at the end two workers would share it, and each make all
-    of its fixtures."""
-    items.sort(key=lambda item: "integration" not in item.path.parts)
+    """Run clusters first, then what judges whole corpora: at the end two workers would share them.
+
+    Two clusters at once want the same ports, and the time that the nodes of either wait for; each
+    worker would make all fixtures of a corpus.
+    """
+    first = {"cluster": 0, "integration": 1}
+    items.sort(key=lambda item: min(first.get(part, 2) for part in item.path.parts))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -354,7 +354,7 @@ def test_an_agent_that_words_its_questions_otherwise_gets_those_of_its_turn(tmp_
 
 def test_candidates_are_late_where_they_were(tmp_path: Path) -> None:
     def slow(name: str) -> float:
-        return 0.2 if "r1-c2" in name or "r2-c4" in name else 0.0
+        return 1.5 if "r1-c2" in name or "r2-c4" in name else 0.0
 
     bench = TableBench(delay=slow)
     run = record(tmp_path, parts(bench=bench), rounds=3, round_quorum=3)

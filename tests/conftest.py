@@ -16,12 +16,12 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run clusters first, then what judges whole corpora: at the end two workers would share them.
+    """Run what judges whole corpora first, then clusters: at the end two workers would share them.
 
-    Two clusters at once want the same ports, and the time that the nodes of either wait for; each
-    worker would make all fixtures of a corpus.
+    Each would make all fixtures of a corpus. Two clusters at once want the same ports, and the time
+    that the nodes of either wait for; by then the native parts are built, which they wait for, too.
     """
-    first = {"cluster": 0, "integration": 1}
+    first = {"integration": 0, "cluster": 1}
     items.sort(key=lambda item: min(first.get(part, 2) for part in item.path.parts))
 
 

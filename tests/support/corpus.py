@@ -130,17 +130,20 @@ def honest_extra() -> Iterator[Known]:
         )
 
 
+STYLES = sorted((FIXTURES / "honest").glob("*/*.cu"))
+"""Honest kernels of up to ten styles for each shipped task."""
+
+
 def styles() -> list[Path]:
-    """Honest kernels of up to ten styles for each shipped task; one of each in a run of samples."""
-    paths = sorted((FIXTURES / "honest").glob("*/*.cu"))
-    return sample(paths, kind=lambda path: path.parent, every=10)
+    """All of STYLES, or in a run of samples one of each task."""
+    return sample(STYLES, kind=lambda path: path.parent, every=10)
 
 
 def honest_styles() -> Iterator[Known]:
     """Every style of each shipped task, its baseline, and its playbook as written."""
-    for path in sorted((FIXTURES / "honest").glob("*/*.cu")):
+    for path in STYLES:
         yield Known(path=path, task=path.parent.name, honest=True)
-    for name in sorted(folder.name for folder in (FIXTURES / "honest").iterdir()):
+    for name in sorted({path.parent.name for path in STYLES}):
         task = load_task(name)
         for path in filter(None, (task.baseline, task.playbook)):
             yield Known(path=path, task=name, honest=True)

@@ -88,8 +88,13 @@ class RayCluster:
         return {str(name) for name, one in nodes.items() if one.state == 0}
 
     def workers(self) -> list[psutil.Process]:
-        """Return the processes that hold devices, on whichever node."""
-        return [one for node in self.nodes for one in below(node) if WORKER_MARK in title(one)]
+        """Return the processes that hold devices, on whichever node.
+
+        What a worker starts has its command line until it executes another program.
+        """
+        marked = [one for node in self.nodes for one in below(node) if WORKER_MARK in title(one)]
+        started = {child.pid for one in marked for child in below(one)}
+        return [one for one in marked if one.pid not in started]
 
     def stop(self) -> None:
         """End every process of every node, and remove what Ray has written."""

@@ -15,16 +15,8 @@ BASELINE = ROOT / "tasks/vector_add/baseline.cu"
 def test_sigterm_ends_a_run_as_ctrl_c_does(cuda_llm: Command, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     ran = cuda_llm(
-        *(
-            "run",
-            tiny_task(tmp_path, "vector_add"),
-            "--device",
-            "emulated",
-            "--rounds",
-            "9",
-            "--out",
-            runs,
-        ),
+        *("run", tiny_task(tmp_path, "vector_add"), "--device", "emulated"),
+        *("--rounds", "9", "--out", runs),
         interrupt_when=lambda: any(runs.glob("*/candidates/r1-*/source.cu")),
         send=signal.SIGTERM,
     )

@@ -38,7 +38,7 @@ def test_thirty_kills_lose_nothing_and_leave_nothing(shared_cache: Path) -> None
     assert not alive, "what killed workers had started ends with them"
 
 
-def wait_for_answers(process: "subprocess.Popen[str]", lines: list[str], count: int) -> None:
+def wait_for_lines(process: "subprocess.Popen[str]", lines: list[str], count: int) -> None:
     """Wait until the process has printed that many lines, or has ended."""
     wait_until(lambda: len(lines) >= count or process.poll() is not None, LIMIT_S)
 
@@ -55,12 +55,12 @@ def harass(
     noting = threading.Thread(target=lambda: errors.extend(iter(stderr.readline, "")))
     reading.start()
     noting.start()
-    wait_until(lambda: bool(lines) or process.poll() is not None, LIMIT_S)
+    wait_for_lines(process, lines, 1)
     families: list[psutil.Process] = []
     killed: list[str] = []
     for number in range(KILLS):
         # On a slow machine the same work would lose its workers one after the other, and break off.
-        wait_for_answers(process, lines, len(lines) + len(cluster.nodes))
+        wait_for_lines(process, lines, len(lines) + len(cluster.nodes))
         wait_until(lambda: bool(cluster.workers()) or process.poll() is not None, 60)
         time.sleep(rng.uniform(0.1, 1.5))
         assert process.poll() is None, "".join(errors)

@@ -82,15 +82,26 @@ def connect(spec: ClusterSpec) -> None:
     _require_reachable(spec.address)
     _take_messages()
     with _own_signals(), _one_line(spec):
-        ray.init(
-            address=_address_of(spec.address),
-            namespace=NAMESPACE,
-            log_to_driver=False,
-            configure_logging=False,
-            logging_level=logging.CRITICAL,
-        )
+        try:
+            _init(spec.address)
+        except ConnectionAbortedError as error:
+            # A client port starts a process for each client, and gives it half a minute.
+            _log.info("connecting to a Ray cluster again", why=first_line(error))
+            _init(spec.address)
     _addresses.append(spec.address)
     _log.info("connected to a Ray cluster", address=spec.address, ray=ray.__version__)
+
+
+def _init(address: str) -> None:
+    import ray
+
+    ray.init(
+        address=_address_of(address),
+        namespace=NAMESPACE,
+        log_to_driver=False,
+        configure_logging=False,
+        logging_level=logging.CRITICAL,
+    )
 
 
 def list_nodes() -> list[Node]:

@@ -68,8 +68,12 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.Handle:
-        """Keep what a thread wants called until nothing else is ready."""
-        if threading.get_ident() == getattr(self, "_thread_id", None):
+        """Keep what a thread wants called until nothing else is ready.
+
+        A thread that has answered before the loop waits for it leaves that to the loop's own.
+        """
+        answers = bool(args) and isinstance(args[0], asyncio.Future)
+        if not answers and threading.get_ident() == getattr(self, "_thread_id", None):
             return super().call_soon_threadsafe(callback, *args, context=context)
         handle = asyncio.Handle(callback, args, self, context)
 
@@ -77,7 +81,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
             if not handle.cancelled():
                 self.call_soon(callback, *args, context=context)
 
-        if args and isinstance(args[0], asyncio.Future):
+        if answers:
             self._answers[args[0]] = call
         else:
             self._calls.append(call)

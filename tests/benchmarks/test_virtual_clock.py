@@ -2,7 +2,10 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
 
 import aiosqlite
 import pytest
@@ -75,6 +78,27 @@ def test_threads_answer_in_the_order_in_which_they_were_asked() -> None:
         return ended
 
     assert run_virtual(work()) == [0.2, 0.1, 0.0]
+
+
+def test_an_answer_that_is_there_at_once_waits_for_its_turn() -> None:
+    class AtOnce(Executor):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
+            done: Future[Any] = Future()
+            done.set_result(fn(*args, **named))
+            return done
+
+    async def work() -> list[str]:
+        ended: list[str] = []
+        loop = asyncio.get_running_loop()
+        slow = asyncio.ensure_future(asyncio.to_thread(time.sleep, 0.1))
+        slow.add_done_callback(lambda _: ended.append("slow"))
+        await asyncio.sleep(0)
+        quick = loop.run_in_executor(AtOnce(), time.time)
+        quick.add_done_callback(lambda _: ended.append("quick"))
+        await asyncio.gather(slow, quick)
+        return ended
+
+    assert run_virtual(work()) == ["slow", "quick"]
 
 
 def test_the_clock_stands_while_a_database_works(tmp_path: Path) -> None:

@@ -138,7 +138,11 @@ def test_a_run_that_is_cancelled_leaves_no_process_behind(tmp_path: Path) -> Non
     """
     open_device("emulated").prepare()
     given = {"task": "vector_add", "candidates": 8, "rounds": 1, "out": str(tmp_path)}
+    before = children()
     seen: set[str] = set()
+
+    def started() -> set[psutil.Process]:
+        return {one for one in children() - before if is_alive(one)}
 
     async def cancelled_after(seconds: float) -> None:
         fresh = Writer(
@@ -148,15 +152,15 @@ def test_a_run_that_is_cancelled_leaves_no_process_behind(tmp_path: Path) -> Non
         )
         task = asyncio.create_task(answer(given, generator=fresh, tuner=NoTuner()))
         await asyncio.sleep(seconds)
-        seen.update(map(name_of, children()))
+        seen.update(map(name_of, started()))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         for _ in range(LOOKS):
             await asyncio.sleep(0.1)
-            if not any(map(is_alive, children())):
+            if not started():
                 return
-        assert not [name_of(one) for one in children() if is_alive(one)]
+        assert not set(map(name_of, started()))
 
     for seconds in (0.8, 1.3, 2.1):
         asyncio.run(cancelled_after(seconds))
@@ -172,8 +176,8 @@ def test_a_server_can_ask_what_a_run_takes() -> None:
     assert taken["properties"]["candidates"]["type"] == "integer"
 
 
-def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+def children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
 
 
 def name_of(process: psutil.Process) -> str:

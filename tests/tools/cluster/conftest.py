@@ -18,7 +18,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 Ask = Callable[..., Ran]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(shared_cache: Path) -> Iterator[RayCluster]:
     """Three nodes with a core each, whose workers share a cache."""
     with ray_cluster(shared_cache, nodes=3) as running:

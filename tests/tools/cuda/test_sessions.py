@@ -207,13 +207,15 @@ def test_two_sessions_at_once_have_memory_of_their_own(
 
 
 def test_sessions_leave_no_process_behind(open_sessions: Opened, candidate: Compiled) -> None:
-    async def run() -> list[psutil.Process]:
+    before = set(psutil.Process().children(recursive=True))
+
+    async def run() -> set[psutil.Process]:
         async with open_sessions() as sessions:
             async with sessions.open(candidate) as session:
                 assert isinstance(session, GpuTimedSession)
                 session.place(buffers())
                 await session.call(arguments("hang"), CallOptions(limit_s=0.1))
-            return psutil.Process().children(recursive=True)
+            return set(psutil.Process().children(recursive=True)) - before
 
     seen = asyncio.run(run())
     assert seen, "there were spares"

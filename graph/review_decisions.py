@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cuda_llm.errors import UsageError
+from cuda_llm.outcomes import Passed
 
 ACCEPT, REJECT = "accept", "reject"
 KEYS = ("hints", "orders", "add_hints", "by")
@@ -30,6 +31,11 @@ class VerdictShown:
     speedup: float | None = None
     time_us: float | None = None
     """At the largest size."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is correct in every check that was made."""
+        return self.code == Passed.code
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Literal, overload
 
 from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt
 from cuda_llm.traces.events import ModelCalled
 from cuda_llm.traces.text import describe_idea, us
@@ -57,6 +58,11 @@ class CandidateRow:
     seconds: float
     """Wall time of its stages together."""
 
+    @property
+    def passed(self) -> bool:
+        """Whether it is correct in every check that was made."""
+        return self.code == Passed.code
+
 
 NAMES = tuple(one.name for one in fields(CandidateRow))
 FLOATS = ("speedup", "time_us", "spread", "usd", "seconds")
@@ -87,7 +93,7 @@ class CandidateTable(Sequence[CandidateRow]):
 
     def __repr__(self) -> str:
         """Return how many there are; `str()` shows them."""
-        passed = sum(row.code == "PASSED" for row in self.rows)
+        passed = sum(row.passed for row in self.rows)
         return f"<CandidateTable: {len(self)} candidates, {passed} passed; print() shows them>"
 
     def _repr_html_(self) -> str:
@@ -171,13 +177,12 @@ def cell(row: CandidateRow, name: str) -> Any:
 
 def text_cells(row: CandidateRow) -> tuple[str, ...]:
     """Return what a person reads of a row, unable to control what shows it."""
-    passed = row.code == "PASSED"
     said = describe_idea(row.idea, row.tunables) or row.direction
-    told = " ".join((said if passed else row.summary or said).split())
+    told = " ".join((said if row.passed else row.summary or said).split())
     cells = (
         "*" if row.best else "",
         row.id,
-        "passed" if passed else row.code,
+        "passed" if row.passed else row.code,
         f"{row.speedup:.2f}x" if row.speedup is not None else "",
         us(row.time_us) if row.time_us is not None else "",
         f"{row.spread:.1%}" if row.spread else "",
@@ -204,7 +209,7 @@ def html_table(rows: Sequence[CandidateRow], shown: int = SHOWN) -> str:
     head = "".join(f'<th style="{cell};font-weight:600">{name}</th>' for name in TEXT_COLUMNS)
     lines = []
     for row in order:
-        tone = PASS if row.code == "PASSED" else FAIL
+        tone = PASS if row.passed else FAIL
         weight = "font-weight:600;" if row.best else ""
         cells = "".join(
             f'<td style="{cell};{weight}{f"color:{tone}" if name == "result" else ""}">'

@@ -8,6 +8,7 @@ lists what each of them says.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt, Brief
 from cuda_llm.traces.event_log import Recorded
 from cuda_llm.traces.events import (
@@ -300,7 +301,7 @@ class SpanTree:
 
     def _tool(self, tool: str, key: str, at_ns: int, seconds: float, about: Attributes) -> Span:
         failed = str(about.get("cuda_llm.fault") or about.get("cuda_llm.code") or "")
-        error = "" if failed == "PASSED" else failed
+        error = "" if failed == Passed.code else failed
         return Span(
             key=key,
             name=f"execute_tool {tool}",

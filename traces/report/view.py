@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Objective
 
 VERSION = 1
@@ -54,6 +55,16 @@ class Row:
     """What a candidate without a verdict is at, in words."""
     outcome: str
     """What the choice after its round said of it: `won`, `tie` ..."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is correct in every check that was made."""
+        return self.code == Passed.code
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was judged, and did not pass."""
+        return self.code not in {"", Passed.code}
 
 
 @dataclass(frozen=True, kw_only=True)

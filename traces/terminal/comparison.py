@@ -79,7 +79,7 @@ def _outcome(one: RunView, other: RunView) -> Iterator[Pair]:
     yield Pair(about="", name="state", a=one.state_text, b=other.state_text)
     yield Pair(about="", name="best", a=one.best, b=other.best)
     yield Pair(about="", name="speed-up", unit="x", a=one.speedup, b=other.speedup)
-    passed = [sum(row.code == "PASSED" for row in each.rows) for each in (one, other)]
+    passed = [sum(row.passed for row in each.rows) for each in (one, other)]
     yield Pair(about="", name="candidates", a=len(one.rows), b=len(other.rows))
     yield Pair(about="", name="passed", a=passed[0], b=passed[1])
 
@@ -91,7 +91,7 @@ def _times(run: RunView) -> dict[str, float | None]:
 
 
 def _failures(run: RunView) -> dict[str, float | None]:
-    codes = Counter(row.code for row in run.rows if row.code not in {"", "PASSED"})
+    codes = Counter(row.code for row in run.rows if row.failed)
     return {code: float(count) for code, count in sorted(codes.items())}
 
 

@@ -59,8 +59,7 @@ def describe_tree(rows: Sequence[Row], best: str | None) -> Iterator[Line]:
         for index, last in enumerate(one.last[1:], start=1):
             own = index == one.depth
             lines += ("└─ " if last else "├─ ") if own else ("   " if last else "│  ")
-        failed = row.code not in {"", "PASSED"}
-        detail = row.summary if failed else row.idea or row.direction
+        detail = row.summary if row.failed else row.idea or row.direction
         name = printable(row.id)
         yield (
             ("* " if row.id == best else "  ", "good"),

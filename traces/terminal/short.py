@@ -92,7 +92,7 @@ def describe_rows(
     limits = max(len(limit_of(row)) for row in rows)
     for row in rows:
         mark = "*" if row.id == best else " "
-        detail = row.summary if row.code not in {"", "PASSED"} else row.idea or row.direction
+        detail = row.summary if row.failed else row.idea or row.direction
         yield (
             (f"{mark} ", "good"),
             (f"{printable(row.id):<{names}}", "strong" if row.id == best else ""),
@@ -125,7 +125,7 @@ def tone_of(row: Row, best: str | None) -> Tone:
     """Return how the outcome is shown."""
     if row.id == best or row.outcome == "won":
         return "good"
-    return "bad" if row.code not in {"", "PASSED"} else ""
+    return "bad" if row.failed else ""
 
 
 def order_of(row: Row) -> str:
@@ -150,7 +150,7 @@ def describe_rounds(run: RunView) -> Iterator[Line]:
     before: str | None = None
     for step in run.steps:
         tried = [row for row in run.rows if row.round == step.round]
-        passed = sum(row.code == "PASSED" for row in tried)
+        passed = sum(row.passed for row in tried)
         share = (step.speedup or 0.0) / fastest if fastest else 0.0
         bar = "█" * max(round(BAR * share), 1 if step.speedup else 0)
         factor = f"{step.speedup:.2f}x" if step.speedup else ""
@@ -183,7 +183,7 @@ def describe_failures(rows: Sequence[Row]) -> Iterator[Line]:
     """Yield each kind of failure: how often, whose, and the last one's message."""
     kinds: dict[str, list[Row]] = {}
     for row in rows:
-        if row.code not in {"", "PASSED"}:
+        if row.failed:
             kinds.setdefault(row.code, []).append(row)
     if not kinds:
         return

@@ -138,6 +138,7 @@ def emulated() -> DoctorCheck:
     import asyncio
     import time
 
+    from cuda_llm.outcomes import Passed
     from cuda_llm.source_file import read_source
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tools.judge.device_bench import open_bench
@@ -156,7 +157,7 @@ def emulated() -> DoctorCheck:
 
     started = time.monotonic()
     judged = asyncio.run(known_answer())
-    if judged.verdict.code != "PASSED":
+    if not isinstance(judged.verdict, Passed):
         raise InfrastructureError("emulated device", f"known answer is {judged.verdict.code}")
     found = f"{device.name}: vector_add is right, in {time.monotonic() - started:.1f} s"
     return DoctorCheck(what="emulated", found=found)

@@ -96,6 +96,7 @@ def evaluate(
     """Compile kernels, check them against the task's reference, and time them."""
     from cuda_llm.cli.evaluate_output import evaluate_document, print_evaluation
     from cuda_llm.cli.progress import open_progress
+    from cuda_llm.outcomes import Passed
     from cuda_llm.settings import settings
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tasks.objective import with_objective
@@ -124,7 +125,7 @@ def evaluate(
         print_evaluation(loaded, chosen, judged, looked, precision)
     if was_stopped:
         raise Interrupted(f"interrupted: {len(judged)} of {len(sources)} files were judged")
-    return 0 if any(one.verdict.code == "PASSED" for one in judged) else NONE_PASSED
+    return 0 if any(isinstance(one.verdict, Passed) for one in judged) else NONE_PASSED
 
 
 def read_sources(files: Sequence[Path]) -> list[tuple[str, str]]:

@@ -80,7 +80,7 @@ def describe_review(review: Review) -> Iterator[str]:
     for one in review.verdicts:
         fast = "" if one.speedup is None else f" {one.speedup:.2f}x"
         time = "" if one.time_us is None else f", {us(one.time_us)} at the largest"
-        what = one.idea if one.code == "PASSED" else one.summary
+        what = one.idea if one.passed else one.summary
         yield from wrapped(f"{one.id}  {one.code}{fast}{time}  {' '.join(what.split())}", indent=2)
     for kind, items in (("hints", review.hints), ("orders", review.orders)):
         yield kind if items else f"{kind}: none"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from cuda_llm.outcomes import Passed
 from cuda_llm.score_wording import describe_attempt_speed, describe_largest
 from cuda_llm.search import Attempt
 from cuda_llm.traces.ending_text import describe_check
@@ -91,7 +92,7 @@ class RunStatus:
                 self.rows |= {brief.id: "waiting" for brief in briefs}
             case StageEntered(candidate=name, stage=stage):
                 self.rows[name] = RUN_STAGES.get(stage, stage)
-            case StageLeft(candidate=name, outcome=outcome) if outcome not in {"ok", "PASSED"}:
+            case StageLeft(candidate=name, outcome=outcome) if outcome not in {"ok", Passed.code}:
                 self.rows[name] = outcome
             case CandidateLate(candidate=name):
                 self.rows[name] = "late, joins the next round"

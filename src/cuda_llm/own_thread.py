@@ -1,6 +1,7 @@
 """Runs a coroutine for a caller who cannot await it, maybe because a loop runs already."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -16,9 +17,13 @@ def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
     """
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
     done: Future[T] = Future()
+    stopped = threading.Event()
 
     async def main() -> T:
         begun.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        if stopped.is_set():
+            work.close()
+            raise asyncio.CancelledError
         return await work
 
     def run() -> None:
@@ -28,13 +33,18 @@ def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
             done.set_exception(error)
 
     thread = threading.Thread(target=run, name="cuda-llm", daemon=True)
-    thread.start()
     try:
+        # Ctrl-C may come while it starts: then it sees `stopped`, or has told what to cancel.
+        thread.start()
         return done.result()
     except KeyboardInterrupt:
-        loop, task = begun.result()
-        assert task is not None, "a coroutine that runs is a task"
-        loop.call_soon_threadsafe(task.cancel)
+        stopped.set()
+        if begun.done():
+            loop, task = begun.result()
+            assert task is not None, "a coroutine that runs is a task"
+            with contextlib.suppress(RuntimeError):  # its loop is closed: it has just ended
+                loop.call_soon_threadsafe(task.cancel)
         raise
     finally:
-        thread.join()
+        if thread.is_alive():
+            thread.join()

@@ -23,10 +23,9 @@ types: $(VENV)/.ready
 
 # The modules of imported problems run in PyTorch, which is an extra. Hundreds of commands are
 # started: where images forbid bytecode, each of them would compile all of our modules again.
-# One worker more than cores: tests of clusters and of killed runs wait for most of their time.
 suite: $(VENV)/.ready
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q --no-compile torch==2.13.0
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal -q
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n logical --dist worksteal -q
 
 $(VENV)/.ready: requirements.lock requirements-toolkit.lock pyproject.toml scripts/setup
 	PYTHON=$(PYTHON) VENV=$(VENV) sh scripts/setup

@@ -5,14 +5,21 @@ import signal
 from pathlib import Path
 
 import pytest
+from corpus_sample import is_whole
+from hypothesis import HealthCheck, settings
 
 
 def pytest_configure() -> None:
     """Let the threads of NumPy's BLAS sleep between products: other workers wait for their cores.
 
-    Read when NumPy is loaded, hence before any test is.
+    Read when NumPy is loaded, hence before any test is. Properties are asked of the same examples
+    in each run of samples, of others in each whole run; how long one takes says how busy the
+    machine is.
     """
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("suite", patient, derandomize=not is_whole(), database=None)
+    settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -36,6 +36,7 @@ FLAGS = (
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 START_S, ANSWER_S = 60.0, 60.0
 NO_BROWSER = "no Chromium found; install it: apt-get install chromium (or set CHROMIUM to its path)"
+PAGE_HAS_GONE = "Inspected target navigated or closed"
 DRAWN = "new Promise((done) => requestAnimationFrame(() => setTimeout(done, 5)))"
 CODES = {"Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 CODES |= {"Tab": 9, "Enter": 13}
@@ -116,14 +117,21 @@ class Browser:
         raise AssertionError(f"Chromium did not start: {(self.folder / 'log').read_text()[-2000:]}")
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """The answer to one command of the protocol."""
+        """The answer to one command of the protocol; asked again of the next page where this one
+        goes meanwhile."""
+        while True:
+            answer = self._answer(method, parameters)
+            if "error" not in answer:
+                return answer["result"]
+            assert answer["error"]["message"] == PAGE_HAS_GONE, (method, answer["error"])
+
+    def _answer(self, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         self._last += 1
         self._socket.send(json.dumps({"id": self._last, "method": method, "params": parameters}))
         while True:
-            message = json.loads(self._socket.recv(timeout=ANSWER_S))
+            message: dict[str, Any] = json.loads(self._socket.recv(timeout=ANSWER_S))
             if message.get("id") == self._last:
-                assert "error" not in message, (method, message["error"])
-                return message["result"]
+                return message
             self._note(message)
 
     def _note(self, message: dict[str, Any]) -> None:

@@ -53,7 +53,12 @@ from cuda_llm.tools.compiler.policy import (
     without_comments,
     without_line_directives,
 )
-from cuda_llm.tools.compiler.workspace import compile_slot, front_end_limits, private_folder
+from cuda_llm.tools.compiler.workspace import (
+    compile_slot,
+    front_end_limits,
+    lock_of,
+    private_folder,
+)
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.native import find_gxx
 from cuda_llm.tools.native.cache import require_room
@@ -95,6 +100,8 @@ def baseline_request(task: Task, target: str) -> CompileRequest:
 async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
     """Compile `request.source` in a jail and audit the result. Outcomes are cached, failures too.
 
+    Of any number on this loop that ask for the same at once, one compiles and the others wait.
+
     Raises MissingError without nvcc, g++ or a writable cache, UsageError on a target that is none.
     """
     toolkit = find_toolkit()
@@ -102,7 +109,9 @@ async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
     known = load_outcome(request, key)
     if known is not None:
         return known
-    async with compile_slot():
+    async with lock_of(key), compile_slot():
+        if (made_meanwhile := load_outcome(request, key)) is not None:
+            return made_meanwhile
         try:
             return await _compile(request, toolkit, key)
         except InfrastructureError as error:

@@ -10,7 +10,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from cuda_llm.tools.compiler.nvcc import CUBIN, DEVICE_READ, DEVICE_TEXT, OBJECT, PREPROCESSED, PTX
 from cuda_llm.tools.device.candidate import CompileLimits
@@ -27,6 +27,9 @@ FRONT_END = ("cpp", "cc1plus", "cudafe++", "as", "collect2", "ld", "fatbinary")
 """Programs that read the source or what others made of it, and optimise no device code."""
 
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]] = (
+    WeakKeyDictionary()
+)
 
 
 def compile_slot() -> asyncio.Semaphore:
@@ -38,6 +41,12 @@ def compile_slot() -> asyncio.Semaphore:
         workers = settings().compile_workers or len(os.sched_getaffinity(0))
         _slots[loop] = asyncio.Semaphore(workers)
     return _slots[loop]
+
+
+def lock_of(key: str) -> asyncio.Lock:
+    """Return the lock of what is kept under `key`, for whoever makes it on this loop."""
+    of_loop = _locks.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+    return of_loop.setdefault(key, asyncio.Lock())
 
 
 @contextlib.contextmanager

@@ -228,3 +228,14 @@ def test_many_compile_at_once(own_cache: Path) -> None:
 
     assert all(isinstance(outcome, Compiled) for outcome in outcomes)
     assert len({o.library for o in outcomes if isinstance(o, Compiled)}) == 4
+
+
+def test_what_many_ask_for_at_once_is_compiled_once(own_cache: Path) -> None:
+    async def compile_all() -> list[object]:
+        request = CompileRequest(source=TILED, name="same.cu", prelude=PRELUDE)
+        return list(await asyncio.gather(*[compile_candidate(request) for _ in range(4)]))
+
+    outcomes = asyncio.run(compile_all())
+
+    made = [one for one in outcomes if isinstance(one, Compiled)]
+    assert sorted(one.cached for one in made) == [False, True, True, True]

@@ -73,7 +73,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     return st.from_type(kind)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: str(kind.kind))
 @given(data=st.data())
 def test_every_event_reads_back_as_it_was_recorded(

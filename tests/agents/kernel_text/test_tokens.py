@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tunable_sources import sources
 
@@ -10,7 +10,6 @@ GAPS = [" ", "\t", " /* a comment */", "\\\n", " /* two\nlines */", "\\\r\n"]
 BREAKS = ["\n", "// a comment\n", '// "quoted\n', "\n\n", "// it's\\\n continued\n"]
 
 
-@settings(deadline=None)
 @given(source=sources, data=st.data())
 def test_comments_and_layout_change_nothing(source: str, data: st.DataObject) -> None:
     """Gaps between any two tokens but where one means something: in front of a macro's bracket."""
@@ -32,7 +31,6 @@ def comment(text: str) -> bool:
     return text.startswith("//")
 
 
-@settings(deadline=None)
 @given(source=sources, data=st.data())
 def test_another_token_is_another_kernel(source: str, data: st.DataObject) -> None:
     tokens = [token for token in tokenise(source) if not token.is_blank]
@@ -44,7 +42,6 @@ def test_another_token_is_another_kernel(source: str, data: st.DataObject) -> No
     assert normal_sha(changed) != normal_sha(source)
 
 
-@settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab1 \"'\\\n\r/*#()<>.RuL?:=&|+-$\x00é\t"), max_size=60))
 def test_any_text_is_cut_into_pieces_that_make_it_up(source: str) -> None:
     tokens = list(tokenise(source))

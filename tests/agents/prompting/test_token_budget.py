@@ -94,7 +94,7 @@ def must_haves(run: Situation, kind: Kind) -> tuple[str, ...]:
     return (run.task.description.strip(), signature(run.task), "another way", *source)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     text=TEXTS,

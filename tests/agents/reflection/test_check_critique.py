@@ -234,7 +234,7 @@ critiques = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(at=situations(), said=critiques)
 def test_nothing_reaches_a_brief_that_the_check_should_have_dropped(
     at: Situation, said: dict[str, Any]

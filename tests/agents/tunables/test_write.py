@@ -51,7 +51,7 @@ def redefined(source: str, point: Point) -> str:
     return source
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(source=sources, point=points)
 def test_a_specialised_kernel_means_what_the_original_means_at_that_point(
     source: str, point: Point
@@ -59,7 +59,7 @@ def test_a_specialised_kernel_means_what_the_original_means_at_that_point(
     assert preprocessed(write_point(source, point)) == preprocessed(redefined(source, point))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(source=sources, point=points)
 def test_specialising_twice_changes_nothing(source: str, point: Point) -> None:
     once = write_point(source, point)
@@ -67,7 +67,7 @@ def test_specialising_twice_changes_nothing(source: str, point: Point) -> None:
     assert write_point(once, point) == once
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(source=sources, point=points, other=points)
 def test_keeping_the_declarations_changes_the_defaults_alone(
     source: str, point: Point, other: Point

@@ -12,7 +12,7 @@ from cuda_llm.profile import TimeSource
 from cuda_llm.tasks.task import PublishedSpeedup
 
 FACTORS = st.floats(min_value=0.1, max_value=1000)
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=60)
 TIMES = st.floats(min_value=0.5, max_value=1e6)
 
 

@@ -43,7 +43,7 @@ def extents(arena: SharedMemory, placed: PlacedBuffer) -> list[tuple[int, int]]:
     return [(part.ctypes.data - start, part.ctypes.data - start + part.nbytes) for part in parts]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(specs=buffers)
 def test_buffers_are_aligned_guarded_and_disjoint(
     arena: SharedMemory, specs: list[BufferSpec]

@@ -107,7 +107,7 @@ def _calls(draw: st.DrawFn) -> tuple[int, Values]:
     return index, values
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(call=_calls())
 def test_every_argument_arrives(library: ctypes.CDLL, call: tuple[int, Values]) -> None:
     index, values = call

@@ -56,7 +56,7 @@ def test_every_name_a_task_may_write_can_be_drawn() -> None:
 
 
 @pytest.mark.parametrize(("spelling", "dtype"), SPELLINGS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(shape=SHAPES, seed=st.integers(0, 1 << 32))
 def test_shape_and_type_are_as_requested_and_values_are_finite(
     spelling: str, dtype: str, shape: tuple[int, ...], seed: int

@@ -47,7 +47,7 @@ def assert_same(one: OutputComparison, other: OutputComparison) -> None:
 
 
 @pytest.mark.parametrize("types", TYPES)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 1 << 32),
     size=st.sampled_from([1, 7, 63, 64, 1000, 9 * MOST_ROWS]),

@@ -50,8 +50,6 @@ def operand(t: str) -> st.SearchStrategy[int]:
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(
     max_examples=40,
-    deadline=None,
-    database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(draw=st.data())

@@ -17,9 +17,7 @@ from cuda_llm.tools.native import build
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "recorded"
 PARTS = WATCH[0].parent / "parts"
-checked = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+checked = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 masks = st.integers(1, 0xFFFFFFFF) | st.just(0xFFFFFFFF)
 
 

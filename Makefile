@@ -27,13 +27,15 @@ suite: $(VENV)/.ready
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q --no-compile torch==2.13.0
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n logical --dist worksteal -q
 
-$(VENV)/.ready: requirements.lock requirements-toolkit.lock pyproject.toml scripts/setup
+$(VENV)/.ready: requirements.lock requirements-toolkit.lock requirements-uv.lock pyproject.toml scripts/setup
 	PYTHON=$(PYTHON) VENV=$(VENV) sh scripts/setup
 	touch $@
 
 # Writes the locks anew: exact versions with hashes, for every Python and platform we support.
 lock: $(VENV)/.ready
-	$(BIN)/pip install -q uv
+	$(BIN)/pip install -q --upgrade uv
+	echo uv | $(BIN)/uv pip compile -q - --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-header -o requirements-uv.lock
 	$(BIN)/uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --no-header -o requirements.lock
 	$(BIN)/uv pip compile -q pyproject.toml --extra toolkit --universal --python-version 3.11 \

@@ -62,7 +62,7 @@ CALLS = {"open_inputs": SealCall, "tag_outputs": SealCall}
 """What kernels are given; all others a SlotsCall."""
 
 
-class Pointed(npt.NDArray[Any]):
+class Pointed(np.ndarray[Any, Any]):
     """An array that tells where it lies as CuPy's do."""
 
     @property

@@ -1,5 +1,6 @@
 """Kernels that are compared, and the batches and blocks in which they are timed."""
 
+import asyncio
 import secrets
 from dataclasses import dataclass, replace
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import OutOfMemory, Verdict
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Batch, ClockReading, Session, TimedSession
 from cuda_llm.tools.measure.clocks import ReadClocks, read_nothing, was_throttled
@@ -27,6 +29,7 @@ from cuda_llm.tools.measure.slots import (
     stage_batch,
 )
 from cuda_llm.tools.measure.verify import verify_batch
+from cuda_llm.tools.validator.budget import buffer_bytes
 from cuda_llm.tools.validator.cases import distribution_rows, timed_checks
 from cuda_llm.tools.validator.oracle import Oracle
 
@@ -133,6 +136,23 @@ class BatchRules:
     """For one batch."""
     read_clocks: ReadClocks = read_nothing
     """Reads clocks, heat and power."""
+    settle_s: float = 0.0
+    """Before each batch: see `settle_s_for`."""
+
+
+LARGE_BYTES = 1 << 28
+SETTLE_S = 0.012
+
+
+def settle_s_for(task: Task, dims: Dims) -> float:
+    """Return how long memory is left alone before a batch: SETTLE_S where a call has LARGE_BYTES.
+
+    An H100 moved memory 15 % slower for some 8 ms after outputs of gigabytes had been compared, and
+    after a call of PyTorch on as many, so that the first call of a batch took up to 400 us longer
+    than the second one (docs/measuring.md).
+    """
+    buffers, _, _ = buffer_bytes(task, dims)
+    return SETTLE_S if buffers >= LARGE_BYTES else 0.0
 
 
 def secret_rng() -> np.random.Generator:
@@ -171,6 +191,7 @@ async def run_batch(
 
     See `stage_batch` for `stepwise`.
     """
+    await asyncio.sleep(rules.settle_s)
     order = [int(number) for number in rules.rng.permutation(len(kernel.slots))[:calls]]
     staged = stage_batch(kernel, order, stepwise=stepwise)
     batch = Batch(

@@ -32,6 +32,7 @@ from cuda_llm.tools.measure.blocks import (
     ComparedSessions,
     require_baseline,
     secret_rng,
+    settle_s_for,
 )
 from cuda_llm.tools.measure.clocks import ReadClocks, clock_reader
 from cuda_llm.tools.measure.failures import baseline_refused
@@ -285,6 +286,7 @@ def rules_for(
         l2=measurement.options.l2,
         limit_s=max(settings().gpu_call_least_s, min(limit_s, MOST_LIMIT_S)),
         read_clocks=measurement.read_clocks,
+        settle_s=settle_s_for(measurement.task, size.dims),
     )
 
 

@@ -386,7 +386,7 @@ __global__ void __launch_bounds__(THREADS)
     int first_out = section * cut.section;
     int last_out = min(first_out + cut.section, v.OD);
     int rows_out = min(cut.band, v.OH - band * cut.band);
-    int top = max(first_row, 1); // no window has the first row
+    int top = max(first_row, 0);
     int rows_in = min(first_row + cut.rows, v.H) - top;
     int row_vectors = v.W / 4;
     int vectors = rows_in * row_vectors;
@@ -397,7 +397,7 @@ __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i < ITEMS; ++i) {
         int at = threadIdx.x + i * blockDim.x;
         int row = at / row_vectors;
-        bool needed = at < vectors && ((top + row) % 2 == 1 || top + row <= 2 * v.OH);
+        bool needed = at < vectors && ((top + row) % 2 == 1 || top + row > 0 && top + row <= 2 * v.OH);
         places[i] = needed ? (top - first_row + row) * cut.pitch + kBorder + 4 * (at - row * row_vectors) : -1;
     }
 
@@ -586,8 +586,8 @@ bool pool_by_planes(const float* input, float* output, const Volume& v)
     for (cut.bands = 1; v.W % 4 == 0 && cut.bands <= v.OH; ++cut.bands) {
         cut.band = (v.OH - 1) / cut.bands + 1;
         cut.rows = (cut.band - 1) * Known::stride + Known::reach;
-        int vectors = (cut.rows < v.H ? cut.rows : v.H - 1) * (v.W / 4);
-        int threads = (vectors - 1) / ITEMS + 1;
+        int vectors = (cut.rows < v.H ? cut.rows : v.H) * (v.W / 4);
+        int threads = ((vectors - 1) / ITEMS / 32 + 1) * 32;
         size_t fixed = sizeof(float) * 2 * (cut.rows * cut.pitch + kBorder);
         size_t stage = sizeof(float4) * 2 * ITEMS * threads;
         if (threads <= THREADS && fixed + 2 * stage <= SHARED * 1024) {

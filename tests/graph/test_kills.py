@@ -21,7 +21,7 @@ from cuda_llm.graph.runs.result import read_result
 from cuda_llm.traces.events import ModelRetried, RunStarted
 from cuda_llm.traces.run_folder import RunFolder
 
-KILLS = 30 if is_whole() else 15
+KILLS = 30 if is_whole() else 10
 """One in each of as many equal parts of the run."""
 STAGE_S = 0.02
 ANSWER_S = 0.04

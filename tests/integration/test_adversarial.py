@@ -22,8 +22,8 @@ from cuda_llm.wording import describe, printable
 
 ATTACKS = {known.path.stem: known for known in adversarial() if not known.gpu_alone}
 HONEST = {known.path.stem: known for known in honest_extra() if not known.gpu_alone}
-JUDGED = sample(ATTACKS, kind=lambda name: (ATTACKS[name].codes, ATTACKS[name].rule), every=10)
-TRUSTED = sample(HONEST, kind=lambda name: HONEST[name].task, every=6)
+JUDGED = sample(ATTACKS, kind=lambda name: ATTACKS[name].rule or ATTACKS[name].codes[0], every=10)
+TRUSTED = sample(HONEST, kind=lambda _: "honest", every=7)
 pytestmark = pytest.mark.timeout(1200)
 """The first test of each corpus waits until all of it is judged: five minutes of two idle cores."""
 

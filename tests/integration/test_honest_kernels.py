@@ -16,9 +16,10 @@ from cuda_llm.tools.judge.judge import Judged, judge
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.wording import describe
 
-JUDGED = styles()
-TASKS = sorted({path.parent.name for path in JUDGED})
-TIED = sample(TASKS, kind=lambda _: "", every=3)
+TASKS = sorted({path.parent.name for path in styles()})
+JUDGED = sample(styles(), kind=lambda _: "a style of a task", every=2)
+"""Baseline and playbook of every task are judged with the playbooks."""
+TIED = sample(TASKS, kind=lambda _: "", every=6)
 
 
 def judge_file(task: Task, path: Path) -> Judged:

@@ -51,7 +51,7 @@ def judged_operations(named: Sequence[str] = ()) -> dict[str, LaneOp]:
 
     wide = [spelling for spelling in table if kind(spelling)[0] in WIDE_FAMILIES]
     others = [spelling for spelling in table if kind(spelling)[0] not in WIDE_FAMILIES]
-    chosen = {*sample(wide, kind, every=8), *sample(others, kind, every=3), *named}
+    chosen = {*sample(wide, kind, every=16), *sample(others, kind, every=6), *named}
     return {spelling: op for spelling, op in table.items() if spelling in chosen}
 
 

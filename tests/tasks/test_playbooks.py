@@ -66,7 +66,7 @@ def covering(name: str) -> list[Point]:
     return chosen
 
 
-PLAYED = sample(list_tasks(), kind=lambda _: "", every=4)
+PLAYED = sample(list_tasks(), kind=lambda _: "", every=8)
 OTHERS = [
     pytest.param(name, point, device, id=f"{name}-{number}-{device}")
     for at, name in enumerate(PLAYED)

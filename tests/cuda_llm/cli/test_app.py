@@ -1,5 +1,4 @@
 import os
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -28,15 +27,16 @@ def test_the_list_of_commands_shows_the_first_sentence_of_each_ones_own_help() -
 
 
 def test_help_is_instant(cuda_llm: Command) -> None:
-    """Processor time, because a busy machine stretches the wall clock."""
-    assert statistics.median(cuda_llm("--help").cpu_s for _ in range(5)) <= 0.3
+    """Processor time, because a busy machine stretches the wall clock; the least of a few, because
+    two threads of one core stretch that as well."""
+    assert min(cuda_llm("--help").cpu_s for _ in range(5)) <= 0.3
 
 
 def test_the_help_of_a_command_reads_no_settings(cuda_llm: Command) -> None:
     """Whatever is wrong with them, and whatever they take to load."""
     ran = cuda_llm("run", "--help", CUDA_LLM_COMPILE_WORKERS="many")
     assert (ran.code, ran.stderr) == (0, "")
-    assert statistics.median(cuda_llm("run", "--help").cpu_s for _ in range(5)) <= 0.3
+    assert min(cuda_llm("run", "--help").cpu_s for _ in range(5)) <= 0.3
 
 
 @pytest.mark.parametrize("arguments", [(), ("tasks",), ("hardware",)])

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from corpus_sample import sample
 
 from cuda_llm.failures import PolicyViolation
 from cuda_llm.outcomes import Verdict
@@ -55,7 +56,7 @@ HONEST = {
 }
 
 
-@pytest.mark.parametrize("style", HONEST)
+@pytest.mark.parametrize("style", sample(HONEST, kind=lambda _: "honest", every=2))
 def test_honest_host_code_passes(compile_source: Compile, style: str) -> None:
     head, body = HONEST[style]
     outcome = compile_source(f"{head}\n{KERNEL}{SOLVE} {{ {body} }}\n")
@@ -111,7 +112,14 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", REFUSED)
+def rule_of(way: str) -> str:
+    return REFUSED[way][2]
+
+
+JUDGED = sample(REFUSED, kind=rule_of, every=4)
+
+
+@pytest.mark.parametrize("way", JUDGED)
 def test_what_a_candidate_may_not_do_is_named(compile_source: Compile, way: str) -> None:
     head, body, rule, words = REFUSED[way]
     outcome = compile_source(f"{head}\n{KERNEL}{SOLVE} {{ {body} {LAUNCH} }}\n")

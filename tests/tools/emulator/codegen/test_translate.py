@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from corpus_sample import sample
 from kernel_runs import compiled, translated
 
 from cuda_llm.data_file import read_as
@@ -180,7 +181,11 @@ def test_halfword_extremes_under_a_mask_compile(tmp_path: Path, operation: str, 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "target"),
-    [("arithmetic", "sm_75"), ("memory", "sm_80"), ("warps", "sm_90a"), ("cub", "sm_120a")],
+    sample(
+        [("arithmetic", "sm_75"), ("memory", "sm_80"), ("warps", "sm_90a"), ("cub", "sm_120a")],
+        kind=lambda _: "a file for a target",
+        every=2,
+    ),
 )
 def test_other_targets_translate_without_a_refusal(file: str, target: str) -> None:
     async def made() -> tuple[KernelTable, ...]:

@@ -8,16 +8,28 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from corpus_sample import sample
 from random_kernels.oracle import draw_buffers, expected
 from random_kernels.program import Program, draw_program
 from random_kernels.trial import CALLS, FLAGS, compare, try_program
+
+Trial = tuple[int, str, tuple[str, ...]]
+TRIALS: list[Trial] = [(1, "sm_75", ()), (2, "sm_120", ()), (3, "sm_86", ("-G",))]
+"""Seed, target and flags."""
+
+
+def flags_of(trial: Trial) -> tuple[str, ...]:
+    return trial[2]
+
+
+TRIED = sample(TRIALS, kind=flags_of, every=2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "target", "flags"),
-    [(1, "sm_75", ()), (2, "sm_120", ()), (3, "sm_86", ("-G",))],
-    ids=["sm_75", "sm_120", "unoptimised"],
+    TRIED,
+    ids=lambda value: "-".join(value) or "optimised" if isinstance(value, tuple) else None,
 )
 def test_random_kernels_agree_with_cpp_and_raise_no_alarm(
     seed: int, target: str, flags: tuple[str, ...], tmp_path: Path

@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from corpus_sample import sample
 from device_calls import run
 from recorded_gemms import NOT_RECORDED, RECORDED, REFUSED, Array, is_recorded, programs
 from tile_cases import PARTS
@@ -14,7 +15,9 @@ from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.wording import describe
 
 PROGRAMS = programs()
-EMULATED = [name for name, one in PROGRAMS.items() if one.emulated]
+EMULATED = sample(
+    (name for name, one in PROGRAMS.items() if one.emulated), kind=lambda _: "a program", every=3
+)
 OF_THE_HARDWARE = [name for name in PROGRAMS if is_recorded(name)]
 
 

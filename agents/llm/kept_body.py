@@ -47,6 +47,8 @@ def keeping_client() -> Any:
         """The stream of a response, kept when it is whole, before its last piece is passed on.
 
         It is read as it comes: a chat model works on pieces while the last ones have long come.
+        Who iterates again goes on where the one before stopped, as openai does for what follows the
+        end of an answer.
         """
 
         def __init__(self, response: Any, keep: KeepBody) -> None:
@@ -59,10 +61,12 @@ def keeping_client() -> Any:
             self._failure: Exception | None = None
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            self._reading = asyncio.create_task(self._read())
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._read())
             try:
                 while (piece := await self._pieces.get()) is not None:
                     yield piece
+                self._pieces.put_nowait(None)
                 if self._failure is not None:
                     raise self._failure
             finally:

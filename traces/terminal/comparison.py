@@ -43,7 +43,7 @@ class Comparison:
 
 
 def compare_runs(one: RunView, other: RunView) -> Comparison:
-    """Compare two runs."""
+    """Return what two runs differ in, and their outcomes, times and failures side by side."""
     names = dict.fromkeys((*one.settings, *other.settings))
     values = [(name, one.settings.get(name), other.settings.get(name)) for name in names]
     return Comparison(

@@ -40,6 +40,23 @@ def test_a_stream_that_is_left_half_way_is_read_no_further() -> None:
     assert kept == []
 
 
+def test_who_reads_on_goes_on_where_another_one_stopped() -> None:
+    """openai reads what follows the end of an answer anew, while the first reader waits there."""
+    kept: list[bytes] = []
+
+    async def read_twice(stream: Any) -> None:
+        body = stream.response.stream
+        first, second = aiter(body), aiter(body)
+        async with asyncio.timeout(10):
+            pieces = [await anext(first), *[piece async for piece in second]]
+            assert [piece async for piece in body] == []
+        assert kept[0].partition(b"\n")[2] == b"".join(pieces)
+        await stream.close()
+
+    ask(read_twice, Say(TEXT, pause_s=0.001), kept)
+    assert len(kept) == 1
+
+
 def ask(take: Callable[[Any], Awaitable[None]], answer: Say, kept: list[bytes]) -> None:
     """Ask a server that answers in a stream."""
     import openai

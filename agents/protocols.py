@@ -11,10 +11,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from cuda_llm.agents.kernel_text.composition import CompositionRefused
 from cuda_llm.agents.situation import Note, Situation
+from cuda_llm.components import Components
 from cuda_llm.conversation import AskModel
 from cuda_llm.critique import CheckedCritique
 from cuda_llm.failures import NoCode
-from cuda_llm.search import Attempt, Author, Brief, Components, Draft, Hint
+from cuda_llm.search import Attempt, Author, Brief, Draft, Hint
 
 
 class Stage(StrEnum):

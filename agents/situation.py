@@ -5,18 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cuda_llm.capabilities import Capabilities
+from cuda_llm.components import Components, HardwareContext
 from cuda_llm.conversation import AskModel, no_model
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.predictions import Prediction
-from cuda_llm.search import (
-    Archive,
-    Attempt,
-    Components,
-    DuelResult,
-    HardwareContext,
-    Hint,
-    predictions_of,
-)
+from cuda_llm.search import Archive, Attempt, DuelResult, Hint, predictions_of
 from cuda_llm.tasks.task import Task
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typing_extensions import TypedDict
 
 from cuda_llm.codec import SPARSE
-from cuda_llm.search import Components, HardwareContext
+from cuda_llm.components import Components, HardwareContext
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

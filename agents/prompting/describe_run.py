@@ -14,11 +14,12 @@ from cuda_llm.agents.prompting.describe_kernel import (
 from cuda_llm.agents.prompting.quote import hide, join_parts, one_line, quote_line
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
+from cuda_llm.components import Components
 from cuda_llm.facts import SourceSpot
 from cuda_llm.failures import CompileFailed
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.score_wording import describe_over, describe_scoring
-from cuda_llm.search import Attempt, Brief, Components, Hint, Kind
+from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
 from cuda_llm.wording import describe_common, describe_ratio, name_sizes

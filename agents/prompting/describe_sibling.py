@@ -13,10 +13,11 @@ from cuda_llm.agents.prompting.describe_kernel import describe_differences
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import noise_margin
 from cuda_llm.agents.techniques.objections import profile_of
+from cuda_llm.components import Components
 from cuda_llm.outcomes import Passed
 from cuda_llm.predictions import rank
 from cuda_llm.profile import Profile
-from cuda_llm.search import Attempt, Components
+from cuda_llm.search import Attempt
 from cuda_llm.wording import describe_ratio, describe_us, name_sizes
 
 LEAST_LESS = 0.1

@@ -38,10 +38,11 @@ from cuda_llm.agents.prompting.token_budget import SECTIONS, Passage, count_toke
 from cuda_llm.agents.researcher.facts import describe_hardware
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.objections import nameable, profile_of
+from cuda_llm.components import Components
 from cuda_llm.conversation import Message
 from cuda_llm.failures import CompileFailed
 from cuda_llm.outcomes import Passed
-from cuda_llm.search import Attempt, Brief, Components, Hint, Kind
+from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.tasks.signature import host_context, signature
 
 MOST_DIRECTION = 2000

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.directions import Direction, find_directions, say_opposites
+from cuda_llm.components import Components
 from cuda_llm.outcomes import Quarantined
-from cuda_llm.search import Attempt, Brief, Components, Hint, Kind
+from cuda_llm.search import Attempt, Brief, Hint, Kind
 
 _NEARNESS = (
     *("NONDETERMINISTIC", "WRONG_RESULT", "LATE_WRITE", "GUARD_OVERWRITTEN", "INPUT_MUTATED"),

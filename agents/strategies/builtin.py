@@ -15,10 +15,11 @@ from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_spee
 from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
 from cuda_llm.agents.strategies.elites import improve_elite, show_second
 from cuda_llm.agents.strategies.splits import propose_composition
+from cuda_llm.components import EVERYTHING, Components
 from cuda_llm.dotted import is_dotted, load_dotted, make_part
 from cuda_llm.errors import UsageError
 from cuda_llm.score_wording import describe_attempt_speed
-from cuda_llm.search import EVERYTHING, Attempt, Brief, Components, Kind
+from cuda_llm.search import Attempt, Brief, Kind
 
 SWITCH = {"switch": True}
 """Of the fields of a strategy that its name may switch on or off."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+from cuda_llm.components import Components
 from cuda_llm.errors import UsageError, nearest
 from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.run_options import RunOption, run_options
-from cuda_llm.search import Components
 from cuda_llm.source_file import read_source
 from cuda_llm.tasks.loader import list_tasks
 from cuda_llm.traces.find import RUNS

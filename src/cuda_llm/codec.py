@@ -9,10 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from cuda_llm.outcomes import InfraFailed, Verdict
-
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+    from cuda_llm.outcomes import Verdict
 
 T = TypeVar("T")
 SPARSE: Mapping[str, bool] = MappingProxyType({"sparse": True})
@@ -62,16 +62,18 @@ def decode(kind: Callable[..., T], data: Any) -> T:
     return value
 
 
-def encode_verdict(verdict: Verdict) -> dict[str, Any]:
+def encode_verdict(verdict: "Verdict") -> dict[str, Any]:
     """Return the verdict's fields, its code first."""
     return {"code": verdict.code, **encode(verdict)}
 
 
-def decode_verdict(data: Mapping[str, Any]) -> Verdict:
+def decode_verdict(data: Mapping[str, Any]) -> "Verdict":
     """Return the verdict that `data` was encoded from, by this version or an older one.
 
     Raises ValueError.
     """
+    from cuda_llm.outcomes import InfraFailed
+
     fields = {key: value for key, value in data.items() if key != "code"}
     code = str(data.get("code"))
     if code in _FORMERLY:
@@ -123,6 +125,8 @@ _FORMERLY: Mapping[str, Callable[[Fields], Fields]] = {
 
 @cache
 def _verdict_kinds() -> dict[str, Any]:
+    from cuda_llm.outcomes import Verdict
+
     return {kind.code: kind for kind in get_args(Verdict) if isinstance(kind.code, str)}
 
 

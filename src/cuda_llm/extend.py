@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from cuda_llm.agents.tunables.write import write_point
     from cuda_llm.capabilities import Capabilities
     from cuda_llm.codec import decode, encode
+    from cuda_llm.components import EVERYTHING, Components, HardwareContext
     from cuda_llm.conversation import Ask, AskModel, Call, CallFailed, Message, Reply, Usage
     from cuda_llm.errors import (
         CudaLLMError,
@@ -75,19 +76,7 @@ if TYPE_CHECKING:
     from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
     from cuda_llm.outcomes import Passed, Verdict, WrongResult
     from cuda_llm.profile import Bottleneck, LaunchProfile, Profile, SizeTime, TimeSource
-    from cuda_llm.search import (
-        EVERYTHING,
-        Archive,
-        Attempt,
-        Author,
-        Brief,
-        Components,
-        Draft,
-        DuelResult,
-        HardwareContext,
-        Hint,
-        Kind,
-    )
+    from cuda_llm.search import Archive, Attempt, Author, Brief, Draft, DuelResult, Hint, Kind
     from cuda_llm.tasks.loader import list_tasks, load_task
     from cuda_llm.tasks.task import Sizes, Task, TaskArgument, Tolerance
     from cuda_llm.tools.device import (

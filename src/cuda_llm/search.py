@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol
 
+from cuda_llm.components import Components
 from cuda_llm.failures import Duplicate
 from cuda_llm.outcomes import Passed, Verdict, component_of
 from cuda_llm.predictions import Prediction
@@ -17,9 +18,6 @@ from cuda_llm.profile import Objective, Outcome
 from cuda_llm.published_check import PublishedCheck
 
 Author = Literal["model", "playbook", "human"]
-
-HardwareContext = Literal["full", "name", "none"]
-"""How much of the GPU an agent's text may name: facts and figures, its name alone, or nothing."""
 
 
 class Kind(StrEnum):
@@ -39,32 +37,6 @@ class Kind(StrEnum):
     """Two kernels behind one `solve` that chooses by size; no generator is asked."""
     START = "start"
     """A kernel that the user brought."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Components:
-    """What a prompt may hold, each to be switched off; `help` is the text of its switch."""
-
-    history: bool = field(default=True, metadata={"help": "Tell what was tried."})
-    """What was tried before and what came of it."""
-    hints: bool = field(default=True, metadata={"help": "Tell what was learned."})
-    """`error_hints` and `performance_hints`."""
-    profile: bool = field(default=True, metadata={"help": "Tell what limits."})
-    """What limits the parent, beyond its time."""
-    baseline: bool = field(default=True, metadata={"help": "Show the baseline."})
-    """The baseline's source and how the parent compares with it."""
-    host_code: bool = field(default=True, metadata={"help": "Show how solve is called."})
-    """How `solve` is called."""
-    diversity: bool = field(default=True, metadata={"help": "Each of a round tries another way."})
-    """A direction of its own for each brief of a round."""
-
-    def __and__(self, other: "Components") -> "Components":
-        """Return what both allow."""
-        names = self.__dataclass_fields__
-        return Components(**{name: getattr(self, name) and getattr(other, name) for name in names})
-
-
-EVERYTHING = Components()
 
 
 @dataclass(frozen=True, kw_only=True)

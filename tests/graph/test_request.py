@@ -16,6 +16,7 @@ from run_starts import asked, parts
 from cuda_llm.cli.app import build_app
 from cuda_llm.cli.run import request_from
 from cuda_llm.codec import decode, encode
+from cuda_llm.components import Components
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import RunOptions, RunRequest
 from cuda_llm.graph.run_options import RunOption, run_options
@@ -25,7 +26,6 @@ from cuda_llm.graph.runs.record import describe_run
 from cuda_llm.graph.runs.resolve import resolve_request
 from cuda_llm.graph.runs.start import optimize
 from cuda_llm.graph.state import SearchInput
-from cuda_llm.search import Components
 from cuda_llm.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs/settings.md"

@@ -6,8 +6,8 @@ python tests/support/option_table.py       the part of the page between its mark
 from dataclasses import fields
 from typing import Any
 
+from cuda_llm.components import Components
 from cuda_llm.graph.run_options import RunOption, run_options
-from cuda_llm.search import Components
 
 
 def option_table() -> str:

@@ -22,7 +22,8 @@ from cuda_llm.agents.reflection.critique import subject
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr, last_round
-from cuda_llm.search import Brief, Components
+from cuda_llm.components import Components
+from cuda_llm.search import Brief
 
 
 def sections(situation: Situation, brief: Brief) -> dict[str, int]:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from cuda_llm.cli.completion import RunName, task_names
+from cuda_llm.components import Components
 from cuda_llm.errors import Interrupted, UsageError
 from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.run_options import RunOption, run_options, task_help
-from cuda_llm.search import Components
 
 if TYPE_CHECKING:
     from cuda_llm.cli.run_progress import RunProgress

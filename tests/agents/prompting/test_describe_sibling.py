@@ -10,7 +10,8 @@ from cuda_llm.agents.prompting.describe_sibling import describe_sibling, find_si
 from cuda_llm.agents.prompting.render import render_critique_prompt
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.situation import Situation
-from cuda_llm.search import Attempt, Components
+from cuda_llm.components import Components
+from cuda_llm.search import Attempt
 
 
 def last(task: str) -> tuple[Situation, Attempt]:

@@ -12,8 +12,8 @@ import pytest
 from prompt_tokens import measure
 
 from cuda_llm.agents.prompting.templates import open_templates
+from cuda_llm.components import Components
 from cuda_llm.facts import ReplyFault
-from cuda_llm.search import Components
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "prompts.md").read_text()

@@ -11,9 +11,9 @@ from cuda_llm.agents.prompting.render import render_prompt
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr
+from cuda_llm.components import Components
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Bottleneck, Objective, SizeProfile
-from cuda_llm.search import Components
 
 
 def prompt(situation: Situation) -> str:

@@ -12,7 +12,8 @@ from cuda_llm.agents.prompting.token_budget import count_tokens
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import passed_by_speed
 from cuda_llm.agents.strategies.builtin import Fsr
-from cuda_llm.search import Brief, Components
+from cuda_llm.components import Components
+from cuda_llm.search import Brief
 
 OURS = open_templates()
 TWO_PASSED = [

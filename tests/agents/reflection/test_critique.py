@@ -15,10 +15,10 @@ from cuda_llm.agents.reflection.check_critique import Avoided, Critique
 from cuda_llm.agents.reflection.critique import Unreadable, read_critique
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.situation import Note, Plan, Situation
+from cuda_llm.components import Components
 from cuda_llm.conversation import CallFailed, Reply
 from cuda_llm.critique import Objection
 from cuda_llm.outcomes import InputMutated
-from cuda_llm.search import Components
 
 GOOD = {
     "bottleneck": "bank conflicts",

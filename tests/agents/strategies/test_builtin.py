@@ -14,8 +14,9 @@ from cuda_llm.agents.strategies.builtin import (
     FsrPaper,
     find_strategy,
 )
+from cuda_llm.components import Components
 from cuda_llm.errors import UsageError
-from cuda_llm.search import Components, Hint, Kind
+from cuda_llm.search import Hint, Kind
 
 FSR = Fsr()
 

@@ -11,10 +11,11 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr, find_strategy
 from cuda_llm.agents.strategies.elites import best_at_sizes, best_of_structures, elites
 from cuda_llm.agents.strategies.splits import Split, best_split
+from cuda_llm.components import Components
 from cuda_llm.errors import UsageError
 from cuda_llm.failures import NoCode
 from cuda_llm.outcomes import Verdict
-from cuda_llm.search import Attempt, Components, Hint, Kind
+from cuda_llm.search import Attempt, Hint, Kind
 
 KERNEL = """
 __global__ void turn(const float* input, float* output, int rows, int cols) { BODY }

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from run_starts import asked
 
+from cuda_llm.components import Components
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import NO_OVERRIDES, Overrides
 from cuda_llm.graph.runs.parts import find_parts, find_parts_by_name
 from cuda_llm.graph.runs.record import describe_run
-from cuda_llm.search import Components
 from cuda_llm.tasks.loader import load_task
 
 NO_HINTS = Components(hints=False)

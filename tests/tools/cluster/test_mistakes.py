@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import Ran
+from corpus_sample import sample
 from ray_cluster import RayCluster, first_in_path, free_port, ray_cluster
 
 ROOT = Path(__file__).parents[3]
@@ -21,7 +22,10 @@ def evaluate(ask: Ask, device: str) -> Ran:
                "--device", device)  # fmt: skip
 
 
-@pytest.mark.parametrize("form", ["ray://127.0.0.1:{port}", "ray:127.0.0.1:{port}"])
+@pytest.mark.parametrize(
+    "form",
+    sample(["ray://127.0.0.1:{port}", "ray:127.0.0.1:{port}"], kind=lambda _: "a form", every=2),
+)
 def test_an_address_where_nothing_listens(ask: Ask, form: str) -> None:
     ran = evaluate(ask, form.format(port=free_port()))
     assert ran.code == 3
@@ -73,7 +77,7 @@ def test_a_machine_with_other_code_of_ours(ask: Ask, shared_cache: Path, tmp_pat
     assert "install the same version there" in ran.complaint
 
 
-@pytest.mark.parametrize("by_client", [False, True])
+@pytest.mark.parametrize("by_client", sample([True, False], kind=lambda _: "a way", every=2))
 def test_a_cluster_of_another_ray(
     ask: Ask, shared_cache: Path, tmp_path: Path, by_client: bool
 ) -> None:

@@ -37,15 +37,15 @@ extern "C" void solve(const float* x, float* out, int rows, int columns)
 def test_neither_of_two_sessions_of_other_kinds_is_timed_faster_than_memory_is(
     tmp_path: Path,
 ) -> None:
+    try:
+        device = open_device("cuda:0")
+    except MissingError as error:
+        pytest.skip(f"no GPU is here: {error}")
     folder = next(import_problems(PROBLEM, tmp_path)).folder
     assert folder is not None
     task = load_task(folder)
     bench_size = {"rows": ROWS, "columns": COLUMNS}
     task = replace(task, sizes=replace(task.sizes, bench=(bench_size,)))
-    try:
-        device = open_device("cuda:0")
-    except MissingError as error:
-        pytest.skip(f"no GPU is here: {error}")
     bench = open_bench(task, device)
 
     async def judged() -> object:

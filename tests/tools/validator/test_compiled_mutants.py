@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from array_mutants import mutants
-from corpus_sample import sample
+from corpus_sample import is_whole, sample
 from measured_site import running
 from task_fixtures import MUTANTS, ArraySession, Row, array_kernels, mutant_rows
 
@@ -78,7 +78,7 @@ HONEST = [
 def test_honest_arithmetic_is_accepted_whatever_the_inputs(task: str, name: str) -> None:
     written, loaded = array_kernels(task), load_task(task)
     assert written is not None
-    for seed in range(3):
+    for seed in range(3 if is_whole() else 1):
         session = ArraySession(loaded, written.honest[name])
         verdict = asyncio.run(validate(loaded, session, nonce=bytes([seed]) * 16))
         assert isinstance(verdict, Validated), verdict

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 GROUND = {
-    *("atomic_file", "capabilities", "codec", "conversation", "data_file"),
+    *("atomic_file", "capabilities", "codec", "components", "conversation", "data_file"),
     *("dotted", "errors", "fact_wording", "facts", "failures"),
     *("failure_key", "own_thread"),
     *("log", "log_setup", "outcomes", "case_patterns", "element_patterns", "refusal_wording"),

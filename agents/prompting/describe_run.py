@@ -1,7 +1,4 @@
-"""A run in words: its task, its GPU, what agents noted, the hints it learned and its attempts.
-
-Hidden sizes are never among them.
-"""
+"""A run in words: task, GPU, notes of agents, hints and attempts; hidden sizes are never told."""
 
 from collections.abc import Iterator
 
@@ -57,8 +54,8 @@ def describe_tolerance(task: Task) -> str:
 
 def describe_named_dims(task: Task) -> tuple[str, ...]:
     """Describe what each dim means, and what always holds of them."""
-    meanings = (f"{name}: {meaning}" for name, meaning in task.dims.items())
-    return (*meanings, *((f"always holds: {task.requires}",) if task.requires else ()))
+    told = [f"{name}: {meaning}" for name, meaning in task.dims.items()]
+    return (*told, f"always holds: {task.requires}") if task.requires else tuple(told)
 
 
 def describe_sizes(situation: Situation) -> str:

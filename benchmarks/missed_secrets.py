@@ -51,12 +51,13 @@ def sessions(task: str) -> Iterator[tuple[str, bool, MeasuredSession | ArraySess
 
 def judge_secret(task: str, number: int) -> dict[str, Any]:
     """Judge all kernels of a task with one secret."""
+    loaded = load_task(task)
     nonce = hashlib.blake2b(f"{task}/{number}".encode(), digest_size=16).digest()
     missed: list[str] = []
     refused: list[str] = []
     judged: Counter[bool] = Counter()
     for name, is_honest, session in sessions(task):
-        passed = isinstance(asyncio.run(validate(load_task(task), session, nonce=nonce)), Validated)
+        passed = isinstance(asyncio.run(validate(loaded, session, nonce=nonce)), Validated)
         judged[is_honest] += 1
         if passed and not is_honest:
             missed.append(name)

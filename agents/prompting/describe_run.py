@@ -54,8 +54,8 @@ def describe_tolerance(task: Task) -> str:
 
 def describe_named_dims(task: Task) -> tuple[str, ...]:
     """Describe what each dim means, and what always holds of them."""
-    told = [f"{name}: {meaning}" for name, meaning in task.dims.items()]
-    return (*told, f"always holds: {task.requires}") if task.requires else tuple(told)
+    meanings = (f"{name}: {meaning}" for name, meaning in task.dims.items())
+    return (*meanings, *((f"always holds: {task.requires}",) if task.requires else ()))
 
 
 def describe_sizes(situation: Situation) -> str:

@@ -49,9 +49,7 @@ def test_what_was_recorded_is_what_is_listed() -> None:
     assert sum(listed.values()) >= len(listed) // 3 - 1
 
 
-@pytest.mark.parametrize(
-    ("kernel", "point"), sample(HANDFUL, kind=lambda _: "a diagnosis", every=3)
-)
+@pytest.mark.parametrize(("kernel", "point"), sample(HANDFUL, every=3))
 def test_a_handful_still_comes_true(kernel: str, point: dict[str, int]) -> None:
     (one,) = (s for s in situations() if s.kernel.stem == kernel and s.point == point)
     device = open_emulated("RTX 3090 Ti")

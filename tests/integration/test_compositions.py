@@ -38,7 +38,7 @@ PAIRS = [
     for files in [sorted(folder.glob("*.cu"))]
     for at, small in enumerate(files)
 ]
-JUDGED = sample(PAIRS, kind=lambda _: "a pair of styles", every=20)
+JUDGED = sample(PAIRS, every=20)
 """That all of them compose as text is a property of `compose`, tested beside it."""
 
 
@@ -70,7 +70,7 @@ def test_two_honest_kernels_pass_as_one(small: Path, large: Path) -> None:
 
 STEERING = ("histogram", "reduction")
 """Their playbooks define a macro that tells `cooperative_groups.h` what to include."""
-PLAYED = sample(sorted(CONDITIONS.keys() - set(STEERING)), kind=lambda _: "a playbook", every=2)
+PLAYED = sample(sorted(CONDITIONS.keys() - set(STEERING)), every=2)
 
 
 @pytest.mark.parametrize("name", STEERING)

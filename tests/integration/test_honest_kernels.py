@@ -17,9 +17,9 @@ from cuda_llm.tools.open_device import open_device
 from cuda_llm.wording import describe
 
 TASKS = sorted({path.parent.name for path in styles()})
-JUDGED = sample(styles(), kind=lambda _: "a style of a task", every=3)
+JUDGED = sample(styles(), every=3)
 """Baseline and playbook of every task are judged with the playbooks."""
-TIED = sample(TASKS, kind=lambda _: "", every=6)
+TIED = sample(TASKS, every=6)
 
 
 def judge_file(task: Task, path: Path) -> Judged:

@@ -24,7 +24,7 @@ FOLDER = FIXTURES / "modelled"
 TABLE = read_table(FOLDER / "table.toml")
 PAIRS = [name for name, row in TABLE.items() if "codes" not in row]
 REFUSED = [name for name, row in TABLE.items() if "codes" in row]
-HIDDEN = sample(PAIRS, kind=lambda _: "hidden", every=12)
+HIDDEN = sample(PAIRS, every=12)
 LEAST = 0.8
 GPU = "RTX 3090 Ti"
 NONCE = b"the same for all"

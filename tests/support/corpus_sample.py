@@ -17,9 +17,11 @@ def is_whole() -> bool:
 
 
 def sample(
-    members: Iterable[Member], kind: Callable[[Member], Hashable], every: int
+    members: Iterable[Member], kind: Callable[[Member], Hashable] = lambda _: "", *, every: int
 ) -> list[Member]:
     """Return one in `every` members of each kind, in their order, and at least one of each.
+
+    Without `kind` all are alike.
 
     Kinds begin at different members, so that what stands at one place in all of them (the third
     style of each task) is judged for some. Nothing is drawn: two runs judge the same.

@@ -66,7 +66,7 @@ def covering(name: str) -> list[Point]:
     return chosen
 
 
-PLAYED = sample(list_tasks(), kind=lambda _: "", every=8)
+PLAYED = sample(list_tasks(), every=8)
 OTHERS = [
     pytest.param(name, point, device, id=f"{name}-{number}-{device}")
     for at, name in enumerate(PLAYED)
@@ -111,7 +111,7 @@ def judge_point(name: str, point: Point, device_name: str) -> float:
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("name", sample(list_tasks(), kind=lambda _: "", every=4))
+@pytest.mark.parametrize("name", sample(list_tasks(), every=4))
 def test_every_valid_point_is_a_kernel_of_its_own(name: str) -> None:
     kernels = [write_point(source_of(name), point) for point in valid_points(space_of(name))]
     assert len(set(kernels)) == len(kernels)

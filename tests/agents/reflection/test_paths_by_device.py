@@ -357,7 +357,7 @@ NOT_BY_A_GPU = {EmulatorUnsupported}
 """Not even where the emulated device is asked about its kernel: see below."""
 
 
-@pytest.mark.parametrize("code", sample(EMULATED, kind=lambda _: "a code", every=2))
+@pytest.mark.parametrize("code", sample(EMULATED, every=2))
 def test_the_emulated_devices_verdict_leads_to_its_cause(code: str) -> None:
     assert cause_of(EMULATED[code], code) == EMULATED[code].cause
 

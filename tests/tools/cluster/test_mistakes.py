@@ -24,7 +24,7 @@ def evaluate(ask: Ask, device: str) -> Ran:
 
 @pytest.mark.parametrize(
     "form",
-    sample(["ray://127.0.0.1:{port}", "ray:127.0.0.1:{port}"], kind=lambda _: "a form", every=2),
+    sample(["ray://127.0.0.1:{port}", "ray:127.0.0.1:{port}"], every=2),
 )
 def test_an_address_where_nothing_listens(ask: Ask, form: str) -> None:
     ran = evaluate(ask, form.format(port=free_port()))
@@ -77,7 +77,7 @@ def test_a_machine_with_other_code_of_ours(ask: Ask, shared_cache: Path, tmp_pat
     assert "install the same version there" in ran.complaint
 
 
-@pytest.mark.parametrize("by_client", sample([True, False], kind=lambda _: "a way", every=2))
+@pytest.mark.parametrize("by_client", sample([True, False], every=2))
 def test_a_cluster_of_another_ray(
     ask: Ask, shared_cache: Path, tmp_path: Path, by_client: bool
 ) -> None:

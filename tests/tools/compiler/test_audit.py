@@ -56,7 +56,7 @@ HONEST = {
 }
 
 
-@pytest.mark.parametrize("style", sample(HONEST, kind=lambda _: "honest", every=2))
+@pytest.mark.parametrize("style", sample(HONEST, every=2))
 def test_honest_host_code_passes(compile_source: Compile, style: str) -> None:
     head, body = HONEST[style]
     outcome = compile_source(f"{head}\n{KERNEL}{SOLVE} {{ {body} }}\n")

@@ -53,7 +53,7 @@ def test_a_kernel_becomes_a_library_ptx_and_resources(compile_source: Compile) -
 
 @pytest.mark.parametrize(
     "target",
-    sample(["sm_75", "sm_86", "sm_90a", "sm_120"], kind=lambda _: "a target", every=2),
+    sample(["sm_75", "sm_86", "sm_90a", "sm_120"], every=2),
 )
 def test_what_a_source_prints_says_nothing_of_its_registers(
     compile_source: Compile, target: str

@@ -69,7 +69,6 @@ def test_a_race_between_stores_and_atomics_is_found_with_its_line() -> None:
             "matrix_transpose/01_tiled_padded.cu",
             "reduction/02_warp_shuffle.cu",
         ],
-        kind=lambda _: "honest",
         every=3,
     ),
 )

@@ -183,7 +183,6 @@ def test_halfword_extremes_under_a_mask_compile(tmp_path: Path, operation: str, 
     ("file", "target"),
     sample(
         [("arithmetic", "sm_75"), ("memory", "sm_80"), ("warps", "sm_90a"), ("cub", "sm_120a")],
-        kind=lambda _: "a file for a target",
         every=2,
     ),
 )

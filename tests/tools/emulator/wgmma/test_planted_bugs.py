@@ -129,7 +129,7 @@ def test_misuse_is_told_in_words(planted: Compiled) -> None:
         assert words in " ".join(describe(verdict)), verdict
 
 
-@pytest.mark.parametrize("mode", sample(range(1, 26, 2), kind=lambda _: "mended", every=3))
+@pytest.mark.parametrize("mode", sample(range(1, 26, 2), every=3))
 def test_the_honest_kernel_beside_it_runs(planted: Compiled, mode: int) -> None:
     exact = A.astype(np.float32) @ B.astype(np.float32).T
     if mode == 15:

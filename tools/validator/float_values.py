@@ -2,6 +2,8 @@
 denormals, large values, heavy tails, and several of these in one array.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,8 +14,15 @@ from cuda_llm.tools.validator.whole_numbers import (
     few_places,
     in_parts,
     in_parts_of_rows,
+    int_limits,
     is_integer,
 )
+
+
+def float_limits(dtype: npt.DTypeLike) -> "np.finfo[Any]":
+    """Return the limits of a float dtype; in two steps as `int_limits`."""
+    kind: np.dtype[Any] = np.dtype(dtype)
+    return np.finfo(kind)
 
 
 @in_parts
@@ -126,7 +135,7 @@ def mixed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 @in_parts
 def magnitudes(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
     """Draw numbers of every magnitude from 2^low up to 2^(high + 1), where the type has them."""
-    limits = np.finfo(np.dtype(dtype))
+    limits = float_limits(dtype)
     first, last = max(int(low), int(limits.minexp)), min(int(high), int(limits.maxexp) - 1)
     powers = source.xp.asarray(np.ldexp(1.0, np.arange(first, last + 1)))
     exponents = source.rng.integers(0, last - first + 1, shape)
@@ -169,13 +178,13 @@ def spike(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> A
         return values
     sign = 1 if source.rng.integers(0, 2) else -1
     if is_integer(dtype):
-        ends = np.iinfo(np.dtype(dtype))
+        ends = int_limits(dtype)
         other: float = int(value) + sign
         other = other if ends.min <= other <= ends.max else int(value) - sign
     else:
         # As much as all others together, so that no rounding of their sum hides it.
         weight = flat.size * max(abs(value), 0.125) * int(source.rng.integers(9, 16)) / 8
-        other = sign * min(weight, float(np.finfo(np.dtype(dtype)).max) / 16)
+        other = sign * min(weight, float(float_limits(dtype).max) / 16)
     for place in few_places(source, flat.size):
         flat[place] = other
     return values
@@ -187,7 +196,7 @@ def outliers(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     flat = values.reshape(-1)
     for place in few_places(source, flat.size):
         power = (-40, -12, 12, 12, 40)[int(source.rng.integers(0, 5))]
-        most = float(np.finfo(np.dtype(dtype)).max)
+        most = float(float_limits(dtype).max)
         flat[place] = flat[place] * min(2.0**power, most / 16)
     return values
 
@@ -197,7 +206,7 @@ def infinities(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw normal values, but one in eight is 0, infinite or the largest number, of either sign."""
     values = normal(source, shape, dtype)
     kind = source.rng.integers(0, 24, shape)
-    for number, special in enumerate((0.0, np.inf, float(np.finfo(np.dtype(dtype)).max))):
+    for number, special in enumerate((0.0, np.inf, float(float_limits(dtype).max))):
         chosen = source.xp.copysign(np.float32(special), values).astype(dtype)
         values = source.xp.where(kind == number, chosen, values)
     return values
@@ -236,7 +245,7 @@ def _with_density(source: Source, values: Array, density: float) -> Array:
 
 def _stored(source: Source, values: Array, dtype: npt.DTypeLike) -> Array:
     """Convert numbers drawn in float32 to `dtype`, finite where that type is short."""
-    largest = float(np.finfo(np.dtype(dtype)).max)
+    largest = float(float_limits(dtype).max)
     if largest < float(np.finfo(np.float32).max):
         source.xp.clip(values, -largest, largest, out=values)
     return values.astype(dtype, copy=False)

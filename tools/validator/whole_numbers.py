@@ -80,9 +80,18 @@ def is_integer(dtype: npt.DTypeLike) -> bool:
     return bool(np.issubdtype(np.dtype(dtype), np.integer))
 
 
+def int_limits(dtype: npt.DTypeLike) -> "np.iinfo[Any]":
+    """Return the limits of an integer dtype.
+
+    In one place, in two steps: mypy takes ten seconds for each nested call of what may be a dtype.
+    """
+    kind: np.dtype[Any] = np.dtype(dtype)
+    return np.iinfo(kind)
+
+
 def ints_full_range(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw from all values of an integer dtype, its two ends among them."""
-    limits = np.iinfo(np.dtype(dtype))
+    limits = int_limits(dtype)
     kind = limits.dtype.type
     values = source.rng.integers(limits.min, limits.max, shape, dtype=kind, endpoint=True)
     return _with_values(source, values, (limits.min, limits.max, -1 if limits.min else 0, 0))
@@ -122,14 +131,14 @@ def bins(source: Source, shape: Shape, dtype: npt.DTypeLike, count: int) -> Arra
     """Draw bin numbers, most in [0, count), some just and far outside, the borders among them."""
     margin = max(1, count // 10)
     values = _whole(source, shape, dtype, -margin, count + margin)
-    ends = np.iinfo(np.dtype(dtype))
+    ends = int_limits(dtype)
     return _with_values(source, values, (-1, 0, count - 1, count, int(ends.min), int(ends.max)))
 
 
 def rare_bins(source: Source, shape: Shape, dtype: npt.DTypeLike, count: int) -> Array:
     """Draw bin numbers, all in [0, count) but up to three, which no sample of them meets."""
     values = ints(source, shape, dtype, 0, count)
-    flat, ends = values.reshape(-1), np.iinfo(np.dtype(dtype))
+    flat, ends = values.reshape(-1), int_limits(dtype)
     outside = [one for one in (-1, count, int(ends.min), int(ends.max)) if ends.min <= one]
     for place in few_places(source, flat.size):
         flat[place] = outside[int(source.rng.integers(0, len(outside)))]

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -80,18 +79,22 @@ def test_a_stream_that_fails_is_asked_again(answer: Answer) -> None:
     assert all(request.body["stream"] for request in server.requests)
 
 
-def in_two_seconds() -> str:
-    """Whole seconds: between one and two from now."""
-    return format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
-
-
-@pytest.mark.parametrize("retry_after", [lambda: "1", in_two_seconds])
-def test_the_wait_that_a_server_asks_for_is_kept(retry_after: Callable[[], str]) -> None:
-    with ModelServer([Busy(retry_after=retry_after()), Say("yes")]) as server:
+def test_the_seconds_that_a_server_asks_for_are_waited() -> None:
+    with ModelServer([Busy(retry_after="1"), Say("yes")]) as server:
         reply = asyncio.run(make_client(server)(make_call()))
     assert isinstance(reply, Reply)
     first, second = server.requests
     assert second.at_s - first.at_s >= 0.95
+
+
+def test_the_moment_that_a_server_names_is_waited_for() -> None:
+    moment = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=2)
+    answers: list[Answer] = [Busy(retry_after=format_datetime(moment, usegmt=True)), Say("yes")]
+    with ModelServer(answers) as server:
+        named_s = time.monotonic() + (moment - datetime.now(UTC)).total_seconds()
+        reply = asyncio.run(make_client(server)(make_call()))
+    assert isinstance(reply, Reply)
+    assert server.requests[1].at_s >= named_s - 0.05
 
 
 def test_a_wait_beyond_the_limit_is_a_failure_that_says_so() -> None:
@@ -104,12 +107,12 @@ def test_a_wait_beyond_the_limit_is_a_failure_that_says_so() -> None:
 
 
 def test_no_wait_is_begun_that_ends_after_the_deadline() -> None:
-    policy = replace(QUICK, deadline_s=0.5)
-    with ModelServer([Busy(retry_after="1"), Say("too late")]) as server:
+    policy = replace(QUICK, deadline_s=1.5)
+    with ModelServer([Busy(retry_after="2"), Say("too late")]) as server:
         failed = asyncio.run(make_client(server, policy=policy)(make_call()))
     assert isinstance(failed, CallFailed)
     assert failed.kind == "rate_limited"
-    assert failed.seconds < 0.5
+    assert failed.seconds < 1.5
     assert len(server.requests) == 1
 
 
@@ -130,7 +133,7 @@ def test_one_deadline_holds_around_all_tries(stream: bool) -> None:
         failed = asyncio.run(make_client(server, policy=policy, stream=stream)(make_call()))
     assert isinstance(failed, CallFailed)
     assert failed.kind == "timed_out"
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 5.0
     assert len(server.requests) == 1
 
 

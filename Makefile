@@ -24,10 +24,10 @@ types: $(VENV)/.ready
 # The modules of imported problems run in PyTorch, which is an extra. Hundreds of commands are
 # started: where images forbid bytecode, each of them would compile all of our modules again.
 suite: $(VENV)/.ready
-	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q --no-compile torch==2.13.0
+	$(BIN)/python -c 'import torch' 2>/dev/null || VENV=$(VENV) sh scripts/install torch==2.13.0
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n logical --dist worksteal -q
 
-$(VENV)/.ready: requirements.lock requirements-toolkit.lock requirements-uv.lock pyproject.toml scripts/setup
+$(VENV)/.ready: requirements.lock requirements-toolkit.lock requirements-uv.lock pyproject.toml scripts/setup scripts/install
 	PYTHON=$(PYTHON) VENV=$(VENV) sh scripts/setup
 	touch $@
 

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from corpus_sample import is_whole
+from corpus_sample import examples, is_whole
 from hypothesis import HealthCheck, settings
 
 
@@ -17,7 +17,8 @@ def pytest_configure() -> None:
     machine is.
     """
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
-    patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    slow = [HealthCheck.too_slow]
+    patient = settings(max_examples=examples(100), deadline=None, suppress_health_check=slow)
     settings.register_profile("suite", patient, derandomize=not is_whole(), database=None)
     settings.load_profile("suite")
 

@@ -23,7 +23,7 @@ from cuda_llm.wording import describe, printable
 ATTACKS = {known.path.stem: known for known in adversarial() if not known.gpu_alone}
 HONEST = {known.path.stem: known for known in honest_extra() if not known.gpu_alone}
 JUDGED = sample(ATTACKS, kind=lambda name: ATTACKS[name].rule or ATTACKS[name].codes[0], every=10)
-TRUSTED = sample(HONEST, every=7)
+TRUSTED = sample(HONEST, every=12)
 pytestmark = pytest.mark.timeout(1200)
 """The first test of each corpus waits until all of it is judged: five minutes of two idle cores."""
 

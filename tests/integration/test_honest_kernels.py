@@ -9,17 +9,16 @@ from corpus_sample import sample
 from small_tasks import with_one_bench_size
 
 from cuda_llm.outcomes import Passed
-from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import Judged, judge
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.wording import describe
 
-TASKS = sorted({path.parent.name for path in styles()})
-JUDGED = sample(styles(), every=3)
+JUDGED = styles()
 """Baseline and playbook of every task are judged with the playbooks."""
-TIED = sample(TASKS, every=6)
+TIED = sample(list_tasks(), every=9)
 
 
 def judge_file(task: Task, path: Path) -> Judged:

@@ -16,6 +16,11 @@ def is_whole() -> bool:
     return bool(os.environ.get(WHOLE))
 
 
+def examples(whole: int) -> int:
+    """Return how many examples a property is asked of: the same few each time, or `whole`."""
+    return whole if is_whole() else max(8, whole // 3)
+
+
 def sample(
     members: Iterable[Member], kind: Callable[[Member], Hashable] = lambda _: "", *, every: int
 ) -> list[Member]:

@@ -65,6 +65,7 @@ class RayCluster:
                 *(str(Path(sys.executable).parent / "ray"), "start", "--block", *join),
                 *("--num-cpus", str(cpus), "--num-gpus", str(self.gpus)),
                 *("--object-store-memory", str(STORE_BYTES)),
+                *("--include-log-monitor", "false"),
             ],
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_run import OTHERS, beginning, ending, kept
@@ -73,7 +74,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     return st.from_type(kind)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: str(kind.kind))
 @given(data=st.data())
 def test_every_event_reads_back_as_it_was_recorded(

@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prompt_cases import Kept
@@ -94,7 +95,7 @@ def must_haves(run: Situation, kind: Kind) -> tuple[str, ...]:
     return (run.task.description.strip(), signature(run.task), "another way", *source)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     text=TEXTS,

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_situations import RECORDED, recorded_rounds
@@ -234,7 +235,7 @@ critiques = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(at=situations(), said=critiques)
 def test_nothing_reaches_a_brief_that_the_check_should_have_dropped(
     at: Situation, said: dict[str, Any]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -407,7 +408,7 @@ def test_the_signature_is_repeated_where_it_was_changed() -> None:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.text(max_size=2000), st.sampled_from(sorted(CAUSES)))
 def test_text_from_outside_stays_in_the_evidence_bounded_and_printable(
     text: str, name: str

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_situations import RECORDED, recorded_rounds
@@ -81,7 +82,7 @@ def told(at: Situation) -> Iterator[tuple[Brief, Technique, Attempt]]:
             yield brief, technique, parent
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(at=situations())
 def test_no_direction_contradicts_a_hint_of_its_own_prompt(at: Situation) -> None:
     for brief, technique, _ in told(at):
@@ -89,7 +90,7 @@ def test_no_direction_contradicts_a_hint_of_its_own_prompt(at: Situation) -> Non
         assert not technique.aims & refused, (brief.direction, refused)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(at=situations())
 def test_no_direction_repeats_what_the_parents_text_has(at: Situation) -> None:
     for brief, technique, parent in told(at):
@@ -98,7 +99,7 @@ def test_no_direction_repeats_what_the_parents_text_has(at: Situation) -> None:
         assert not technique.needs_shared or facts.shared_arrays, brief.direction
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(at=situations())
 def test_the_directions_of_a_round_are_distinct_and_say_where_they_oppose(at: Situation) -> None:
     briefs = Fsr().write_briefs(at)
@@ -109,7 +110,7 @@ def test_the_directions_of_a_round_are_distinct_and_say_where_they_oppose(at: Si
     assert any(OPPOSITE in text for text in texts) == ({1, -1} <= signs)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(at=situations())
 def test_the_change_that_a_critique_asks_for_is_an_order_of_one_brief(at: Situation) -> None:
     briefs = Fsr().write_briefs(at)
@@ -122,7 +123,7 @@ def test_the_change_that_a_critique_asks_for_is_an_order_of_one_brief(at: Situat
         assert "To gain at most: 25% of the time, 1.3x" in text
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(at=situations())
 def test_no_hint_recommends_what_it_calls_of_no_use(at: Situation) -> None:
     for hint in at.performance_hints:

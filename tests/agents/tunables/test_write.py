@@ -3,6 +3,7 @@ import subprocess
 from itertools import product
 
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tunable_sources import points, sources
@@ -51,7 +52,7 @@ def redefined(source: str, point: Point) -> str:
     return source
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(source=sources, point=points)
 def test_a_specialised_kernel_means_what_the_original_means_at_that_point(
     source: str, point: Point
@@ -59,7 +60,7 @@ def test_a_specialised_kernel_means_what_the_original_means_at_that_point(
     assert preprocessed(write_point(source, point)) == preprocessed(redefined(source, point))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(source=sources, point=points)
 def test_specialising_twice_changes_nothing(source: str, point: Point) -> None:
     once = write_point(source, point)
@@ -67,7 +68,7 @@ def test_specialising_twice_changes_nothing(source: str, point: Point) -> None:
     assert write_point(once, point) == once
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(source=sources, point=points, other=points)
 def test_keeping_the_declarations_changes_the_defaults_alone(
     source: str, point: Point, other: Point

@@ -3,6 +3,7 @@
 from math import isclose
 from statistics import geometric_mean
 
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from cuda_llm.profile import TimeSource
 from cuda_llm.tasks.task import PublishedSpeedup
 
 FACTORS = st.floats(min_value=0.1, max_value=1000)
-EXAMPLES = settings(max_examples=60)
+EXAMPLES = settings(max_examples=examples(60))
 TIMES = st.floats(min_value=0.5, max_value=1e6)
 
 

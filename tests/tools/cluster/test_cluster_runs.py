@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import psutil
 import pytest
 from commands import Ran
+from corpus_sample import is_whole
 from ray_cluster import RayCluster, below, wait_until
 
 from cuda_llm.graph.runs.result import read_result
@@ -18,7 +19,7 @@ from cuda_llm.traces.run_folder import RunFolder
 
 Outcome: TypeAlias = "tuple[str, list[tuple[str, str, float | None]]]"
 TASK = "reduction"
-ROUNDS = 3
+ROUNDS = 3 if is_whole() else 2
 SETTINGS = ("--candidates", "2", "--rounds", str(ROUNDS), "--tune", "0", "--seed", "5")
 LIMIT_S = 240.0
 pytestmark = pytest.mark.timeout(600)

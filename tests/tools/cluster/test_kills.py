@@ -13,7 +13,7 @@ import pytest
 from corpus_sample import is_whole
 from ray_cluster import RayCluster, below, kill_tree, ray_cluster, wait_until, works_on
 
-KILLS = 30 if is_whole() else 10
+KILLS = 30 if is_whole() else 6
 NODES_KILLED = {KILLS // 3 - 1, KILLS * 2 // 3 - 1}
 """Which of the kills take a whole node, with all its processes; another one joins then."""
 LIMIT_S = 500.0

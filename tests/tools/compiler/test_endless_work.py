@@ -311,7 +311,7 @@ HONEST = {
     "a macro that repeats 1,024 times": ("evaluated", doubling("+1", 10) + adds("0 M10")),
 }
 """What is heavy, and the source."""
-JUDGED = sample(HONEST, kind=lambda name: HONEST[name][0], every=2)
+JUDGED = sample(HONEST, kind=lambda name: HONEST[name][0], every=4)
 
 
 @pytest.mark.slow

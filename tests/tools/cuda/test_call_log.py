@@ -2,6 +2,7 @@
 
 import ctypes
 
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,7 +96,7 @@ def test_names_are_bounded_and_printable() -> None:
     assert read_report(bytes(made), SMS).entries[0].symbol == ""
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.binary(max_size=400), st.integers(0, REPORT_BYTES - 400), st.booleans())
 def test_no_report_is_an_exception(noise: bytes, where: int, keeps_magic: bool) -> None:
     raw = bytearray(bytes(report(3)))

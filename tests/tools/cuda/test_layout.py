@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +48,7 @@ def ranges(layout: SlotLayout) -> list[tuple[int, int]]:
     return sorted(found)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SPECS, st.integers(1, 7), st.booleans())
 def test_everything_lies_apart_and_aligned(
     drawn: list[tuple[Role, str, int]], slots: int, seals: bool

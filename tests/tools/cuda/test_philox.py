@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ def test_philox_gives_its_known_answers() -> None:
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.binary(min_size=1, max_size=200), st.integers(0, 255), st.integers(0, 23))
 def test_sealing_twice_gives_the_contents_back(contents: bytes, slot: int, index: int) -> None:
     plain = np.frombuffer(contents, np.uint8)
@@ -38,7 +39,7 @@ def test_slot_buffer_and_key_each_give_another_stream(
     assert (sealed_bytes(zeros, 0, 0, KEY) != sealed_bytes(zeros, *other)).mean() > 0.98
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.binary(min_size=1, max_size=200), st.integers(0, 199))
 def test_a_tag_tells_of_any_change(contents: bytes, place: int) -> None:
     plain = np.frombuffer(contents, np.uint8)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +44,7 @@ def extents(arena: SharedMemory, placed: PlacedBuffer) -> list[tuple[int, int]]:
     return [(part.ctypes.data - start, part.ctypes.data - start + part.nbytes) for part in parts]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(specs=buffers)
 def test_buffers_are_aligned_guarded_and_disjoint(
     arena: SharedMemory, specs: list[BufferSpec]

@@ -3,6 +3,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_clock import OVERHEAD_US, SimulatedGPU, pair_without_noise
@@ -49,7 +50,7 @@ def test_without_noise_the_ratio_is_exact() -> None:
     assert found.half_width == pytest.approx(0.0, abs=1e-9)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32), st.randoms(use_true_random=False))
 def test_the_order_of_the_blocks_does_not_matter(seed: int, shuffler: random.Random) -> None:
     blocks = noisy(seed)
@@ -58,7 +59,7 @@ def test_the_order_of_the_blocks_does_not_matter(seed: int, shuffler: random.Ran
     assert compare_blocks(shuffled) == compare_blocks(blocks)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32))
 def test_exchanging_the_two_inverts_the_ratio(seed: int) -> None:
     blocks = noisy(seed)
@@ -72,7 +73,7 @@ def test_exchanging_the_two_inverts_the_ratio(seed: int) -> None:
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32), st.floats(0, 1e-3))
 def test_what_delays_every_batch_alike_changes_nothing(seed: int, delay_s: float) -> None:
     blocks = noisy(seed)

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,7 +108,7 @@ def _calls(draw: st.DrawFn) -> tuple[int, Values]:
     return index, values
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(call=_calls())
 def test_every_argument_arrives(library: ctypes.CDLL, call: tuple[int, Values]) -> None:
     index, values = call

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ RIGHT = np.random.default_rng(0).standard_normal(MILLION)
     index=st.integers(0, MILLION - 1),
     factor=st.sampled_from([0.0, -1.0, 1.0 + 2.0**-19, 1.0 - 2.0**-19, 2.0]),
 )
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_one_wrong_element_among_a_million_is_found_at_its_place(index: int, factor: float) -> None:
     got = RIGHT.astype(np.float32)
     got[index] *= np.float32(factor)
@@ -43,7 +44,7 @@ def test_one_wrong_element_among_a_million_is_found_at_its_place(index: int, fac
     rule=st.sampled_from([ELEMENTWISE, REDUCTION, EXACT]),
     reference=st.sampled_from([0.0, 1.0, -3.5, 1e-30]),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_non_finite_value_never_passes_for_a_finite_one(
     index: int, value: float, kind: str, rule: Any, reference: float
 ) -> None:
@@ -77,7 +78,7 @@ def test_a_reference_too_large_for_the_output_type_requires_infinity() -> None:
 
 
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_permuting_elements_is_found_where_it_moves_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     right = rng.standard_normal(50)
@@ -87,7 +88,7 @@ def test_permuting_elements_is_found_where_it_moves_one(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 1 << 32), exponent=st.integers(-148, 120))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_correct_rounding_is_at_most_one_unit_at_any_magnitude(seed: int, exponent: int) -> None:
     right = np.random.default_rng(seed).standard_normal(100) * 2.0**exponent
     result = compare(right.astype(np.float32), Expected(right), ELEMENTWISE)

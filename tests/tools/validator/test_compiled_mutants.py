@@ -31,7 +31,7 @@ def named(rows: list[Row]) -> list[Any]:
     return [pytest.param(row, id=f"{row['task']}-{row['kind']}") for row in rows]
 
 
-COMPILED = sample(of_how("file"), every=8)
+COMPILED = sample(of_how("file"), every=12)
 
 
 async def judge(task_name: str, file: Path) -> Validated | Verdict:

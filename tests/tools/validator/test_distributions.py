@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ def test_every_name_a_task_may_write_can_be_drawn() -> None:
 
 
 @pytest.mark.parametrize(("spelling", "dtype"), SPELLINGS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(shape=SHAPES, seed=st.integers(0, 1 << 32))
 def test_shape_and_type_are_as_requested_and_values_are_finite(
     spelling: str, dtype: str, shape: tuple[int, ...], seed: int

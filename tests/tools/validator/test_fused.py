@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strict_arrays import strict_arrays
@@ -47,7 +48,7 @@ def assert_same(one: OutputComparison, other: OutputComparison) -> None:
 
 
 @pytest.mark.parametrize("types", TYPES)
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(
     seed=st.integers(0, 1 << 32),
     size=st.sampled_from([1, 7, 63, 64, 1000, 9 * MOST_ROWS]),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import pytest
+from corpus_sample import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lane_library import WIDE_FAMILIES, LaneLibrary, judged_operations
@@ -49,7 +50,7 @@ def operand(t: str) -> st.SearchStrategy[int]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(
-    max_examples=40,
+    max_examples=examples(40),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(draw=st.data())

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from access_patterns import ABSENT, WORDS, patterns
+from corpus_sample import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runtime_driver import FLAGS, WATCH
@@ -17,7 +18,9 @@ from cuda_llm.tools.native import build
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "recorded"
 PARTS = WATCH[0].parent / "parts"
-checked = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+checked = settings(
+    max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 masks = st.integers(1, 0xFFFFFFFF) | st.just(0xFFFFFFFF)
 
 

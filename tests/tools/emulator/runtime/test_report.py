@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_driver import REPORT_BYTES, RUNTIME, TABLE
@@ -83,7 +84,7 @@ def test_an_empty_call_reads_as_nothing() -> None:
 @given(
     fault=st.binary(min_size=layout.FAULT_RECORD.itemsize, max_size=layout.FAULT_RECORD.itemsize)
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_any_fault_record_is_read_without_an_exception(fault: bytes) -> None:
     head = heading()
     head["fault"] = np.frombuffer(fault, layout.FAULT_RECORD)
@@ -94,7 +95,7 @@ small = st.sampled_from([0, 1, 7, 8, 17, 0xFFFFFFFF])
 
 
 @given(numbers=st.lists(small, min_size=16, max_size=16), detail=st.binary(max_size=256))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_nearly_sensible_fault_records_are_read_without_an_exception(
     numbers: list[int], detail: bytes
 ) -> None:
@@ -110,7 +111,7 @@ def test_nearly_sensible_fault_records_are_read_without_an_exception(
     head=st.binary(min_size=layout.REPORT.itemsize, max_size=layout.REPORT.itemsize),
     log=st.binary(min_size=0, max_size=4 * layout.LAUNCH_ENTRY.itemsize),
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_any_heading_and_log_are_read_without_an_exception(head: bytes, log: bytes) -> None:
     fields = np.frombuffer(head, layout.REPORT).copy()
     fields["magic"] = layout.MAGIC

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import record
-from array_mutants import mutants
-from measured_site import MeasuredSession, running
-from task_fixtures import ArraySession, Row, array_kernels, mutant_rows
+from measured_site import MeasuredSession
+from task_fixtures import ArraySession, Row, array_kernels, mutant_rows, wrong_session
 
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.validator.validate import Validated, validate
@@ -36,15 +35,11 @@ def array_rows(task: str) -> list[Row]:
     return [row for row in mutant_rows(task) if row["how"] == "python"]
 
 
-def sessions(task: str) -> Iterator[tuple[str, bool, MeasuredSession | ArraySession]]:
+def sessions(task: str) -> Iterator[tuple[str, bool, MeasuredSession]]:
     """Yield name, whether it is honest, and session of each kernel of a task."""
     loaded, written = load_task(task), array_kernels(task)
     for row in array_rows(task):
-        kind = row["kind"]
-        if written is None:
-            yield kind, False, running(mutants(task)[kind])
-        else:
-            yield kind, False, ArraySession(loaded, written.wrong[kind])
+        yield row["kind"], False, wrong_session(loaded, row["kind"])
     for name, kernel in ({} if written is None else written.honest).items():
         yield name, True, ArraySession(loaded, kernel)
 

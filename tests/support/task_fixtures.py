@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from measured_site import Buffers, MeasuredSession, untimed
+from array_mutants import mutants
+from measured_site import Buffers, MeasuredSession, running, untimed
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
@@ -114,3 +115,11 @@ class ArraySession(MeasuredSession):
         pairs = zip(self._task.arguments, arguments, strict=True)
         self._scalars = {one.name: got.value for one, got in pairs if isinstance(got, Scalar)}
         return await super().call(arguments, options)
+
+
+def wrong_session(task: Task, kind: str) -> MeasuredSession:
+    """Return the session of a task's wrong kernel that is a function on arrays."""
+    written = array_kernels(task.name)
+    if written is None:
+        return running(mutants(task.name)[kind])
+    return ArraySession(task, written.wrong[kind])

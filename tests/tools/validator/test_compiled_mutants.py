@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from array_mutants import mutants
 from corpus_sample import is_whole, sample
-from measured_site import running
-from task_fixtures import MUTANTS, ArraySession, Row, array_kernels, mutant_rows
+from task_fixtures import MUTANTS, ArraySession, Row, array_kernels, mutant_rows, wrong_session
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import list_tasks, load_task
@@ -56,12 +55,8 @@ def test_compiled_mutants_are_rejected_with_the_right_code(row: Row) -> None:
 
 @pytest.mark.parametrize("row", named(of_how("python")))
 def test_mutants_on_arrays_are_rejected_with_the_right_code(row: Row) -> None:
-    task, written = load_task(row["task"]), array_kernels(row["task"])
-    if written is None:
-        session = running(mutants(task.name)[row["kind"]])
-    else:
-        session = ArraySession(task, written.wrong[row["kind"]])
-    verdict = asyncio.run(validate(task, session, nonce=NONCE))
+    task = load_task(row["task"])
+    verdict = asyncio.run(validate(task, wrong_session(task, row["kind"]), nonce=NONCE))
     assert not isinstance(verdict, Validated)
     assert verdict.code in row["codes"], verdict
 

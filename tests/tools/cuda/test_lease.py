@@ -112,7 +112,7 @@ def test_a_process_that_wants_it_again_and_again_lets_others_in() -> None:
 
     started = time.monotonic()
     asyncio.run(use())
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 3, "it would be held for five seconds"
     assert holder.poll() is None
     holder.kill()
     holder.communicate()

@@ -24,6 +24,7 @@ from measured_site import MeasuredSession
 from task_fixtures import ArraySession, Row, array_kernels, mutant_rows, wrong_session
 
 from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.task import Task
 from cuda_llm.tools.validator.validate import Validated, validate
 
 LIKELIHOOD = 0.05
@@ -35,13 +36,13 @@ def array_rows(task: str) -> list[Row]:
     return [row for row in mutant_rows(task) if row["how"] == "python"]
 
 
-def sessions(task: str) -> Iterator[tuple[str, bool, MeasuredSession]]:
+def sessions(task: Task) -> Iterator[tuple[str, bool, MeasuredSession]]:
     """Yield name, whether it is honest, and session of each kernel of a task."""
-    loaded, written = load_task(task), array_kernels(task)
-    for row in array_rows(task):
-        yield row["kind"], False, wrong_session(loaded, row["kind"])
+    written = array_kernels(task.name)
+    for row in array_rows(task.name):
+        yield row["kind"], False, wrong_session(task, row["kind"])
     for name, kernel in ({} if written is None else written.honest).items():
-        yield name, True, ArraySession(loaded, kernel)
+        yield name, True, ArraySession(task, kernel)
 
 
 def judge_secret(task: str, number: int) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def judge_secret(task: str, number: int) -> dict[str, Any]:
     missed: list[str] = []
     refused: list[str] = []
     judged: Counter[bool] = Counter()
-    for name, is_honest, session in sessions(task):
+    for name, is_honest, session in sessions(loaded):
         passed = isinstance(asyncio.run(validate(loaded, session, nonce=nonce)), Validated)
         judged[is_honest] += 1
         if passed and not is_honest:

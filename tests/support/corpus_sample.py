@@ -1,4 +1,4 @@
-"""Which members of a long corpus a run of the tests judges: few of each kind, or all of them."""
+"""What a run of the tests judges of a long corpus or of a property: few of each kind, or all."""
 
 import os
 from collections import defaultdict

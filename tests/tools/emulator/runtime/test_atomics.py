@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus_sample import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runtime_driver import start
@@ -123,7 +122,7 @@ def is_nan(kind: str, bits: int) -> bool:
 
 @pytest.mark.parametrize(("op", "kind"), LEGAL)
 @given(data=st.data())
-@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_lanes_act_one_after_another(
     plain_driver: Path, op: str, kind: str, data: st.DataObject
 ) -> None:

@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Each commit runs one twelfth of the slow tests, and all others; `make test SHARD=` runs every test.
+SHARD ?= $(shell git rev-parse HEAD 2>/dev/null)
 
 .PHONY: demo test check style types suite lock clean
 
@@ -25,7 +27,7 @@ types: $(VENV)/.ready
 # started: where images forbid bytecode, each of them would compile all of our modules again.
 suite: $(VENV)/.ready
 	$(BIN)/python -c 'import torch' 2>/dev/null || VENV=$(VENV) sh scripts/install torch==2.13.0
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n logical --dist worksteal -q
+	PYTHONDONTWRITEBYTECODE= CUDA_LLM_TEST_SHARD=$(SHARD) $(BIN)/pytest -n logical --dist worksteal -q
 
 $(VENV)/.ready: requirements.lock requirements-toolkit.lock requirements-uv.lock pyproject.toml scripts/setup scripts/install
 	PYTHON=$(PYTHON) VENV=$(VENV) sh scripts/setup

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from corpus_sample import examples, is_whole
 from hypothesis import HealthCheck, settings
+from shards import SHARDS, mark_slow, of_other_shards, shard_of_run
 
 
 def pytest_configure() -> None:
@@ -23,14 +24,26 @@ def pytest_configure() -> None:
     settings.load_profile("suite")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run what judges whole corpora first, then clusters: at the end two workers would share them.
+def pytest_report_header() -> str:
+    """Say at the top of the output which of the slow tests are left out."""
+    shard = shard_of_run()
+    return "slow tests: all" if shard is None else f"slow tests: shard {shard} of 0..{SHARDS - 1}"
 
-    Each would make all fixtures of a corpus. Two clusters at once want the same ports, and the time
-    that the nodes of either wait for; by then the native parts are built, which they wait for, too.
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out slow tests of other shards, and run what judges whole corpora first, then clusters.
+
+    At the end two workers would share a corpus, and each would make all its fixtures. Two clusters
+    at once want the same ports, and the time that the nodes of either wait for; by then the native
+    parts are built, which they wait for, too.
     """
+    mark_slow(items)
+    left_out = of_other_shards(items)
+    config.hook.pytest_deselected(items=list(left_out))
     first = {"integration": 0, "cluster": 1}
-    items.sort(key=lambda item: min(first.get(part, 2) for part in item.path.parts))
+    kept = [item for item in items if item not in left_out]
+    items[:] = sorted(kept, key=lambda item: min(first.get(part, 2) for part in item.path.parts))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -40,7 +40,6 @@ def run_python(*command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 def test_a_corpus_run_counts_and_goes_on_where_it_was(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     command = (str(BENCHMARKS / "corpus_on_gpu.py"), "--device", "emulated", "--out", str(rows))

@@ -80,7 +80,6 @@ def test_a_right_and_a_wrong_kernel_are_evaluated_on_it(tmp_path: Path) -> None:
     assert bad["verdict"]["code"] == "WRONG_RESULT"
 
 
-@pytest.mark.slow
 def test_a_short_search_runs_on_it_and_is_resumed_on_it(tmp_path: Path) -> None:
     words = ["run", "vector_add", "--device", LOOPBACK, "--candidates", "2", "--rounds", "1"]
     stopped = searched(tmp_path, *words, "--review", exit_code=0)

@@ -5,12 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STANDS_IN = "emulated RTX 3090 Ti stands in for a GPU: "
 """Where no device was named, a person is told which was taken; nothing else goes to stderr."""
-pytestmark = pytest.mark.slow
 
 
 def run(script: str, folder: Path, *arguments: str) -> str:

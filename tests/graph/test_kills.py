@@ -87,7 +87,6 @@ def whole(processes: RunProcesses, tmp_path_factory: pytest.TempPathFactory) -> 
     return run
 
 
-@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_result_and_asks_nothing_twice(
     processes: RunProcesses, whole: RunFolder, tmp_path: Path
 ) -> None:
@@ -108,7 +107,6 @@ def test_a_killed_run_ends_with_the_same_result_and_asks_nothing_twice(
     assert sum(reached) > KILLS / 2, "too few kills came while the run was at work"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("then_s", [0.0, 0.1, 0.2, 0.3])
 def test_a_run_killed_while_it_is_being_set_up_can_be_resumed_or_never_was(
     then_s: float, processes: RunProcesses, whole: RunFolder, tmp_path: Path

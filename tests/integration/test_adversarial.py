@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra
-from corpus_sample import sample
+from shards import of_shard
 from task_fixtures import read_table
 
 from cuda_llm.cli.evaluate_output import report
@@ -22,9 +22,9 @@ from cuda_llm.wording import describe, printable
 
 ATTACKS = {known.path.stem: known for known in adversarial() if not known.gpu_alone}
 HONEST = {known.path.stem: known for known in honest_extra() if not known.gpu_alone}
-JUDGED = sample(ATTACKS, kind=lambda name: ATTACKS[name].rule or ATTACKS[name].codes[0], every=10)
-TRUSTED = sample(HONEST, every=12)
-pytestmark = pytest.mark.timeout(1200)
+JUDGED = of_shard(ATTACKS)
+TRUSTED = of_shard(HONEST)
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.always]
 """The first test of each corpus waits until all of it is judged: five minutes of two idle cores."""
 
 LIMIT = "CUDA_LLM_CALL_LIMIT_S"
@@ -79,7 +79,6 @@ def trusted() -> dict[str, Judged]:
     return judge_all([HONEST[name] for name in TRUSTED], LONG_S)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", JUDGED)
 def test_an_attack_ends_in_its_verdict_or_gains_nothing(
     attacked: dict[str, Judged], name: str
@@ -88,7 +87,6 @@ def test_an_attack_ends_in_its_verdict_or_gains_nothing(
     assert not fault_of(ATTACKS[name], verdict, gpu=False), describe(verdict)
 
 
-@pytest.mark.slow
 def test_no_shown_text_controls_a_terminal_or_names_a_file(attacked: dict[str, Judged]) -> None:
     secret = Path("/etc/passwd").read_text().splitlines()[0]
     for judged in attacked.values():
@@ -97,14 +95,12 @@ def test_no_shown_text_controls_a_terminal_or_names_a_file(attacked: dict[str, J
         assert not any(secret in line for line in shown)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TRUSTED)
 def test_unusual_habits_are_no_offence(trusted: dict[str, Judged], name: str) -> None:
     verdict = trusted[name].verdict
     assert not fault_of(HONEST[name], verdict, gpu=False), f"{verdict.code}: {describe(verdict)}"
 
 
-@pytest.mark.slow
 def test_no_attack_leaves_a_process(attacked: dict[str, Judged]) -> None:
     assert attacked
     left = psutil.Process().children(recursive=True)

@@ -59,7 +59,6 @@ def judged(task: Task, small: str, large: str) -> object:
     return asyncio.run(run())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("small", "large"), JUDGED, ids=[f"{pair[0].parent.name}/{pair[0].stem}" for pair in JUDGED]
 )
@@ -86,7 +85,6 @@ def test_a_playbook_that_steers_a_header_is_not_put_together(name: str) -> None:
     assert refused.fault == "macro_before_include"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PLAYED)
 def test_two_kernels_of_a_playbook_pass_as_one(name: str) -> None:
     task = load_task(name)

@@ -65,14 +65,12 @@ def modelled_us(name: str, twin: bool) -> float:
     return asyncio.run(call(source, f"{name}.cu", load_task(row["task"]), device)).time_us
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", HIDDEN)
 def test_hidden_work_costs_what_it_costs_in_the_open(name: str) -> None:
     least = TABLE[name].get("least", LEAST)
     assert modelled_us(name, twin=False) >= least * modelled_us(name, twin=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_reads_beyond_its_parameters_is_refused(name: str) -> None:
     row = TABLE[name]
@@ -97,7 +95,6 @@ ABOVE = [
 """In a run of samples what other tests judge, too: nothing is compiled for this alone."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ABOVE, ids=lambda pair: pair[1].stem)
 def test_no_modelled_time_is_below_the_roofline_of_the_task(kernel: tuple[str, Path]) -> None:
     name = kernel[1].stem
@@ -108,7 +105,6 @@ def test_no_modelled_time_is_below_the_roofline_of_the_task(kernel: tuple[str, P
     assert report.time_us >= least.time_us
 
 
-@pytest.mark.slow
 def test_a_modelled_time_does_not_depend_on_the_nonce() -> None:
     task, device = load_task("vector_add"), emulated(GPU)
     source = task.baseline.read_text()

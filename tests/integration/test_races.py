@@ -62,14 +62,12 @@ def mended() -> Iterator[dict[str, Verdict]]:
     yield judge_all(mended=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", JUDGED)
 def test_what_races_is_refused(as_written: dict[str, Verdict], name: str) -> None:
     verdict = as_written[name]
     assert verdict.code in TABLE[name]["codes"], describe(verdict)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", JUDGED)
 def test_the_same_kernel_mended_passes(mended: dict[str, Verdict], name: str) -> None:
     verdict = mended[name]

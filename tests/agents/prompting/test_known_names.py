@@ -99,7 +99,6 @@ ANSWERED = (HOST_ONLY, VOTES, IN_A_HEADER, SHUFFLES)
 """Each refused by another stage of nvcc, which ends with the first that refuses anything."""
 
 
-@pytest.mark.slow
 def test_every_wrong_name_is_unknown_to_nvcc(tmp_path: Path) -> None:
     wrong = [name for known in known_names() for name in known.wrong]
     plain = [name for name in wrong if name not in HOST_ONLY | VOTES | IN_A_HEADER | SHUFFLES]
@@ -108,7 +107,6 @@ def test_every_wrong_name_is_unknown_to_nvcc(tmp_path: Path) -> None:
     assert not [name for group in groups for name in set(group) - undefined_names(group, tmp_path)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", HOST_ONLY | VOTES | IN_A_HEADER | SHUFFLES)
 def test_names_of_the_host_and_of_old_hardware_are_answered_too(name: str) -> None:
     (together,) = (statements for statements in ANSWERED if name in statements)

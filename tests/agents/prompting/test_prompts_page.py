@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-import pytest
 from prompt_tokens import measure
 
 from cuda_llm.agents.prompting.templates import open_templates
@@ -19,7 +18,6 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "prompts.md").read_text()
 
 
-@pytest.mark.slow
 def test_the_generated_parts_are_up_to_date() -> None:
     command = [sys.executable, "scripts/prompts_page.py", "--check"]
     environment = {**os.environ, "PYTHONPATH": "tests/support"}

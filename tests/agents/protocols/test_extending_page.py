@@ -205,7 +205,6 @@ def test_its_device_in_another_process_starts_a_worker_again_that_died(
     assert site == "emulated RTX 3090 Ti"
 
 
-@pytest.mark.slow
 def test_a_run_on_its_device_is_resumed_on_it(tmp_path: Path) -> None:
     saved(tmp_path, "remote.py")
     stopped = typed(tmp_path, "cuda-llm run vector_add --device remote.py:", " --review")

@@ -35,7 +35,6 @@ def write_new_kernels(file: Path) -> None:
     file.write_text(scripted.replace("__global__", f"// {uuid4()}\n__global__", 1))
 
 
-@pytest.mark.slow
 def test_the_log_of_a_run_names_who_did_what_when(cuda_llm: Command, tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
     log = tmp_path / "logs" / "run.jsonl"

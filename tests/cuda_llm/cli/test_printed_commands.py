@@ -195,7 +195,6 @@ def test_a_new_command_anywhere_in_a_text_is_found() -> None:
     assert not BEGINS.search("written by cuda-llm 1.2; a shell; refresh it")
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_is_shown_checked_exported_and_forked_by_what_is_printed(
     printed: Printed, shell: Shell
 ) -> None:

@@ -20,7 +20,6 @@ SCHEMA = json.loads((ROOT / "docs/schemas/run.schema.json").read_text())
 WRITER = f"{ROOT / 'tests/support/scripted_writer.py'}:Writer"
 OPTIONS = ("--generator", WRITER, "--tune", 0)
 TWO_BY_TWO = (*OPTIONS, "--candidates", 2, "--rounds", 2)
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -55,6 +54,7 @@ def reaches(folder: Path, text: str) -> Callable[[], bool]:
     return found
 
 
+@pytest.mark.always
 def test_a_run_prints_for_a_person_what_won_and_what_that_is_worth(
     cuda_llm: Command, task: Path, tmp_path: Path
 ) -> None:

@@ -83,7 +83,6 @@ def test_new_from_needs_both_file_and_entry(
     assert "no.cu: No such file" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_the_skeleton_is_admissible(tmp_path: Path, cuda_llm: Command) -> None:
     assert cuda_llm("tasks", "new", "mine").code == 0
     ran = cuda_llm("tasks", "check", tmp_path / "mine", "--device", "emulated")
@@ -91,7 +90,6 @@ def test_the_skeleton_is_admissible(tmp_path: Path, cuda_llm: Command) -> None:
     assert "mine: admissible; the baseline agrees with the reference on" in ran.stdout
 
 
-@pytest.mark.slow
 def test_a_drafted_kernel_is_admissible_against_itself(tmp_path: Path, cuda_llm: Command) -> None:
     (tmp_path / "k.cu").write_text(KERNEL)
     ran = cuda_llm("tasks", "new", "mine", "--from", "k.cu", "--entry", "triple")
@@ -102,7 +100,6 @@ def test_a_drafted_kernel_is_admissible_against_itself(tmp_path: Path, cuda_llm:
     assert "differential" in ran.stdout
 
 
-@pytest.mark.slow
 def test_a_baseline_that_is_wrong_is_named(tmp_path: Path, cuda_llm: Command) -> None:
     assert cuda_llm("tasks", "new", "mine").code == 0
     baseline = tmp_path / "mine/baseline.cu"

@@ -22,7 +22,6 @@ extern "C" void solve(const float* a, const float* b, float* c, int n) {
 EMULATED = ("--device", "emulated")
 
 
-@pytest.mark.slow
 def test_the_best_values_are_found_printed_and_written(command: Command, tmp_path: Path) -> None:
     task = tiny_task(tmp_path, "vector_add")
     (tmp_path / "k.cu").write_text(KERNEL)
@@ -53,7 +52,6 @@ def test_the_best_values_are_found_printed_and_written(command: Command, tmp_pat
     assert (again.code, "overwrite it with --force" in again.complaint) == (2, True)
 
 
-@pytest.mark.slow
 def test_a_kernel_that_fails_is_not_tuned(command: Command, tmp_path: Path) -> None:
     task = tiny_task(tmp_path, "vector_add")
     (tmp_path / "k.cu").write_text(KERNEL.replace("+ b[i]", "- b[i]"))

@@ -35,7 +35,6 @@ async def answer(given: dict[str, Any], **parts: Any) -> dict[str, Any]:
     return dict(await graph.ainvoke(given))
 
 
-@pytest.mark.slow
 def test_nothing_but_a_task_is_needed(tmp_path: Path) -> None:
     """In a process of its own, with the parts that ship."""
     code = (
@@ -130,7 +129,6 @@ LOOKS = 20
 """Killed processes are reaped when the machine gets round to it."""
 
 
-@pytest.mark.slow
 def test_a_run_that_is_cancelled_leaves_no_process_behind(tmp_path: Path) -> None:
     """Cancelled at several moments while nvcc, g++ or runners are at work.
 

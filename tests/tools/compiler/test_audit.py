@@ -64,7 +64,6 @@ def test_honest_host_code_passes(compile_source: Compile, style: str) -> None:
     assert isinstance(outcome, Compiled), outcome
 
 
-@pytest.mark.slow
 def test_cub_passes(compile_source: Compile) -> None:
     source = (
         "#include <cub/cub.cuh>\n"
@@ -135,7 +134,6 @@ def test_other_functions_stay_inside(compile_source: Compile) -> None:
     assert isinstance(compile_source(source), Compiled)
 
 
-@pytest.mark.slow
 def test_our_runtime_implements_every_allowed_cuda_call() -> None:
     answered = runtime_library().read_bytes()
     missing = [call for call in CUDA_CALLS.split() if b"\0" + call.encode() not in answered]

@@ -160,7 +160,6 @@ ENDLESS: dict[str, tuple[str, set[CompilerStop]]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", sample(ENDLESS, every=2))
 def test_endless_work_for_a_compiler_is_refused_in_seconds(
     compile_source: Compile, kind: str
@@ -314,7 +313,6 @@ HONEST = {
 JUDGED = sample(HONEST, kind=lambda name: HONEST[name][0], every=4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", JUDGED)
 def test_heavy_honest_code_needs_less_than_half_of_each_limit(
     compile_source: Compile, kind: str

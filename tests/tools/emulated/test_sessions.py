@@ -57,7 +57,6 @@ async def one_session(device: EmulatedDevice, n: int) -> CallReport | Verdict:
         return outcome
 
 
-@pytest.mark.slow
 def test_many_sessions_leave_no_process_descriptor_thread_file_or_memory(
     device: EmulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,6 @@ async def judge(task_name: str, file: Path) -> Validated | Verdict:
         return await validate(task, session, nonce=NONCE)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("row", named(COMPILED))
 def test_compiled_mutants_are_rejected_with_the_right_code(row: Row) -> None:
     verdict = asyncio.run(judge(row["task"], MUTANTS / row["file"]))

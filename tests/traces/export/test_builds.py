@@ -90,10 +90,7 @@ def unlike_tasks() -> list[str]:
 BUILT = sample(unlike_tasks(), kind=lambda name: name == QUICK, every=3)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name != QUICK)) for name in BUILT],
-)
+@pytest.mark.parametrize("name", BUILT)
 def test_the_plain_export_of_every_kind_of_task_compiles_with_its_own_makefile(
     tmp_path: Path, name: str
 ) -> None:

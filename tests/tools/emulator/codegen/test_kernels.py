@@ -50,7 +50,6 @@ def candidate_of(file: str, candidates: Candidates) -> Compiled:
     return next(made for (name, _), made in candidates.items() if name == file)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "target"), JUDGED, ids=[f"{case.label}-{target}" for case, target in JUDGED]
 )

@@ -178,7 +178,6 @@ def test_halfword_extremes_under_a_mask_compile(tmp_path: Path, operation: str, 
     assert isinstance(made, Translated), made
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "target"),
     sample(

@@ -25,7 +25,6 @@ def flags_of(trial: Trial) -> tuple[str, ...]:
 TRIED = sample(TRIALS, kind=flags_of, every=2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "target", "flags"),
     TRIED,

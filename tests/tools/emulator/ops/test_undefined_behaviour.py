@@ -3,7 +3,6 @@
 import subprocess
 from pathlib import Path
 
-import pytest
 from lane_library import BASE_FLAGS, C_BYTES, LANES, RUNTIME, define
 from lane_values import edges, rows_for
 
@@ -79,7 +78,6 @@ def build_and_run(text: str, folder: Path) -> "subprocess.CompletedProcess[str]"
     return subprocess.run([str(binary)], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
 def test_no_operation_is_undefined_on_its_edges(tmp_path: Path) -> None:
     ops = worth_running()
     assert len(ops) > 400

@@ -28,7 +28,6 @@ def levels_of(name: str) -> tuple[int, ...]:
     return (FULL, SAMPLE) if name.startswith("many_blocks") else (FULL,)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_no_scenario_upsets_the_sanitizers(sanitized_driver: Path) -> None:
     assert len(NAMES) > 60

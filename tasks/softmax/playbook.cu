@@ -6,7 +6,7 @@
 
 #define HOLD 0      // tunable: 0 1 2; a row is read three times, twice by running sums, once into registers
 #define SHORT 0     // tunable: 0 1; a short row by a block, by a warp
-#define LONG 0      // tunable: 0 1 2 3; a row beyond registers by a block, by blocks of two launches, by a cluster, by a cluster and beyond its registers by blocks that wait for those of their row
+#define LONG 0      // tunable: 0 1 2 3; a row beyond registers by a block, by blocks of two launches, by a cluster, by a cluster and beyond its registers by blocks that stay and wait for those of their row
 #define THREADS 256 // tunable: 128 256 512; of a block
 #define VECTORS 4   // tunable: 2 4 8; of four elements that a thread holds
 #define STREAM 0    // tunable: 0 1; caches are told that what is held is not needed again
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(THREADS)
     write_quotients<kGroup>(x + row * cols, y + row * cols, lane, cols, whole);
 }
 
-#if LONG == 1 || LONG == 2
+#if LONG > 0
 // Idea: rows too few to fill the chip are cut into parts. The second launch joins the parts of its row
 // and reads the elements again, from L2 where they fit.
 __global__ void __launch_bounds__(THREADS)
@@ -388,70 +388,110 @@ void launch_hold(const float* x, float* y, int rows, int cols, int blocks)
 
 #if LONG == 3
 constexpr unsigned kUnset = 0xffffffffu; // bits that no maximum has
+constexpr int kCrew = 256;               // threads of a block that holds parts
+constexpr int kHeld = 8;                 // vectors of a thread
+constexpr int kPart = kCrew * kHeld;
 
-__global__ void __launch_bounds__(THREADS) clear(unsigned long long* parts, unsigned* next, int count)
+__global__ void __launch_bounds__(kCrew) clear(unsigned long long* parts, int total)
 {
 #if __CUDA_ARCH__ >= 900
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
-    int i = blockIdx.x * THREADS + threadIdx.x;
-    if (i < count) {
+    int i = blockIdx.x * kCrew + threadIdx.x;
+    if (i < total) {
         parts[i] = kUnset;
-    }
-    if (i == 0) {
-        *next = 0;
     }
 }
 
-// Idea: blocks take parts of rows in turn, keep them in registers, and wait for the other parts of their row.
-// Those were taken before or are under way, and rows end one after another: some are written while later
-// ones are read.
-__global__ void __launch_bounds__(THREADS)
-    hold_parts(const float4* __restrict__ x, float4* __restrict__ y, volatile unsigned long long* parts,
-               unsigned* next, int vectors, int count)
+// Joins the `count` parts of a row as their blocks leave them. By a warp.
+__device__ Part join_row(const volatile unsigned long long* parts, int count)
 {
-    __shared__ unsigned taken;
-    __shared__ Part joined;
+    Part whole = {-FLT_MAX, 0.0f};
+    for (int i = threadIdx.x; i < count; i += kWarp) {
+        unsigned long long bits;
+        do {
+            bits = parts[i];
+        } while ((unsigned)bits == kUnset);
+        float largest_there = __uint_as_float((unsigned)bits);
+        float largest = fmaxf(whole.largest, largest_there);
+        whole = {largest, whole.sum * __expf(whole.largest - largest) +
+                              __uint_as_float((unsigned)(bits >> 32)) * __expf(largest_there - largest)};
+    }
+    return join_warp(whole);
+}
+
+// Idea: blocks, all of them resident, take parts of rows in turn. While a part is written, whose row is complete
+// by then, the next one is on its way. None is fetched further ahead: reads that outrun the writes make both slow.
+__global__ void __launch_bounds__(kCrew, 2)
+    hold_parts(const float4* __restrict__ x, float4* __restrict__ y, volatile unsigned long long* parts, int vectors,
+               int count, int total)
+{
+    constexpr float4 kNothing = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    __shared__ float4 next[kPart];
+    __shared__ Part joined[2]; // in turn: the one before may still be read
+    float4* own = next + threadIdx.x; // each thread reads what it has fetched
+    auto fetch = [&](int part) {
+        size_t row = part / count;
+        int first = part % count * kPart + threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < kHeld; ++i) {
+            int at = first + i * kCrew;
+            if (at < vectors) {
+                fetch_to_shared(own + i * kCrew, x + row * vectors + at);
+            } else {
+                own[i * kCrew] = kNothing;
+            }
+        }
+    };
+    fetch(blockIdx.x);
 #if __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();
 #endif
-    if (threadIdx.x == 0) {
-        taken = atomicAdd(next, 1u);
-    }
-    __syncthreads();
-    unsigned block = taken;
-    size_t row = block / count;
-    int first = block % count * THREADS * VECTORS + threadIdx.x;
-    float4 held[VECTORS];
+    float4 before[kHeld];
+    float largest_before = 0.0f;
+    int stride = gridDim.x;
+    int turn = 0;
+#pragma unroll 1
+    for (int part = blockIdx.x; part < total + stride; part += stride) {
+        float4 held[kHeld];
+        float largest = 0.0f;
+        if (part < total) {
+            wait_for_shared();
 #pragma unroll
-    for (int i = 0; i < VECTORS; ++i) {
-        int at = first + i * THREADS;
-        held[i] = at < vectors ? read_vector(x + row * vectors + at) : float4{-INFINITY, -INFINITY, -INFINITY, -INFINITY};
-    }
-    Part own = raise(held);
-    Part part = join_group<THREADS>(own);
-    if (threadIdx.x == 0) {
-        parts[block] = (unsigned long long)__float_as_uint(part.sum) << 32 | __float_as_uint(part.largest);
-    }
-    if (threadIdx.x < kWarp) {
-        Part whole = {-FLT_MAX, 0.0f};
-        for (int i = threadIdx.x; i < count; i += kWarp) {
-            unsigned long long bits;
-            do {
-                bits = parts[row * count + i];
-            } while ((unsigned)bits == kUnset);
-            float largest_there = __uint_as_float((unsigned)bits);
-            float largest = fmaxf(whole.largest, largest_there);
-            whole = {largest, whole.sum * __expf(whole.largest - largest) +
-                                  __uint_as_float((unsigned)(bits >> 32)) * __expf(largest_there - largest)};
+            for (int i = 0; i < kHeld; ++i) {
+                held[i] = own[i * kCrew];
+            }
+            if (part + stride < total) {
+                fetch(part + stride);
+            }
+            Part raised = raise(held);
+            largest = raised.largest;
+            Part sum = join_group<kCrew>(raised);
+            if (threadIdx.x == 0) {
+                parts[part] = (unsigned long long)__float_as_uint(sum.sum) << 32 | __float_as_uint(sum.largest);
+            }
         }
-        whole = join_warp(whole);
-        if (threadIdx.x == 0) {
-            joined = whole;
+        int earlier = part - stride;
+        int row = earlier / count;
+        if (earlier >= 0 && threadIdx.x < kWarp) {
+            Part whole = join_row(parts + row * count, count);
+            if (threadIdx.x == 0) {
+                joined[turn] = whole;
+            }
         }
+        __syncthreads();
+        if (earlier >= 0) {
+            int first = (earlier - row * count) * kPart + threadIdx.x;
+            float factor = __expf(largest_before - joined[turn].largest) / joined[turn].sum;
+            write_held<kCrew>(y + (size_t)row * vectors, before, first, vectors, factor);
+        }
+#pragma unroll
+        for (int i = 0; i < kHeld; ++i) {
+            before[i] = held[i];
+        }
+        largest_before = largest;
+        turn ^= 1;
     }
-    __syncthreads();
-    write_held<THREADS>(y + row * vectors, held, first, vectors, __expf(own.largest - joined.largest) / joined.sum);
 }
 
 // Starts a kernel before the one in front of it has ended, where the device can.
@@ -467,10 +507,36 @@ void launch_early(void (*kernel)(Parameters...), int blocks, Arguments... argume
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(blocks);
-    config.blockDim = dim3(THREADS);
+    config.blockDim = dim3(kCrew);
     config.attrs = &early;
     config.numAttrs = generation >= 9 ? 1 : 0;
     cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+
+// Launches what holds parts of rows; false where the parts of a row would not all be on the chip.
+bool hold_by_parts(const float* x, float* y, int rows, int cols)
+{
+    constexpr int kResident = 2; // of a multiprocessor: with more, reads outrun writes
+    int device = 0;
+    int processors = 0;
+    int each = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, hold_parts, kCrew, 0);
+    int blocks = processors * (each < kResident ? each : kResident);
+    int count = (cols / 4 - 1) / kPart + 1;
+    long long total = (long long)rows * count;
+    if (cols % 4 != 0 || cols / 4 <= kPart || count > blocks || total > 0x7fffffff - blocks) {
+        return false;
+    }
+    unsigned long long* parts = nullptr;
+    cudaMalloc(&parts, sizeof(*parts) * total);
+    clear<<<(unsigned)(total - 1) / kCrew + 1, kCrew>>>(parts, (int)total);
+    launch_early(hold_parts, blocks < total ? blocks : (int)total, reinterpret_cast<const float4*>(x),
+                 reinterpret_cast<float4*>(y), parts, cols / 4, count, (int)total);
+    cudaDeviceSynchronize();
+    cudaFree(parts);
+    return true;
 }
 #endif
 
@@ -538,20 +604,11 @@ extern "C" void solve(const float* x, float* y, int rows, int cols)
     }
 #endif
 #if LONG == 3
-    constexpr int kLength = THREADS * VECTORS;
-    if (cols % 4 == 0 && cols / 4 > kLength && rows < 512) {
-        int count = (cols / 4 - 1) / kLength + 1;
-        unsigned long long* parts = nullptr;
-        cudaMalloc(&parts, sizeof(*parts) * (rows * count + 1));
-        auto next = reinterpret_cast<unsigned*>(parts + rows * count);
-        clear<<<(rows * count - 1) / THREADS + 1, THREADS>>>(parts, next, rows * count);
-        launch_early(hold_parts, rows * count, reinterpret_cast<const float4*>(x), reinterpret_cast<float4*>(y), parts,
-                     next, cols / 4, count);
-        cudaDeviceSynchronize();
-        cudaFree(parts);
+    if (hold_by_parts(x, y, rows, cols)) {
         return;
     }
-#elif LONG > 0
+#endif
+#if LONG > 0
     constexpr int kLength = THREADS * 16;
     if (cols > 2 * kLength && rows < 512) {
         int count = (cols - 1) / kLength + 1;

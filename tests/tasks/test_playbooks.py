@@ -1,6 +1,7 @@
 """Each playbook: a space of different kernels, of which those in a covering sample are right."""
 
 import asyncio
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 
@@ -141,3 +142,22 @@ def test_the_experts_point_beats_the_baseline(name: str) -> None:
 @pytest.mark.parametrize(("name", "point", "device"), OTHERS)
 def test_a_point_is_right_on_gpus_of_all_sizes(name: str, point: Point, device: str) -> None:
     check_point(name, point, f"emulated:{device}")
+
+
+@pytest.mark.parametrize(
+    "dims",
+    [
+        pytest.param({"rows": 20, "cols": 32_772}, id="a block holds parts of several rows"),
+        pytest.param({"rows": 1, "cols": 400_004}, id="more parts of a row than resident blocks"),
+    ],
+)
+def test_long_rows_of_softmax_are_right_and_end(dims: dict[str, int]) -> None:
+    """44 blocks are resident: 100 parts of 20 rows are in different turns of them, and 49 of one
+    row cannot wait for each other."""
+    task = load_task("softmax")
+    sizes = replace(task.sizes, emulated=(dims,), edge=({"rows": 1, "cols": 1},), large=())
+    bench = open_bench(replace(task, sizes=sizes), open_device("emulated:GTX 1660 SUPER"))
+    point: Point = dict(strong_point("softmax").point) | {"HOLD": 2, "LONG": 3, "STREAM": 0}
+    source = write_point(source_of("softmax"), point)
+    _, outcome = asyncio.run(check(bench, source, "playbook.cu"))
+    assert isinstance(outcome, Validated), describe(outcome)

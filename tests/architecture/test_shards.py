@@ -136,3 +136,7 @@ def test_a_shard_leaves_out_slow_tests_of_others_but_what_always_runs(shift: int
     collected = {line.partition("[")[0] for line in ran.stdout.splitlines() if "::" in line}
     assert always in collected
     assert slow & collected == (set() if shift else slow)
+
+
+def test_what_holds_for_all_files_is_in_every_shard(request: pytest.FixtureRequest) -> None:
+    assert request.node.get_closest_marker("always")

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Each commit runs one twelfth of the slow tests, and all others; `make test SHARD=` runs every test.
+# Each commit runs one sixteenth of the slow tests, and all others; `make test SHARD=` runs every test.
 SHARD ?= $(shell git rev-parse HEAD 2>/dev/null)
 
 .PHONY: demo test check style types suite lock clean

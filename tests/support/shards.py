@@ -13,7 +13,7 @@ from corpus_sample import is_whole
 SHARD = "CUDA_LLM_TEST_SHARD"
 """A hexadecimal number, as a commit is: its remainder names the shard. Without it all tests run."""
 
-SHARDS = 12
+SHARDS = 16
 
 RECORD = Path(__file__).parents[1] / "durations.json"
 """Seconds that each slow test function took, all its parameters together, on two cores of CI."""

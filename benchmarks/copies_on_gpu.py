@@ -12,14 +12,13 @@ import asyncio
 import json
 import statistics
 import time
-import tomllib
 from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import record
-from results_on_gpu import POINTS, write
+from results_on_gpu import known_kernel, time_kernel
 
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.tasks.expressions import evaluate
@@ -27,12 +26,8 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.device import CudaDevice
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.libraries import copy_of, time_library
-from cuda_llm.tools.judge.steps import compile_baseline, compile_source
-from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
 
 TASKS = (
@@ -95,14 +90,9 @@ def beyond_l2(task: Task, l2_bytes: int) -> Task:
 
 async def time_round(task: Task, device: Device) -> list[Round]:
     """Time the known point, then the copy, at each size. Raises AssertionError where one failed."""
-    source = write(task, tomllib.loads(POINTS.read_text(encoding="utf-8"))[task.name])
-    compiled = await compile_source(task, device, source, f"{task.name}.cu")
-    assert isinstance(compiled, Compiled), compiled
-    baseline, options = await compile_baseline(task, device.target), MeasureOptions()
-    ours = await device.carry_out(measure_candidate, task, compiled, baseline, options)
-    assert isinstance(ours, KernelTimes), ours
+    ours = await time_kernel(task, device, known_kernel(task))
     copying, file = copy_of(task)
-    theirs: LibraryTimes = await time_library(copying, device, file, options)
+    theirs: LibraryTimes = await time_library(copying, device, file, MeasureOptions())
     assert not theirs.fault, theirs.fault
     return [
         Round(task=task.name, dims=dict(one.dims), ours_us=one.time_us, copy_us=us)

@@ -12,23 +12,18 @@ import json
 import re
 import subprocess
 import time
-import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import record
-from results_on_gpu import POINTS, write
+from results_on_gpu import known_kernel, time_kernel
 
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.libraries import time_library
-from cuda_llm.tools.judge.steps import compile_baseline, compile_source
-from cuda_llm.tools.measure.measure import measure_candidate
 from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
 
 TASKS = ("gemm_fp16", "vector_add", "matrix_transpose", "rms_norm")
@@ -86,14 +81,10 @@ def main() -> None:
 
 async def compare(task: Task, device: Device, folder: Path) -> list[Agreement]:
     """Time the task's known point as a library and as a candidate."""
-    source = write(task, tomllib.loads(POINTS.read_text(encoding="utf-8"))[task.name])
-    compiled = await compile_source(task, device, source, f"{task.name}.cu")
-    assert isinstance(compiled, Compiled), compiled
-    baseline, options = await compile_baseline(task, device.target), MeasureOptions()
+    source = known_kernel(task)
     file = as_library(task, source, folder, device.target)
-    theirs = await time_library(task, device, file, options)
-    ours = await device.carry_out(measure_candidate, task, compiled, baseline, options)
-    assert isinstance(ours, KernelTimes), ours
+    theirs = await time_library(task, device, file, MeasureOptions())
+    ours = await time_kernel(task, device, source)
     assert not theirs.fault, theirs.fault
     return [
         Agreement(

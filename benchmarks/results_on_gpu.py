@@ -32,6 +32,11 @@ from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
 from cuda_llm.tools.device import Device
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.steps import compile_baseline, compile_source
+from cuda_llm.tools.measure.measure import measure_candidate
+from cuda_llm.tools.measure.options import MeasureOptions
+from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
 
 POINTS = Path(__file__).parent / "known_points.toml"
@@ -56,6 +61,21 @@ class KnownPoint:
 def write(task: Task, point: Mapping[str, int]) -> str:
     """Return the task's playbook at a point."""
     return open_playbook(task).write(dict(point))
+
+
+def known_kernel(task: Task) -> str:
+    """Return the task's playbook at its known point."""
+    return write(task, tomllib.loads(POINTS.read_text(encoding="utf-8"))[task.name])
+
+
+async def time_kernel(task: Task, device: Device, source: str) -> KernelTimes:
+    """Time a kernel as a candidate, in a screen. Raises AssertionError where it fails."""
+    compiled = await compile_source(task, device, source, f"{task.name}.cu")
+    assert isinstance(compiled, Compiled), compiled
+    baseline = await compile_baseline(task, device.target)
+    timed = await device.carry_out(measure_candidate, task, compiled, baseline, MeasureOptions())
+    assert isinstance(timed, KernelTimes), timed
+    return timed
 
 
 def main() -> None:

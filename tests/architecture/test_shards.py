@@ -11,7 +11,16 @@ from corpus_sample import WHOLE
 from hypothesis import given
 from hypothesis import strategies as st
 from record_durations import slow_functions
-from shards import SHARD, SHARDS, deal, of_shard, recorded, shard_of_run
+from shards import (
+    SHARD,
+    SHARDS,
+    deal,
+    file_of,
+    of_shard,
+    recorded,
+    shard_of_run,
+    without_parameters,
+)
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = st.builds("tests/test_{}.py::test_{}".format, st.integers(0, 30), st.integers(0, 5))
@@ -37,7 +46,7 @@ def test_each_function_is_in_one_shard_together_with_its_file(
     dealt = deal(seconds, shards)
     assert dealt.keys() == seconds.keys()
     assert set(dealt.values()) <= set(range(shards))
-    of_file = {(function.partition("::")[0], shard) for function, shard in dealt.items()}
+    of_file = {(file_of(function), shard) for function, shard in dealt.items()}
     assert len(of_file) == len({file for file, _ in of_file})
 
 
@@ -49,7 +58,7 @@ def test_no_shard_is_longer_than_the_others_by_more_than_a_file(
     files: defaultdict[str, float] = defaultdict(float)
     for function, shard in deal(seconds, shards).items():
         loads[shard] += seconds[function]
-        files[function.partition("::")[0]] += seconds[function]
+        files[file_of(function)] += seconds[function]
     assert max(loads.values()) <= min(loads.values()) + max(files.values(), default=0.0) + 1e-6
 
 
@@ -63,8 +72,9 @@ def test_every_recorded_function_is_a_test() -> None:
 
 def test_the_recorded_seconds_are_dealt_evenly() -> None:
     loads = dict.fromkeys(range(SHARDS), 0.0)
-    for function, shard in deal(recorded()).items():
-        loads[shard] += recorded()[function]
+    seconds = recorded()
+    for function, shard in deal(seconds).items():
+        loads[shard] += seconds[function]
     longest, *others = sorted(loads.values(), reverse=True)
     assert longest <= 1.5 * min(others), loads
 
@@ -133,7 +143,7 @@ def test_a_shard_leaves_out_slow_tests_of_others_but_what_always_runs(shift: int
         timeout=120,
         check=True,
     )
-    collected = {line.partition("[")[0] for line in ran.stdout.splitlines() if "::" in line}
+    collected = {without_parameters(line) for line in ran.stdout.splitlines() if "::" in line}
     assert always in collected
     assert slow & collected == (set() if shift else slow)
 

@@ -25,7 +25,7 @@ HONEST = {known.path.stem: known for known in honest_extra() if not known.gpu_al
 JUDGED = of_shard(ATTACKS)
 TRUSTED = of_shard(HONEST)
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.always]
-"""The first test of each corpus waits until all of it is judged: five minutes of two idle cores."""
+"""The first test of each corpus waits until all of it is judged: six minutes of two idle cores."""
 
 LIMIT = "CUDA_LLM_CALL_LIMIT_S"
 SHORT_S = "2"

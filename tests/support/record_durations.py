@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from shards import RECORD
+from shards import RECORD, file_of, without_parameters
 
 SLOW_S = 1.0
 SHARED_S = 3.0
@@ -28,7 +28,7 @@ def seconds_of(report: Path) -> dict[str, list[float]]:
     taken: defaultdict[str, list[float]] = defaultdict(list)
     for case in ElementTree.parse(report).iter("testcase"):
         file = case.attrib["classname"].replace(".", "/") + ".py"
-        function = case.attrib["name"].partition("[")[0]
+        function = without_parameters(case.attrib["name"])
         taken[f"{file}::{function}"].append(float(case.attrib["time"]))
     return dict(taken)
 
@@ -48,11 +48,6 @@ def slow_functions(reports: Sequence[Path]) -> dict[str, float]:
         function: round(max(sum(one.get(function, [])) for one in (every, *quick)), 1)
         for function in sorted(slow)
     }
-
-
-def file_of(function: str) -> str:
-    """Return the file of a node id."""
-    return function.partition("::")[0]
 
 
 if __name__ == "__main__":

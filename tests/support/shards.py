@@ -40,7 +40,7 @@ def deal(seconds: Mapping[str, float], shards: int = SHARDS) -> dict[str, int]:
     """
     files: defaultdict[str, list[str]] = defaultdict(list)
     for function in seconds:
-        files[function.partition("::")[0]].append(function)
+        files[file_of(function)].append(function)
     total = {file: sum(seconds[one] for one in functions) for file, functions in files.items()}
     loads = dict.fromkeys(range(shards), 0.0)
     dealt: dict[str, int] = {}
@@ -49,6 +49,11 @@ def deal(seconds: Mapping[str, float], shards: int = SHARDS) -> dict[str, int]:
         loads[shard] += total[file]
         dealt |= dict.fromkeys(files[file], shard)
     return dealt
+
+
+def file_of(function: str) -> str:
+    """Return the file of a node id."""
+    return function.partition("::")[0]
 
 
 def mark_slow(items: Iterable[pytest.Item]) -> None:
@@ -71,7 +76,12 @@ def of_other_shards(items: Collection[pytest.Item]) -> set[pytest.Item]:
 
 def function_of(item: pytest.Item) -> str:
     """Return the node id of a test without its parameters."""
-    return item.nodeid.partition("[")[0]
+    return without_parameters(item.nodeid)
+
+
+def without_parameters(test: str) -> str:
+    """Return the function of a test: its node id or name in front of the parameters."""
+    return test.partition("[")[0]
 
 
 def of_shard(members: Iterable[Member]) -> list[Member]:

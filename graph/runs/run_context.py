@@ -24,7 +24,7 @@ from cuda_llm.graph.runs.parts import RunParts, name_of
 from cuda_llm.graph.runs.record import setup_note
 from cuda_llm.graph.runs.recorded_replies import RecordedClients
 from cuda_llm.graph.runs.result import time_by_stage
-from cuda_llm.tools.native.build import build_in_thread
+from cuda_llm.tools.native import build_in_thread
 from cuda_llm.tools.open_device import ReportLine, prepare_device, print_line
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import ModelCalled, Record

@@ -22,7 +22,7 @@ from cuda_llm.tools.cluster.worker import (
 )
 from cuda_llm.tools.cuda.build import gpu_parts
 from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed
-from cuda_llm.tools.native.build import build_in_thread
+from cuda_llm.tools.native import build_in_thread
 
 START_S = 30.0
 """Until a worker that Ray has room for answers for the first time."""

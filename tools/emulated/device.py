@@ -24,7 +24,7 @@ from cuda_llm.tools.emulated.session import ARENA_BYTES, EmulatedSession
 from cuda_llm.tools.emulator.codegen.libraries import emulator_library, runtime_library, translate
 from cuda_llm.tools.emulator.report import read_report
 from cuda_llm.tools.emulator.tables import Translated
-from cuda_llm.tools.native import add_files, build
+from cuda_llm.tools.native import add_files, build, build_in_thread
 from cuda_llm.tools.runner.channel import RunnerSocket, SharedMemory
 from cuda_llm.tools.runner.child import spawn
 from cuda_llm.tools.runner.protocol import DeviceFacts, Reply, ReplyFrame, StartFrame
@@ -130,6 +130,22 @@ def runner_program() -> Path:
     return build("runner", sources, [*flags, *includes, *libraries], watch)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NativeParts:
+    """What every candidate of the emulated device runs with."""
+
+    runner: Path
+    emulator: Path
+    cudart: Path
+
+
+def native_parts() -> NativeParts:
+    """Return the parts, built at first use. Raises MissingError without g++ or a CUDA toolkit."""
+    return NativeParts(
+        runner=runner_program(), emulator=emulator_library(), cudart=runtime_library()
+    )
+
+
 _REPORT_BYTES = 64 << 20
 """Virtual, as the arena."""
 _LOAD_LIMIT_S = 20.0
@@ -191,9 +207,7 @@ class EmulatedDevice:
     def prepare(self) -> None:
         """See `Device.prepare`: jail, runner, emulator and CUDA runtime."""
         jail_program()
-        runner_program()
-        emulator_library()
-        runtime_library()
+        native_parts()
 
     @property
     def confined(self) -> str:
@@ -233,16 +247,18 @@ class EmulatedDevice:
         if not isinstance(translated, Translated):
             yield translated
             return
+        # Building them takes up to minutes, and on this loop others wait for processes of theirs.
+        parts = await build_in_thread(native_parts)
         loaded = LoadedCandidate(candidate=candidate, translated=translated, hardware=self.hardware)
         with _memory("arena", ARENA_BYTES) as arena, _memory("report", _REPORT_BYTES) as report:
             libraries = Libraries(
-                emulator=emulator_library(),
+                emulator=parts.emulator,
                 kernels=translated.library,
-                cudart=runtime_library(),
+                cudart=parts.cudart,
                 candidate=candidate.library,
             )
             runner = start_emulated_runner(
-                runner_program(), libraries, arena.descriptor, report.descriptor
+                parts.runner, libraries, arena.descriptor, report.descriptor
             )
             try:
                 failure = await self._load(runner, loaded, report)

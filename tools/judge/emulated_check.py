@@ -42,6 +42,7 @@ from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, open_candidate
 from cuda_llm.tools.measure.failures import MOST_REPLAY_BYTES, FailedCase, HostInputs
+from cuda_llm.tools.native import build_in_thread
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options, fill
 from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, plan
 from cuda_llm.tools.validator.check_case import Checked, check_case
@@ -183,7 +184,7 @@ async def prepare_emulated(emulated: Device) -> None:
 
     A machine with a GPU may never have built them.
     """
-    await asyncio.to_thread(emulated.prepare)
+    await build_in_thread(emulated.prepare)
 
 
 def one_line(text: str) -> str:

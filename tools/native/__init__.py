@@ -16,11 +16,13 @@ from cuda_llm.tools.native.cache import (
     write_cached,
 )
 from cuda_llm.tools.native.given import built_or_given, give
+from cuda_llm.tools.native.in_thread import build_in_thread
 from cuda_llm.tools.native.store import build_once, entry_folder, load, store
 
 __all__ = [
     "add_files",
     "build",
+    "build_in_thread",
     "build_once",
     "built_or_given",
     "cache_dir",

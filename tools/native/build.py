@@ -3,7 +3,6 @@
 The sources are ours, so g++ runs without a jail.
 """
 
-import asyncio
 import contextlib
 import hashlib
 import os
@@ -12,17 +11,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
 
-from cuda_llm.errors import InfrastructureError, Interrupted, MissingError
+from cuda_llm.errors import InfrastructureError, MissingError
 from cuda_llm.log import Log
 from cuda_llm.tools.native.cache import require_room
+from cuda_llm.tools.native.in_thread import pause
 from cuda_llm.tools.native.store import build_once
 
 SOURCES = {".c", ".cpp", ".h", ".map"}
@@ -31,10 +27,8 @@ STANDARD_HEADER = re.compile(r"^#include <(\w+)>$", re.MULTILINE)
 WORTH_PRECOMPILING = 4
 """From so many sources on, standard headers are read once: most of a short one's time is theirs."""
 POLL_S = 0.005
-T = TypeVar("T")
 
 _log = Log(__name__)
-_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 
 
 def find_gxx() -> str:
@@ -92,39 +86,15 @@ def _hash(states: tuple[tuple[str, tuple[int, int, int]], ...]) -> bytes:
     return digest.digest()
 
 
-@contextlib.contextmanager
-def ended_by(stop: threading.Event) -> Iterator[None]:
-    """Have builds of this context, on whatever thread, end with Interrupted once `stop` is set."""
-    token = _stop.set(stop)
-    try:
-        yield
-    finally:
-        _stop.reset(token)
-
-
-async def build_in_thread(work: Callable[[], T]) -> T:
-    """Build on a thread and return what `work` does; being cancelled ends the compilers there.
-
-    A thread cannot be cancelled: a first build would go on to its end after Ctrl-C.
-    """
-    stop = threading.Event()
-    with ended_by(stop):
-        try:
-            return await asyncio.to_thread(work)
-        finally:
-            stop.set()
-
-
 def run_in_parallel(
     commands: Sequence[Sequence[str]], environment: Mapping[str, str]
 ) -> str | None:
     """Run the commands, as many at once as there are cores.
 
     Returns None when all succeed, else what the first failing one wrote to stderr; the others are
-    ended then, as they are when an exception (Ctrl-C) comes in between. Raises Interrupted where
-    `ended_by` says so.
+    ended then, as they are when an exception (Ctrl-C) comes in between. Raises Interrupted, see
+    `pause`.
     """
-    stop = _stop.get()
     waiting = list(reversed(commands))
     running: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryFile() as stderr:
@@ -141,9 +111,7 @@ def run_in_parallel(
                             process_group=0,
                         )
                     )
-                time.sleep(POLL_S)
-                if stop is not None and stop.is_set():
-                    raise Interrupted("a build of native parts was stopped")
+                pause(POLL_S)
                 for process in [one for one in running if one.poll() is not None]:
                     running.remove(process)
                     if process.returncode != 0:

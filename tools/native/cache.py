@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cuda_llm.atomic_file import FULL, describe_full_disk, write_atomically
 from cuda_llm.errors import MissingError
+from cuda_llm.tools.native.in_thread import pause
 
 NATIVE = "native"
 """Kind of our own native parts: each process uses few, and for as long as it lives."""
@@ -28,6 +29,7 @@ NEEDED_BYTES = 8_000_000
 """What the native parts and the work on one kernel of a usual size take, at first use."""
 LEAST_FREE_BYTES = 1 << 20
 """With less free, what failed may have failed for want of room."""
+POLL_S = 0.02
 
 _FLOCK = struct.Struct("hhqqi4x")
 _pinned: "OrderedDict[Path, int]" = OrderedDict()
@@ -104,10 +106,15 @@ def pin_entry(folder: Path) -> None:
 
 @contextmanager
 def exclusive_access(folder: Path, purpose: str) -> Iterator[None]:
-    """Wait for the lock of `purpose` on an entry. Raises MissingError without a writable cache."""
+    """Wait for the lock of `purpose` on an entry.
+
+    Raises MissingError without a writable cache, Interrupted (see `pause`), and OSError on a file
+    system without locks.
+    """
     file = _open(purpose)
     try:
-        fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _range(fcntl.F_WRLCK, folder))
+        while not _try_lock(file, folder):
+            pause(POLL_S)
         yield
     finally:
         os.close(file)
@@ -118,13 +125,22 @@ def try_exclusive_use(folder: Path) -> Iterator[bool]:
     """Yield whether no process uses the entry; none begins to while the context is open."""
     file = _open("used")
     try:
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _range(fcntl.F_WRLCK, folder))
-    except OSError:
-        yield False
-    else:
-        yield True
+        try:
+            is_free = _try_lock(file, folder)
+        except OSError:
+            is_free = False  # Without locks nobody knows.
+        yield is_free
     finally:
         os.close(file)
+
+
+def _try_lock(file: int, folder: Path) -> bool:
+    """Take the lock on an entry unless it is taken. Raises OSError on a system without locks."""
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _range(fcntl.F_WRLCK, folder))
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
 
 
 def _users_file() -> int:

@@ -10,10 +10,12 @@ import numpy as np
 import psutil
 import pytest
 from device_calls import call_once, compiled
+from other_builder import builds_all
 
 from cuda_llm.outcomes import HostCrashed, Verdict
 from cuda_llm.tools.device import CallOptions, CallReport, Scalar, Session
 from cuda_llm.tools.device.buffers import BufferSpec, Role
+from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.open_device import open_emulated
 
@@ -103,6 +105,34 @@ def test_cancelling_a_call_leaves_no_process(device: EmulatedDevice) -> None:
     with pytest.raises(TimeoutError):
         asyncio.run(run())
     assert psutil.Process().children(recursive=True) == []
+
+
+def test_parts_that_are_still_built_hold_up_none_but_who_needs_them(
+    device: EmulatedDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compilations on the same loop once missed their wall clock, having ended long before."""
+
+    async def open_it(candidate: Compiled) -> None:
+        async with device.open(candidate):
+            pass
+
+    async def run() -> None:
+        candidate = await compiled(ADD_ONE, device.target)
+        await open_it(candidate)
+        (tmp_path / "translated").symlink_to(Path(os.environ["CUDA_LLM_CACHE"]) / "translated")
+        monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path))
+        with builds_all(tmp_path) as builder:
+            assert builder.stdin is not None
+            gives_up = threading.Timer(10, builder.stdin.close)
+            gives_up.start()
+            opening = asyncio.ensure_future(open_it(candidate))
+            await asyncio.sleep(0.3)
+            gives_up.cancel()
+            assert not opening.done()
+            assert builder.poll() is None
+            opening.cancel()
+
+    asyncio.run(run())
 
 
 def test_every_call_after_a_verdict_gives_the_same_verdict(device: EmulatedDevice) -> None:

@@ -87,17 +87,9 @@ def test_several_processes_may_build_at_once(sources: Path, own_cache: Path) -> 
     assert {path.name for path in own_cache.glob("native/*/*/*")} == {"answer", "manifest.json"}
 
 
-SLOW = """
-template <int depth, int id> struct Node { static constexpr long value =
-    Node<depth - 1, 2 * id>::value + Node<depth - 1, 2 * id + 1>::value; };
-template <int id> struct Node<0, id> { static constexpr long value = id; };
-int main() { return Node<20, 1>::value != 0; }
-"""
-
-
-def test_an_interrupt_leaves_no_compiler(sources: Path) -> None:
+def test_an_interrupt_leaves_no_compiler(sources: Path, slow_program: str) -> None:
     """g++ is a driver: what computes is a child of it."""
-    (sources / "main.cpp").write_text(SLOW)
+    (sources / "main.cpp").write_text(slow_program)
     command = [sys.executable, "-c", SCRIPT, str(sources)]
 
     def compilers() -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.tools.sandbox.jail import (
+    GRACE_S,
     Jail,
     JailResult,
     ProgramLimit,
@@ -208,6 +209,34 @@ def test_cancellation_leaves_no_process(tmp_path: Path, token: str) -> None:
         return sleepers(token)
 
     assert asyncio.run(cancel()) == []
+
+
+def test_a_busy_loop_hears_late_what_ended_in_time(tmp_path: Path) -> None:
+    async def run_beside_a_busy_loop() -> JailResult:
+        command = ["/bin/sh", "-c", "touch begun; sleep 0.5; echo out"]
+        running = asyncio.create_task(run_jailed(command, Jail(folder=tmp_path, wall_s=2)))
+        while not (tmp_path / "begun").exists():
+            await asyncio.sleep(0.01)
+        time.sleep(2 + GRACE_S + 0.5)
+        return await running
+
+    result = asyncio.run(run_beside_a_busy_loop())
+    assert (result.end, result.exit_code, result.stdout.text) == ("exited", 0, "out\n")
+
+
+def test_a_jail_that_does_not_watch_its_clock_is_ended(tmp_path: Path, token: str) -> None:
+    async def run_stopped() -> None:
+        jail = Jail(folder=tmp_path, wall_s=0.5)
+        running = asyncio.create_task(run_jailed(["/bin/sleep", token], jail))
+        while not sleepers(token):
+            await asyncio.sleep(0.01)
+        (supervisor,) = psutil.Process().children()
+        supervisor.suspend()
+        with pytest.raises(InfrastructureError, match=r"did not end after its wall .*/bin/sleep"):
+            await running
+
+    asyncio.run(run_stopped())
+    assert wait_until(lambda: sleepers(token) == [])
 
 
 PARENT = """

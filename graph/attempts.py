@@ -10,7 +10,6 @@ from typing import Any
 from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.prompting.describe_run import USER
 from cuda_llm.agents.prompting.quote import one_line
-from cuda_llm.agents.techniques.catalogue import CATALOGUE
 from cuda_llm.codec import decode
 from cuda_llm.errors import UsageError
 from cuda_llm.failure_key import failure_key
@@ -129,7 +128,7 @@ def predict(context: RunContext, brief: Brief, attempt: Attempt) -> Prediction |
         )
     verdict = context.folder.kept_verdict(brief.parent)
     profile = verdict.profile if isinstance(verdict, Passed) else None
-    aim = find_aim(brief.direction, profile.bottlenecks) if profile else None
+    aim = find_aim(brief.against, profile.bottlenecks) if profile else None
     if aim is None:
         return None
     saved_us = before_us * aim.saved_us / aim.time_us
@@ -181,17 +180,12 @@ def find_critique(brief: Brief) -> Hint | None:
     )
 
 
-def find_aim(direction: str, bottlenecks: Sequence[Bottleneck]) -> Bottleneck | None:
-    """Return the bottleneck that a direction is against; without one of ours, the first.
+def find_aim(against: str, bottlenecks: Sequence[Bottleneck]) -> Bottleneck | None:
+    """Return the bottleneck that an order is against; of one that names none, the first.
 
-    None where a mend of what it is against is not known to save anything.
+    None where a mend of it is not known to save anything.
     """
-    known = [one for one in CATALOGUE if direction.startswith(one.text)]
-    found = [
-        one
-        for one in bottlenecks
-        if one.saved_us > 0 and (not known or any(one.code in it.against for it in known))
-    ]
+    found = [one for one in bottlenecks if one.saved_us > 0 and against in ("", one.code)]
     return next(iter(found), None)
 
 

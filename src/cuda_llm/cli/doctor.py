@@ -149,11 +149,9 @@ def emulated() -> DoctorCheck:
 
     async def known_answer() -> Judged:
         bench = open_bench(task, device)
-        baseline = asyncio.ensure_future(bench.time_baseline())
+        times = await bench.time_baseline()
         source = read_source(task.baseline)
-        judged = await judge(bench, source, task.baseline.name, baseline=baseline)
-        await baseline
-        return judged
+        return await judge(bench, source, task.baseline.name, baseline=times)
 
     started = time.monotonic()
     judged = asyncio.run(known_answer())

@@ -1,5 +1,7 @@
 """What `cuda-llm doctor` says of GPUs, on machines that have none."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +9,14 @@ import pytest
 from gpu_drivers import attributes_of, build_driver
 from gpu_world import install_cupy, install_nvml
 
-from cuda_llm.cli.doctor import CHECKS, DoctorCheck, gpu_checks, lift_quarantine, run_check
+from cuda_llm.cli.doctor import (
+    CHECKS,
+    MACHINE_LACKS,
+    DoctorCheck,
+    gpu_checks,
+    lift_quarantine,
+    run_check,
+)
 from cuda_llm.errors import UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.cuda.quarantine import list_quarantined, put_in_quarantine
@@ -34,6 +43,25 @@ def test_compilers_are_missing_unless_the_machine_is_a_worker(
         finding = run_check(what, CHECKS[what])
         assert finding.needed
         assert finding.mend.endswith("; a cluster's worker with a GPU does without")
+
+
+def test_a_machine_without_compilers_is_told_of_each_in_lines_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    """The first command of a newcomer. A traceback once followed: of a task that nobody awaited."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "cuda_llm", "doctor"],
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path), "CUDA_LLM_CACHE": str(tmp_path / "c")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == MACHINE_LACKS
+    assert ran.stderr == ""
+    missing = [line.split()[1] for line in ran.stdout.splitlines() if line.startswith("MISSING")]
+    assert missing[0] == "g++"
+    assert missing[-1] == "emulated"
 
 
 def test_a_missing_driver_is_reported_with_its_mend_and_is_not_needed(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """Batches of large calls begin when what moved memory before them is over."""
 
 import asyncio
-import time
 
 import pytest
 from measured_site import Call, MeasuredSession
+from simulated_loop import run_simulated
 from timed_vector_adds import honest, small_bench
 
 from cuda_llm.tasks.loader import load_task
@@ -31,15 +31,19 @@ LENGTHS = BatchLengths(short=(1, 1), long=(2, 2))
 
 
 def starts_us(settle_s: float) -> list[float]:
-    """What batches seem to begin with where a single call is slow soon after another one."""
+    """What batches seem to begin with where a single call is slow soon after another one.
+
+    Waits are simulated: a busy machine adds none.
+    """
     ended_s = 0.0
     add = honest(CALL_US)
 
     def slow_after_work(call: Call) -> float:
         nonlocal ended_s
         add(call)
-        is_slow = call.calls == 1 and time.monotonic() - ended_s < SLOW_S
-        ended_s = time.monotonic()
+        now_s = asyncio.get_running_loop().time()
+        is_slow = call.calls == 1 and now_s - ended_s < SLOW_S
+        ended_s = now_s
         return CALL_US + LOST_US * is_slow
 
     async def run() -> list[float]:
@@ -63,7 +67,7 @@ def starts_us(settle_s: float) -> list[float]:
         pairs = [await run_pair(kernels.first, LENGTHS, rules) for _ in range(4)]
         return [start_us(pair) for pair in pairs if isinstance(pair, BatchPair)]
 
-    return asyncio.run(run())
+    return run_simulated(run())[0]
 
 
 def test_a_first_call_is_slow_soon_after_other_work() -> None:

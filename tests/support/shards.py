@@ -16,7 +16,8 @@ SHARD = "CUDA_LLM_TEST_SHARD"
 SHARDS = 16
 
 RECORD = Path(__file__).parents[1] / "durations.json"
-"""Seconds that each slow test function took, all its parameters together, on two cores of CI."""
+"""Seconds that each slow test function took, all its parameters together, on two cores of CI or on
+two that other work keeps busy, too."""
 
 Member = TypeVar("Member")
 

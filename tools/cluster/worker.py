@@ -32,7 +32,7 @@ from cuda_llm.tools.cuda.host import portable_error
 from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import CompileRequest
-from cuda_llm.tools.native import add_files, find_gxx, give
+from cuda_llm.tools.native import add_files, build_in_thread, find_gxx, give
 
 OpenDevice = Callable[..., Device]
 Order = TypeVar("Order")
@@ -110,7 +110,7 @@ class DeviceWorker:
         assert self._device is not None, "it is opened before it is prepared"
         for name, file in order.parts.items():
             await asyncio.to_thread(give, name, file)
-        await asyncio.to_thread(self._device.prepare)
+        await build_in_thread(self._device.prepare)
 
     async def carry_out(self, order: bytes, contents: Contents) -> tuple[bytes, Contents]:
         """Do what a WorkRequest says; return WorkDone, WorkFailed or BundlesMissing, and files."""

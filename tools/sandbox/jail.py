@@ -168,7 +168,7 @@ async def run_jailed(command: Sequence[str], jail: Jail) -> JailResult:
     However this ends (done, limit, cancellation, end of this process), no process is left.
     Raises InfrastructureError when the jail cannot be set up, MissingError without g++.
     """
-    await build_in_thread(jail_program)
+    await build_in_thread(jail_program)  # `jail_command` finds it built.
     report_in, report_out = os.pipe()
     try:
         try:

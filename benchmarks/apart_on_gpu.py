@@ -25,11 +25,11 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.device_bench import time_compiled
 from cuda_llm.tools.judge.steps import compile_source
-from cuda_llm.tools.measure.excess import ALLOWED_CALL_SHARE, ALLOWED_CALL_US
-from cuda_llm.tools.measure.failures import without_case
-from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.excess import ALLOWED_CALL_SHARE, ALLOWED_CALL_US
+from cuda_llm.tools.timing.failures import without_case
+from cuda_llm.tools.timing.options import MeasureOptions, Tier
+from cuda_llm.tools.timing.times import KernelTimes
 
 
 async def confirm(device: Device, file: Path) -> list[dict[str, Any]]:

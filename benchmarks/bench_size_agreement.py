@@ -30,7 +30,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, time_calls_there
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.times import KernelTimes
 
 LEAST_DIFFERENCE = 0.05
 NONCE = b"bench size agreement"

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import record
 
-from cuda_llm.tools.measure import sequential
-from cuda_llm.tools.measure.stopping import ContestRule
+from cuda_llm.tools.timing import sequential
+from cuda_llm.tools.timing.stopping import ContestRule
 
 PLANTED = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
 SPIN_US, SPIN_50_US, SPIN_MS = "spinning 5 us", "spinning 50 us", "spinning 1 ms"

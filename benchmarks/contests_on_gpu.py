@@ -51,14 +51,14 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cuda.device import do_no_work
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.duel import ContestOrder, Duel, contest, contest_there
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, validate_there
-from cuda_llm.tools.measure.measure import measure_baseline, measure_candidate
-from cuda_llm.tools.measure.options import MeasureOptions, Tier
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.measure import measure_baseline, measure_candidate
+from cuda_llm.tools.timing.options import MeasureOptions, Tier
 
 TASKS = ("vector_add", "matrix_transpose", "reduction", "histogram")
 PROFILED = ("matrix_transpose", "reduction")

@@ -27,8 +27,8 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.device import CudaDevice
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.libraries import copy_of, time_library
-from cuda_llm.tools.measure.options import MeasureOptions
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.options import MeasureOptions
 
 TASKS = (
     *("matrix_copy", "matrix_transpose", "reverse_array", "relu", "sigmoid", "vector_add"),

@@ -48,8 +48,8 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.device_bench import open_bench, validate_compiled
 from cuda_llm.tools.judge.judge import ignore_stage, judge, timed_stage
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, time_baseline
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.wording import describe
 

@@ -18,11 +18,11 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallOptions, CallReport, Device, Level, Session, Site
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.call_report import EmulatedCallReport
+from cuda_llm.tools.emulator.call_report import EmulatedCallReport
 from cuda_llm.tools.emulator.codegen.libraries import translate
-from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.profiler.tables import InstructionClass, KernelTable, Translated
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments
 
 OPERATIONS = {"load": "loads", "store": "stores", "atomic": "atomics", "async_copy": "loads"}

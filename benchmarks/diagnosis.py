@@ -36,16 +36,16 @@ from cuda_llm.profile import KernelResources
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import Device, Level, SamplingSession, Site
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.call_report import EmulatedCallReport
+from cuda_llm.tools.emulator.call_report import EmulatedCallReport
 from cuda_llm.tools.emulator.codegen.libraries import translate
-from cuda_llm.tools.emulator.counters import LaunchCounters
-from cuda_llm.tools.emulator.tables import KernelTable, Translated
 from cuda_llm.tools.judge.modelled_times import call_unfilled
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.native import cache_folder
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.profiler.bottlenecks import Explained
+from cuda_llm.tools.profiler.counters import LaunchCounters
 from cuda_llm.tools.profiler.explain_modelled import explain_call
+from cuda_llm.tools.profiler.tables import KernelTable, Translated
 
 FIXTURES = record.ROOT / "tests/fixtures/diagnosed"
 PAIRS = record.ROOT / "benchmarks/diagnosis_pairs.toml"

@@ -38,16 +38,16 @@ from cuda_llm.tools.cuda.solve_driver import driver_command
 from cuda_llm.tools.cuda.vendor_tools import find_tool, run_untrusted
 from cuda_llm.tools.device import CallReport, Device, Level, SamplingSession, Site
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.call_report import EmulatedCallReport
+from cuda_llm.tools.emulator.call_report import EmulatedCallReport
 from cuda_llm.tools.emulator.codegen.libraries import translate
-from cuda_llm.tools.emulator.tables import Translated
 from cuda_llm.tools.judge.device_bench import time_compiled
 from cuda_llm.tools.judge.modelled_times import call_unfilled
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source
-from cuda_llm.tools.measure.failures import without_case
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.profiler.explain_modelled import explain_call
+from cuda_llm.tools.profiler.tables import Translated
+from cuda_llm.tools.timing.failures import without_case
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.wording import describe
 
 MORE = (

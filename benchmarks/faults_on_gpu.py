@@ -37,9 +37,9 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.device_bench import validate_compiled
 from cuda_llm.tools.judge.steps import compile_source
-from cuda_llm.tools.measure.failures import without_case
 from cuda_llm.tools.native import cache_folder
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.failures import without_case
 from cuda_llm.tools.validator.validate import Validated
 
 FAULTS = {

@@ -41,7 +41,7 @@ from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Bench
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 BASELINE = (record.ROOT / "tasks/vector_add/baseline.cu").read_text()

@@ -23,8 +23,8 @@ from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.libraries import time_library
-from cuda_llm.tools.measure.options import MeasureOptions
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.options import MeasureOptions
 
 TASKS = ("gemm_fp16", "vector_add", "matrix_transpose", "rms_norm")
 STREAM = """

@@ -36,9 +36,9 @@ from cuda_llm.tools.cuda.sass import read_sass
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.codegen.module import generate
 from cuda_llm.tools.emulator.ptx.parse import parse
-from cuda_llm.tools.emulator.tables import KernelTable
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.profiler.tables import KernelTable
 
 DEVICES = {"sm_86": "emulated:RTX 3090 Ti", "sm_90": "emulated:H200"}
 WORD = 4

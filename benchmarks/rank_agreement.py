@@ -41,7 +41,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.call_report import EmulatedCallReport
+from cuda_llm.tools.emulator.call_report import EmulatedCallReport
 from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.native import cache_folder
 from cuda_llm.tools.open_device import open_device

@@ -225,22 +225,22 @@ OUR_FOLDERS = ("cuda_llm", "tools", "tasks")
 
 WAITING = {
     ("tools/cuda/runner.py", "order"): "runner",
-    ("tools/runner/channel.py", "receive_spinning"): "kernels of timed batches",
+    ("tools/device/channel.py", "receive_spinning"): "kernels of timed batches",
 }
 """Functions that wait, by file and name."""
 SERVING = {("tools/cuda/arrays.py", name) for name in ("launch_on_gpu", "_compiled_kernels")}
 """Functions of ours whose time belongs to their callers, as a library's does."""
 FILES = {
     "opening runners": (
-        *("tools/cuda/runner.py", "tools/runner/runner.py"),
+        *("tools/cuda/runner.py", "tools/device/runner.py"),
         *("tools/cuda/sessions.py", "tools/cuda/session_resources.py", "tools/cuda/memory.py"),
     ),
     "drawing and sealing inputs": (
-        *("tools/measure/slots.py", "tools/validator/distributions.py"),
+        *("tools/timing/slots.py", "tools/validator/distributions.py"),
         *("tools/cuda/arrays.py", "tools/cuda/sealing.py"),
     ),
     "expected values and comparison": (
-        *("tools/measure/verify.py", "tools/validator/buffers.py", "tools/device/buffers.py"),
+        *("tools/timing/verify.py", "tools/validator/buffers.py", "tools/device/buffers.py"),
         *("tools/validator/compare.py", "tools/validator/columns.py", "tools/validator/fused.py"),
         *("tools/validator/oracle.py", "tools/validator/check_case.py"),
         *("tools/validator/check_outputs.py", "tasks/reference.py"),

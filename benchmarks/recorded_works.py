@@ -26,7 +26,7 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.device_bench import time_compiled, validate_compiled
 from cuda_llm.tools.judge.published_check import make_published_check
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, time_baseline
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from cuda_llm.tools.cuda.discovery import detect_gpus
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
 from cuda_llm.tools.cuda.runner import WARM_LIMIT_S, start_gpu_runner
 from cuda_llm.tools.cuda.site import launch_of
-from cuda_llm.tools.runner.protocol import ReplyFrame
+from cuda_llm.tools.device.protocol import ReplyFrame
 
 
 async def starts(gpu: GpuAttributes, count: int, until_s: float) -> list[tuple[float, float]]:

@@ -33,8 +33,8 @@ from cuda_llm.tools.judge.bench_slots import open_slots
 from cuda_llm.tools.judge.device_bench import DeviceBench
 from cuda_llm.tools.judge.duel import Contest, ContestOrder, modelled_duel
 from cuda_llm.tools.judge.judge import StepTry
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_emulated
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 PROTOCOL = pickle.HIGHEST_PROTOCOL

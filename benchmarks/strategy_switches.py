@@ -45,9 +45,9 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.native import cache_folder
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 BASE = "fsr+no-composition+no-elites+no-pairs"

@@ -34,11 +34,11 @@ from cuda_llm.tools.judge.steps import (
     time_baseline,
     validate_there,
 )
-from cuda_llm.tools.measure.failures import without_case
-from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.failures import without_case
+from cuda_llm.tools.timing.measure import measure_candidate
+from cuda_llm.tools.timing.options import MeasureOptions
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.wording import describe
 

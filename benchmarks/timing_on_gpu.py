@@ -33,8 +33,8 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.duel import duel
 from cuda_llm.tools.judge.steps import compile_source
-from cuda_llm.tools.measure.options import L2, MeasureOptions, Tier
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.options import L2, MeasureOptions, Tier
 
 PROCESSES = 3
 PLANTED = 0.03

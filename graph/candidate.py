@@ -35,7 +35,7 @@ from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench, PublishedBench
 from cuda_llm.tools.judge.judge import check, judge
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.events import (
     AttemptJudged,

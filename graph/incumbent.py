@@ -24,8 +24,8 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import DuelBench
 from cuda_llm.tools.judge.duel import Contest, Duel
 from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.measure.comparison import SMALLEST_FLOOR
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.traces.events import ContestHeld, KernelInspected, WinnerRemeasured
 from cuda_llm.wording import describe
 

@@ -11,7 +11,7 @@ from cuda_llm.codec import decode
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.state import SearchState
 from cuda_llm.search import Attempt, Hint
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.traces.files import broken, read_json, write_file
 from cuda_llm.traces.run_folder import RunFolder
 

@@ -16,7 +16,7 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.group import split_most
 
 if TYPE_CHECKING:
-    from cuda_llm.tools.emulated.device import EmulatedDevice
+    from cuda_llm.tools.emulator.device import EmulatedDevice
 
 DEFAULT_GPU = "RTX 3090 Ti"
 """The GPU of the paper this project follows."""
@@ -134,7 +134,7 @@ def spec_of(device: Device, asked: str) -> str:
 def open_emulated(gpu: str = DEFAULT_GPU) -> "EmulatedDevice":
     """Open the emulated device that stands for `gpu`. Raises HardwareError."""
     from cuda_llm.hardware_profiles.lookup import find_hardware
-    from cuda_llm.tools.emulated.device import EmulatedDevice
+    from cuda_llm.tools.emulator.device import EmulatedDevice
 
     try:
         return EmulatedDevice(find_hardware(gpu))

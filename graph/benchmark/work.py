@@ -252,7 +252,7 @@ async def time_libraries(task: Task, device: Device, request: RunRequest) -> Tim
     What goes wrong is told, for a kernel's own result does not hang on it.
     """
     from cuda_llm.tools.judge import libraries
-    from cuda_llm.tools.measure.options import L2, MeasureOptions
+    from cuda_llm.tools.timing.options import L2, MeasureOptions
 
     if not device.capabilities.duels:
         return TimedLibraries(note="not timed: libraries run on a GPU only")

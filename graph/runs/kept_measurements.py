@@ -18,7 +18,7 @@ from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Bench, DuelBench, Inspected, PublishedBench
 from cuda_llm.tools.judge.duel import Contest, Duel, DuelSize
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.files import broken, read_json, write_json
 from cuda_llm.traces.run_folder import UNFIT
@@ -63,7 +63,7 @@ def open_run_bench(parts: RunParts) -> Bench:
 def open_bench(parts: RunParts) -> Bench:
     """Open the bench that ships. Candidates' inputs follow from the seed, so that a run repeats."""
     from cuda_llm.tools.judge import device_bench
-    from cuda_llm.tools.measure.options import L2, MeasureOptions
+    from cuda_llm.tools.timing.options import L2, MeasureOptions
 
     request, options = parts.request, MeasureOptions(l2=L2(parts.request.l2))
     return device_bench.open_bench(parts.task, parts.device, seed=request.seed, options=options)

@@ -22,7 +22,7 @@ from cuda_llm.log import Log
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.search import Attempt, Brief
 from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.times import KernelTimes
 
 _log = Log(__name__)
 

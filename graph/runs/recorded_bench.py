@@ -28,7 +28,7 @@ from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.duel import Contest
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.event_log import Recorded
 from cuda_llm.traces.events import (

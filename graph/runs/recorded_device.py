@@ -55,7 +55,7 @@ def recorded_device(folder: RunFolder, run: Mapping[str, Any]) -> RecordedDevice
     """
     from cuda_llm.hardware_profiles.lookup import find_hardware
     from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
-    from cuda_llm.tools.emulated.device import EmulatedDevice
+    from cuda_llm.tools.emulator.device import EmulatedDevice
 
     told = run.get("device_details")
     if told is None:

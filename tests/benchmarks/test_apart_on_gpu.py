@@ -5,7 +5,7 @@ import json
 from apart_on_gpu import summarise
 from record import RESULTS
 
-from cuda_llm.tools.measure.excess import ALLOWED_CALL_SHARE, ALLOWED_CALL_US
+from cuda_llm.tools.timing.excess import ALLOWED_CALL_SHARE, ALLOWED_CALL_US
 
 
 def test_stepwise_calls_of_honest_kernels_stay_well_below_the_limit() -> None:

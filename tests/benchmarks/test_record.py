@@ -70,7 +70,7 @@ def load(path: Path, text: str) -> ModuleType:
 @pytest.fixture
 def profile_all_kinds(tmp_path: Path) -> Callable[[], dict[str, float]]:
     library = load(tmp_path / "site/wait.py", SLEEPER).library
-    drawing = load(tmp_path / "tools/measure/slots.py", CALLER.format(name="stage")).stage
+    drawing = load(tmp_path / "tools/timing/slots.py", CALLER.format(name="stage")).stage
     comparing = load(tmp_path / "tools/validator/compare.py", CALLER.format(name="compare")).compare
     launch = CALLER.format(name="launch_on_gpu")
     launching = load(tmp_path / "tools/cuda/arrays.py", launch).launch_on_gpu

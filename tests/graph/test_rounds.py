@@ -19,7 +19,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Bench
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import (

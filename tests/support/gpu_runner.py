@@ -28,8 +28,8 @@ from cuda_llm.tools.cuda.protocol import (
 )
 from cuda_llm.tools.cuda.runner import clear_release, release_keys
 from cuda_llm.tools.device import Argument, Scalar
-from cuda_llm.tools.runner.arguments import put_arguments
-from cuda_llm.tools.runner.protocol import Reply, ReplyFrame, decode_reply
+from cuda_llm.tools.device.arguments import put_arguments
+from cuda_llm.tools.device.protocol import Reply, ReplyFrame, decode_reply
 
 COUNT = 1000
 SLOTS = 4

@@ -19,8 +19,8 @@ from cuda_llm.search import Attempt, Author, Brief, Draft, Hint
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Bench
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.event_log import Recorder
 from cuda_llm.traces.events import Event

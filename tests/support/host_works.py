@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 async def emulated() -> "AsyncIterator[Site]":
     """A real site; loading it takes as long as all the rest of a GPU host process."""
     from cuda_llm.hardware_profiles.lookup import find_hardware
-    from cuda_llm.tools.emulated.device import EmulatedDevice
+    from cuda_llm.tools.emulator.device import EmulatedDevice
 
     yield EmulatedDevice(find_hardware("RTX 3090 Ti"))
 

@@ -12,7 +12,7 @@ from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
 from cuda_llm.tools.cuda.device import GpuHost
 from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.cuda.messages import OpenSite
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 
 
 class HostedDevice(EmulatedDevice):

@@ -11,9 +11,9 @@ from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device import CallOptions, CallReport, Scalar, Session
 from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
-from cuda_llm.tools.emulated.device import EmulatedDevice
 from cuda_llm.tools.emulator.codegen.libraries import translate
-from cuda_llm.tools.emulator.tables import Translated
+from cuda_llm.tools.emulator.device import EmulatedDevice
+from cuda_llm.tools.profiler.tables import Translated
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "kernels"
 

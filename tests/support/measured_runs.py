@@ -12,11 +12,11 @@ from cuda_llm.graph.context import RunContext
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.duel import Contest, Duel, lost_by_fault
-from cuda_llm.tools.measure.comparison import decide_outcome
 from cuda_llm.tools.open_device import open_emulated
+from cuda_llm.tools.timing.comparison import decide_outcome
 
 FLOOR = 0.01
 

@@ -19,8 +19,8 @@ from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.wording import describe
 
 TASKS = (

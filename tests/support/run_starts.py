@@ -7,7 +7,7 @@ from typing import Any
 from graph_runs import Learner, NoTuner, TableBench, Writer, numbered
 
 from cuda_llm.graph.request import Overrides, RunRequest
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import AttemptJudged, Event

@@ -13,7 +13,7 @@ from cuda_llm.facts import SourceSpot
 from cuda_llm.outcomes import InfraFailed
 from cuda_llm.tools.emulator import report
 from cuda_llm.tools.emulator.report import CallRecord, read_report
-from cuda_llm.tools.emulator.tables import BasicBlock, InstructionSite, KernelTable
+from cuda_llm.tools.profiler.tables import BasicBlock, InstructionSite, KernelTable
 
 RUNTIME = Path(report.__file__).parent / "runtime"
 DRIVERS = Path(__file__).parents[1] / "tools" / "emulator" / "runtime" / "drivers"

@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cuda_llm.tools.measure.comparison import (
+from cuda_llm.tools.timing.comparison import (
     FLOOR_FACTOR,
     SMALLEST_FLOOR,
     Comparison,
     compare_blocks,
 )
-from cuda_llm.tools.measure.interleave import count_blocks
-from cuda_llm.tools.measure.slope import (
+from cuda_llm.tools.timing.interleave import count_blocks
+from cuda_llm.tools.timing.slope import (
     BatchBlock,
     BatchLengths,
     BatchPair,
     choose_lengths,
     draw_lengths,
 )
-from cuda_llm.tools.measure.stopping import StoppingRule, is_enough
+from cuda_llm.tools.timing.stopping import StoppingRule, is_enough
 
 START_US = 18.0
 """From the order to the first call, and from the last tag to the answer."""

@@ -12,10 +12,10 @@ from cuda_llm.outcomes import LaunchFailed, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
-from cuda_llm.tools.measure.failures import without_case
-from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.failures import without_case
+from cuda_llm.tools.timing.measure import measure_candidate
+from cuda_llm.tools.timing.options import MeasureOptions
+from cuda_llm.tools.timing.times import KernelTimes
 
 
 def add(call: Call) -> None:

@@ -6,7 +6,7 @@ from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, SamplingSession
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.modelled_times import call_unfilled
 from cuda_llm.tools.judge.steps import compile_source
 

@@ -13,7 +13,7 @@ from cuda_llm.errors import DeviceLost, HardwareError, MissingError, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.cuda.quarantine import lift_quarantine, put_in_quarantine
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.open_device import FIRST_USE, QUIET_S, open_device, prepare_device
 
 H200 = attributes_of(find_hardware("NVIDIA H200"))

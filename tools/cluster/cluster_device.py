@@ -22,8 +22,8 @@ from cuda_llm.tools.device import Device, P, Site, T
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 from cuda_llm.tools.device.group import DeviceGroup
 from cuda_llm.tools.judge.steps import validate_there
-from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.measure import measure_candidate
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 _log = Log(__name__)

@@ -13,7 +13,7 @@ from cuda_llm.tools.sandbox.jail import enclosing_program, jail_program, sandbox
 
 _NATIVE = Path(__file__).parent / "native"
 _TOOLS = Path(__file__).parent.parent
-_COMMON = _TOOLS / "runner" / "native"
+_COMMON = _TOOLS / "device" / "native"
 _COMMON_PARTS = ("call", "crash_handler", "replies")
 _SANDBOX = _TOOLS / "sandbox" / "native"
 _PROTOTYPES = _TOOLS / "native" / "cudart"

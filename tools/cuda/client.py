@@ -26,7 +26,7 @@ from cuda_llm.tools.cuda.messages import (
     receive,
 )
 from cuda_llm.tools.device import P, Site, T
-from cuda_llm.tools.runner.child import end_tree
+from cuda_llm.tools.device.child import end_tree
 
 REAP_S = 10.0
 """A killed process that is not gone by then does not go: the driver holds on to it."""

@@ -32,7 +32,7 @@ from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import P, Site, T
 from cuda_llm.tools.native import add_files
 
-_TIMING_CODE = ("cuda", "measure")
+_TIMING_CODE = ("cuda", "timing")
 
 KNOWN_WORDS = 1 << 14
 _MULTIPLIER = 2654435761

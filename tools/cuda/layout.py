@@ -13,8 +13,8 @@ from cuda_llm.tools.cuda.memory import Memory, MemoryFull, round_up
 from cuda_llm.tools.cuda.protocol import MAX_REGIONS, MAX_STEPS, SharedBy, Solve
 from cuda_llm.tools.cuda.sealing import SealedColumn
 from cuda_llm.tools.device import SCRATCH_BYTES, Argument, CallOptions
+from cuda_llm.tools.device.arguments import put_arguments
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Role, Slots
-from cuda_llm.tools.runner.arguments import put_arguments
 
 GUARD_BYTES = 4096
 ALIGNMENT = 256

@@ -17,7 +17,7 @@ import numpy as np
 from cuda_llm.errors import NoMemory
 from cuda_llm.tools.cuda.protocol import SharedBy
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
-from cuda_llm.tools.runner.channel import SharedMemory
+from cuda_llm.tools.device.channel import SharedMemory
 
 UNIT_BYTES = 2 << 20
 """Device memory is shared in whole pieces of this size: less would share its neighbours too."""

@@ -2,13 +2,13 @@
 
 Frames have one fixed size each and come as single packets, so nothing that a runner sends decides
 how much is read. Replies are those of every runner, and `put_arguments(frame.solve, ...)` fills in
-the arguments (`tools/runner/arguments.py`).
+the arguments (`tools/device/arguments.py`).
 """
 
 import ctypes
 from enum import IntEnum, IntFlag
 
-from cuda_llm.tools.runner.protocol import MAX_FLOATS, MAX_INTEGERS
+from cuda_llm.tools.device.protocol import MAX_FLOATS, MAX_INTEGERS
 
 MAX_REGIONS = MAX_INTEGERS
 MAX_STEPS = 256

@@ -29,10 +29,10 @@ from cuda_llm.tools.cuda.protocol import (
     Order,
     Report,
 )
-from cuda_llm.tools.runner.channel import RunnerSocket, SharedMemory
-from cuda_llm.tools.runner.child import spawn
-from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended, Runner, UnexpectedReply, do_nothing
+from cuda_llm.tools.device.channel import RunnerSocket, SharedMemory
+from cuda_llm.tools.device.child import spawn
+from cuda_llm.tools.device.protocol import Reply, ReplyFrame
+from cuda_llm.tools.device.runner import Ended, Runner, UnexpectedReply, do_nothing
 from cuda_llm.tools.sandbox.isolation import other_gpus
 from cuda_llm.tools.sandbox.jail import enclosing_program
 

@@ -17,10 +17,10 @@ from cuda_llm.tools.cuda.verdicts import CallContext, verdict_on_end
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
 from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.protocol import ReplyFrame
+from cuda_llm.tools.device.runner import do_nothing
+from cuda_llm.tools.device.verdicts import call_notes
 from cuda_llm.tools.profiler.launch_log import launch_profiles
-from cuda_llm.tools.runner.protocol import ReplyFrame
-from cuda_llm.tools.runner.runner import do_nothing
-from cuda_llm.tools.runner.verdicts import call_notes
 
 LoadInto = Callable[[Memory], Awaitable[LoadedRunner | Verdict]]
 """Have the candidate loaded in a runner that shares this memory."""

@@ -25,7 +25,7 @@ from cuda_llm.tools.cuda.memory import UNIT_BYTES, L2Flush, Memory, MemoryFull, 
 from cuda_llm.tools.cuda.protocol import GpuStartFrame, Order
 from cuda_llm.tools.cuda.runner import WARM_LIMIT_S, GpuRunner
 from cuda_llm.tools.cuda.verdicts import CallContext, failed_to_start, load_failure, verdict_on_end
-from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
+from cuda_llm.tools.device.protocol import Reply, ReplyFrame
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ from cuda_llm.tools.cuda.verdicts import failed_to_start
 from cuda_llm.tools.device import MOST_OPENING_PART, ClockReading
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
-from cuda_llm.tools.runner.protocol import Reply, ReplyFrame
+from cuda_llm.tools.device.protocol import Reply, ReplyFrame
 from cuda_llm.tools.sandbox.isolation import landlock_abi
 
 GPU_CAPABILITIES = Capabilities(

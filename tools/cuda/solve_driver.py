@@ -21,7 +21,7 @@ from cuda_llm.tools.sandbox.jail import SYSTEM
 
 _NATIVE = Path(__file__).parent / "native" / "driver"
 _TOOLS = Path(__file__).parent.parent
-_CALL = _TOOLS / "runner" / "native"
+_CALL = _TOOLS / "device" / "native"
 _SANDBOX = _TOOLS / "sandbox" / "native"
 FLAGS = ("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror")
 

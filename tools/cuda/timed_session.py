@@ -18,8 +18,8 @@ from cuda_llm.tools.cuda.protocol import (
 from cuda_llm.tools.cuda.session import GpuSession
 from cuda_llm.tools.device import SCRATCH_BYTES, Argument, Batch, CallOptions, TimeClass
 from cuda_llm.tools.device.buffers import Array, BufferSpec, Slots
-from cuda_llm.tools.runner.protocol import ReplyFrame
-from cuda_llm.tools.runner.runner import do_nothing
+from cuda_llm.tools.device.protocol import ReplyFrame
+from cuda_llm.tools.device.runner import do_nothing
 
 _ARM_LIMIT_S = 20.0
 _CAPTURE_LIMIT_S = 10.0

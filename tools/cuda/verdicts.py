@@ -10,9 +10,9 @@ from cuda_llm.failures import LoadFailed, PolicyViolation, TimedOut
 from cuda_llm.outcomes import HostCrashed, InfraFailed, OutOfMemory, Verdict
 from cuda_llm.tools.cuda.call_log import CallLog, error_name, verdict_on_error
 from cuda_llm.tools.cuda.protocol import Forbidden, Order
-from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
-from cuda_llm.tools.runner.verdicts import FORGED, denied_call, load_failed, signal_name
+from cuda_llm.tools.device.protocol import Refusal, Reply, ReplyFrame
+from cuda_llm.tools.device.runner import Ended, UnexpectedReply
+from cuda_llm.tools.device.verdicts import FORGED, denied_call, load_failed, signal_name
 
 _OUT_OF_MEMORY = 2
 _TAKEN_FOR_CALLS = frozenset({"capture", "graph", "graph launch", "scratch"})

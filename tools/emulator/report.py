@@ -19,12 +19,6 @@ from cuda_llm.facts import (
     SourceSpot,
 )
 from cuda_llm.outcomes import InfraFailed, LaunchFailed, OutOfMemory, Verdict
-from cuda_llm.tools.emulator.counters import (
-    LaunchCounters,
-    Sharing,
-    SiteCounters,
-    scale_up,
-)
 from cuda_llm.tools.emulator.report_layout import (
     COUNTERS_OFFSET,
     LAUNCH_ENTRY,
@@ -38,8 +32,14 @@ from cuda_llm.tools.emulator.report_layout import (
     TEXT_OFFSET,
     TICKS,
 )
-from cuda_llm.tools.emulator.tables import PIPES, KernelTable
 from cuda_llm.tools.emulator.verdicts import Fault, FaultKind, fault_verdict
+from cuda_llm.tools.profiler.counters import (
+    LaunchCounters,
+    Sharing,
+    SiteCounters,
+    scale_up,
+)
+from cuda_llm.tools.profiler.tables import PIPES, KernelTable
 
 _COUNTER_LIMIT = 1 << 62
 

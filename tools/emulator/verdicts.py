@@ -31,7 +31,7 @@ from cuda_llm.failures import (
 )
 from cuda_llm.outcomes import EmulatorUnsupported, InfraFailed, Verdict
 from cuda_llm.tools.emulator.report_layout import FAULT_RECORD, NONE, Reason, text_of
-from cuda_llm.tools.emulator.tables import InstructionSite, KernelTable
+from cuda_llm.tools.profiler.tables import InstructionSite, KernelTable
 
 
 class FaultKind(IntEnum):

@@ -9,7 +9,7 @@ from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.duel import Contest
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 SOURCE_NAME = "source.cu"

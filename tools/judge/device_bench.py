@@ -13,7 +13,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Baseline, Compiled
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
 from cuda_llm.tools.judge.duel import Contest, ContestOrder, Duel, contest
@@ -34,10 +34,10 @@ from cuda_llm.tools.judge.steps import (
     time_calls_there,
     validate_there,
 )
-from cuda_llm.tools.measure.failures import FailedCase, find_impossible_model
-from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.failures import FailedCase, find_impossible_model
+from cuda_llm.tools.timing.measure import measure_candidate
+from cuda_llm.tools.timing.options import MeasureOptions, Tier
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.call_plans import begins_small
 from cuda_llm.tools.validator.validate import Validated
 

@@ -14,15 +14,15 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Session, Site, TimeClass
 from cuda_llm.tools.device.candidate import Baseline, Compiled, ground_of
 from cuda_llm.tools.judge.steps import compile_baseline, time_calls_there
-from cuda_llm.tools.measure.blocks import MeasurementFault, require_baseline, require_timed
-from cuda_llm.tools.measure.comparison import decide_outcome
-from cuda_llm.tools.measure.contest import hold_contest
-from cuda_llm.tools.measure.contest_state import Contested, ContestResult, ContestSize
-from cuda_llm.tools.measure.failures import FailedCase, hidden_by_noise
-from cuda_llm.tools.measure.measurement import know_baseline, open_measurement
-from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.room import plan_timing, within_memory
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.blocks import MeasurementFault, require_baseline, require_timed
+from cuda_llm.tools.timing.comparison import decide_outcome
+from cuda_llm.tools.timing.contest import hold_contest
+from cuda_llm.tools.timing.contest_state import Contested, ContestResult, ContestSize
+from cuda_llm.tools.timing.failures import FailedCase, hidden_by_noise
+from cuda_llm.tools.timing.measurement import know_baseline, open_measurement
+from cuda_llm.tools.timing.options import MeasureOptions, Tier
+from cuda_llm.tools.timing.room import plan_timing, within_memory
+from cuda_llm.tools.timing.times import KernelTimes
 
 FIXED_RUNNERS = 2
 """Those of the incumbent, and of the baseline for what is not `solve`."""

@@ -39,10 +39,10 @@ from cuda_llm.tasks.task import HiddenSizes, Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST
 from cuda_llm.tools.device.candidate import Baseline, Compiled
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, open_candidate
-from cuda_llm.tools.measure.failures import MOST_REPLAY_BYTES, FailedCase, HostInputs
 from cuda_llm.tools.native import build_in_thread
+from cuda_llm.tools.timing.failures import MOST_REPLAY_BYTES, FailedCase, HostInputs
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options, fill
 from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, plan
 from cuda_llm.tools.validator.check_case import Checked, check_case

@@ -27,10 +27,10 @@ from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.judge.emulated_check import EmulatedCheck, check_on_emulated
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
 from cuda_llm.tools.judge.steps import compile_baseline
-from cuda_llm.tools.measure.measurement import open_oracle
-from cuda_llm.tools.measure.room import SPARE_SHARE, memory_bytes, planned_bytes
-from cuda_llm.tools.measure.slots import InputPlan
-from cuda_llm.tools.measure.verify import explain_call_once
+from cuda_llm.tools.timing.measurement import open_oracle
+from cuda_llm.tools.timing.room import SPARE_SHARE, memory_bytes, planned_bytes
+from cuda_llm.tools.timing.slots import InputPlan
+from cuda_llm.tools.timing.verify import explain_call_once
 from cuda_llm.tools.validator.budget import SizePlan, format_dims, plan_sizes
 from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.wording import describe

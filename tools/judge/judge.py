@@ -22,8 +22,8 @@ from cuda_llm.outcomes import InfraFailed, Passed, Quarantined, Verdict
 from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench, PublishedBench
-from cuda_llm.tools.measure.failures import NOISE
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.failures import NOISE
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 if TYPE_CHECKING:

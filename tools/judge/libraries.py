@@ -14,12 +14,12 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled, LibraryCall
 from cuda_llm.tools.judge import plain_copy
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source
-from cuda_llm.tools.measure.baseline_doubt import size_key
-from cuda_llm.tools.measure.failures import FailedCase, without_case
-from cuda_llm.tools.measure.library import measure_library
-from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.baseline_doubt import size_key
+from cuda_llm.tools.timing.failures import FailedCase, without_case
+from cuda_llm.tools.timing.library import measure_library
+from cuda_llm.tools.timing.measure import measure_candidate
+from cuda_llm.tools.timing.options import MeasureOptions
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.wording import describe
 
 HEADER_LIBRARY = "CUB"

@@ -20,8 +20,8 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, SamplingSession, Session, Site
 from cuda_llm.tools.device.buffers import BufferSpec
 from cuda_llm.tools.device.candidate import Baseline
-from cuda_llm.tools.measure.failures import ModelledCall, least_size_us, modelled_floor_us
-from cuda_llm.tools.measure.times import KernelTimes, find_unseen_stores, profiles_below
+from cuda_llm.tools.timing.failures import ModelledCall, least_size_us, modelled_floor_us
+from cuda_llm.tools.timing.times import KernelTimes, find_unseen_stores, profiles_below
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import NONCE_BYTES, generator, timed_case
 from cuda_llm.tools.validator.distributions import draw

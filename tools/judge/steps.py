@@ -20,12 +20,12 @@ from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
 from cuda_llm.tools.device import CompilingDevice, Device, Session, Site
 from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
 from cuda_llm.tools.judge.modelled_times import model_sizes
-from cuda_llm.tools.measure.baseline_time import read_times, times_file, write_times
-from cuda_llm.tools.measure.failures import FailedCase, baseline_refused, find_failed_case
-from cuda_llm.tools.measure.measure import measure_baseline
-from cuda_llm.tools.measure.measurement import open_oracle
-from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.times import (
+from cuda_llm.tools.timing.baseline_time import read_times, times_file, write_times
+from cuda_llm.tools.timing.failures import FailedCase, baseline_refused, find_failed_case
+from cuda_llm.tools.timing.measure import measure_baseline
+from cuda_llm.tools.timing.measurement import open_oracle
+from cuda_llm.tools.timing.options import MeasureOptions
+from cuda_llm.tools.timing.times import (
     KernelTimes,
     compare_with_baseline,
     score_of,

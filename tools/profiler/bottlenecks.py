@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cuda_llm.profile import Bottleneck, LaunchProfile
-from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
+from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.profiler.counts import SECTOR_BYTES
 from cuda_llm.tools.profiler.roofs import ROOF_ADVICE, find_roofs
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, Term, TimeReason, model_launch

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cuda_llm.facts import SourceSpot
-from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import InstructionClass, InstructionSite, KernelTable
+from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
+from cuda_llm.tools.profiler.tables import InstructionClass, InstructionSite, KernelTable
 
 WARP_LANES = 32
 SECTOR_BYTES = 32

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.profile import KernelResources, LaunchProfile
-from cuda_llm.tools.emulator.counters import LaunchCounters
-from cuda_llm.tools.emulator.tables import KernelTable
 from cuda_llm.tools.profiler.bottlenecks import Explained, find_bottlenecks
+from cuda_llm.tools.profiler.counters import LaunchCounters
 from cuda_llm.tools.profiler.counts import (
     LineAccess,
     accesses_by_line,
     count_instructions,
     count_tensor_operations,
 )
+from cuda_llm.tools.profiler.tables import KernelTable
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, least_tensor_us, place_launch
 from cuda_llm.tools.profiler.traffic import CONSTANT_SPACES
 

@@ -6,14 +6,14 @@ The counts that a launch would have then; the formulas of the time model stay th
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 
-from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import (
+from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
+from cuda_llm.tools.profiler.counts import SECTOR_BYTES, WARP_LANES, ideal_sectors
+from cuda_llm.tools.profiler.tables import (
     BasicBlock,
     InstructionClass,
     InstructionSite,
     KernelTable,
 )
-from cuda_llm.tools.profiler.counts import SECTOR_BYTES, WARP_LANES, ideal_sectors
 from cuda_llm.tools.profiler.time_model import LaunchTime, ModelledLaunch
 from cuda_llm.tools.profiler.traffic import BULK, CONSTANT_SPACES, L2_LINE_BYTES
 

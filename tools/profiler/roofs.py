@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
-from cuda_llm.tools.emulator.counters import SiteCounters
-from cuda_llm.tools.emulator.tables import InstructionClass, InstructionSite
+from cuda_llm.tools.profiler.counters import SiteCounters
 from cuda_llm.tools.profiler.mends import (
     in_single_precision,
     with_data_kept,
@@ -15,6 +14,7 @@ from cuda_llm.tools.profiler.mends import (
     with_larger_tiles,
     with_values_reused,
 )
+from cuda_llm.tools.profiler.tables import InstructionClass, InstructionSite
 from cuda_llm.tools.profiler.time_model import (
     LaunchTime,
     ModelledLaunch,

@@ -14,10 +14,9 @@ from cuda_llm.hardware_profiles.occupancy import WARP_THREADS, Occupancy, occupa
 from cuda_llm.hardware_profiles.roofline import mma_sync_tflops, wgmma_tflops
 from cuda_llm.profile import KernelResources
 from cuda_llm.time_terms import SHARPNESS, combine
-from cuda_llm.tools.emulator.counters import LaunchCounters
-from cuda_llm.tools.emulator.ops.wgmma import PEAK
-from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable
+from cuda_llm.tools.profiler.counters import LaunchCounters
 from cuda_llm.tools.profiler.counts import count_instructions, count_tensor_operations
+from cuda_llm.tools.profiler.tables import WGMMA_PEAK, InstructionClass, KernelTable
 from cuda_llm.tools.profiler.traffic import launch_traffic, warp_clk, warps_per_block
 
 
@@ -181,8 +180,8 @@ def least_tensor_us(operations: Mapping[str, float], hardware: Hardware) -> floa
 
 
 def _tensor_tflops(hardware: Hardware, kind: str) -> float:
-    if kind.startswith(PEAK):
-        return wgmma_tflops(hardware, kind.removeprefix(PEAK))
+    if kind.startswith(WGMMA_PEAK):
+        return wgmma_tflops(hardware, kind.removeprefix(WGMMA_PEAK))
     return mma_sync_tflops(hardware, kind)
 
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import (
+from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
+from cuda_llm.tools.profiler.counts import SECTOR_BYTES, WARP_LANES
+from cuda_llm.tools.profiler.tables import (
     BasicBlock,
     InstructionClass,
     InstructionSite,
     KernelTable,
 )
-from cuda_llm.tools.profiler.counts import SECTOR_BYTES, WARP_LANES
 
 WORD_BYTES = 4
 BULK = ("bulk_load", "bulk_store")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cuda_llm.tools.cuda.inspect import Inspection
     from cuda_llm.tools.device import Device
     from cuda_llm.tools.judge.judge import Judged
-    from cuda_llm.tools.measure.options import MeasureOptions
+    from cuda_llm.tools.timing.options import MeasureOptions
 
 NONE_PASSED = 1
 STDIN = Path("-")
@@ -102,8 +102,8 @@ def evaluate(
     from cuda_llm.tasks.objective import with_objective
     from cuda_llm.tasks.own_sizes import with_sizes
     from cuda_llm.tools.device_options import compose_device
-    from cuda_llm.tools.measure.options import L2, PRECISIONS, MeasureOptions
     from cuda_llm.tools.open_device import open_device
+    from cuda_llm.tools.timing.options import L2, PRECISIONS, MeasureOptions
 
     sources = read_sources(files)
     sized = with_sizes(load_task(task), size or ())

@@ -54,15 +54,15 @@ from cuda_llm.tools.cuda.verdicts import CallContext, load_failure, verdict_on_e
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Scalar, Session
 from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.protocol import Refusal, Reply, ReplyFrame
+from cuda_llm.tools.device.runner import Ended
 from cuda_llm.tools.judge.device_bench import open_bench, time_compiled
 from cuda_llm.tools.judge.emulated_check import conclude_check, conclude_replay
 from cuda_llm.tools.judge.judge import check
-from cuda_llm.tools.measure.failures import FailedCase
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device, open_emulated
 from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch
-from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended
+from cuda_llm.tools.timing.failures import FailedCase
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.tools.validator.validate import Validated, validate
 from cuda_llm.wording import describe

@@ -79,7 +79,7 @@ RUN_BY: dict[Place, str] = {
         "test_a_gpu_is_let_out_of_quarantine_by_what_is_printed"
     ),
     Place("tools/cuda/solve_driver.py", "pip install 'cuda-llm[toolkit]'"): INSTALL,
-    Place("tools/measure/failures.py", "cuda-llm tasks check {}"): TASK,
+    Place("tools/timing/failures.py", "cuda-llm tasks check {}"): TASK,
     Place("tools/native/build.py", "apt-get install g++"): INSTALL,
     Place("traces/best.py", "cuda-llm evaluate {} {} --device {} {} {}"): RUN,
     Place("traces/best.py", "{} -P -m cuda_llm {}"): RUN,

@@ -82,7 +82,7 @@ def test_evaluate_keeps_what_it_has_when_it_is_stopped(cuda_llm: Command, tmp_pa
 def test_a_device_of_ones_own_that_breaks_is_one_line(cuda_llm: Command, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from cuda_llm.extend import open_device\n"
-        "from cuda_llm.tools.emulated.device import EmulatedDevice\n"
+        "from cuda_llm.tools.emulator.device import EmulatedDevice\n"
         "class Broken(EmulatedDevice):\n"
         "    def prepare(self): pass\n"
         "    def open(self, candidate): raise OSError(5, 'gone', 'the rack')\n"

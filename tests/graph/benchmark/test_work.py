@@ -44,7 +44,7 @@ from cuda_llm.search import Brief, Draft
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.group import DeviceGroup
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import KernelInspected, RunStarted

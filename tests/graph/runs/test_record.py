@@ -10,7 +10,7 @@ from run_starts import asked, parts, the_run
 
 from cuda_llm.graph.runs.parts import find_parts
 from cuda_llm.graph.runs.start import start
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.open_device import spec_of
 from cuda_llm.traces.best import verify_command
 

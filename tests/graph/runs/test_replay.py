@@ -30,8 +30,8 @@ from cuda_llm.graph.runs.start import aoptimize, optimize, resume, start
 from cuda_llm.outcomes import LateWrite, Verdict
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.event_log import Recorded
 from cuda_llm.traces.events import (

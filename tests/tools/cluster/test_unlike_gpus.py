@@ -19,7 +19,7 @@ from cuda_llm.tools.cluster.start_worker import Place, Worker
 from cuda_llm.tools.cluster.worker import describe
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.group import DeviceGroup
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 

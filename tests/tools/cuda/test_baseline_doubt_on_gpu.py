@@ -26,10 +26,10 @@ from cuda_llm.tools.cuda.library_session import LibrarySession
 from cuda_llm.tools.cuda.site import GpuSite
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device.candidate import Baseline, Compiled, CompileRequest
-from cuda_llm.tools.measure.failures import FailedCase
-from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.failures import FailedCase
+from cuda_llm.tools.timing.measure import measure_candidate
+from cuda_llm.tools.timing.options import MeasureOptions
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.wording import describe_doubt
 
 pytestmark = pytest.mark.gpu

@@ -14,11 +14,11 @@ from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.cuda.device import check_known_answer
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import time_compiled, validate_compiled
 from cuda_llm.tools.judge.steps import compile_source
-from cuda_llm.tools.measure.failures import without_case
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.failures import without_case
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 pytestmark = pytest.mark.usefixtures("found_by_children")

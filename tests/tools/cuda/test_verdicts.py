@@ -20,9 +20,9 @@ from cuda_llm.outcomes import HostCrashed, InfraFailed, LaunchFailed, OutOfMemor
 from cuda_llm.tools.cuda.call_log import CallLog
 from cuda_llm.tools.cuda.protocol import Forbidden, Order
 from cuda_llm.tools.cuda.verdicts import CallContext, failed_to_start, load_failure, verdict_on_end
+from cuda_llm.tools.device.protocol import Refusal, Reply, ReplyFrame
+from cuda_llm.tools.device.runner import Ended, UnexpectedReply
 from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch
-from cuda_llm.tools.runner.protocol import Refusal, Reply, ReplyFrame
-from cuda_llm.tools.runner.runner import Ended, UnexpectedReply
 from cuda_llm.wording import describe
 
 LOG = CallLog(launches=1, entries=(LoggedLaunch(kind=LaunchKind.KERNEL, symbol="_Z3addv"),))

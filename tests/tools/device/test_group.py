@@ -15,7 +15,7 @@ from cuda_llm.errors import DeviceLost, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.device.group import DeviceGroup
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 
 SUPPORT = Path(__file__).parents[2] / "support"
 

@@ -17,8 +17,8 @@ from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
 from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
 from cuda_llm.tools.judge.duel import Contest, Duel
 from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.measure.options import Tier
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.options import Tier
 
 TASK = load_task("histogram")
 GOOD = TASK.baseline.read_text(encoding="utf-8")

@@ -30,10 +30,10 @@ from cuda_llm.tools.judge.duel import (
     modelled_duel,
 )
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
-from cuda_llm.tools.measure.blocks import MeasurementFault
-from cuda_llm.tools.measure.failures import NOISE, hidden_by_noise
-from cuda_llm.tools.measure.options import MeasureOptions, Tier
-from cuda_llm.tools.measure.times import KernelTimes
+from cuda_llm.tools.timing.blocks import MeasurementFault
+from cuda_llm.tools.timing.failures import NOISE, hidden_by_noise
+from cuda_llm.tools.timing.options import MeasureOptions, Tier
+from cuda_llm.tools.timing.times import KernelTimes
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

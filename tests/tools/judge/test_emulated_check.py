@@ -26,7 +26,7 @@ from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.cuda.sanitizer import SanitizerResult
 from cuda_llm.tools.device import Level
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.emulated_check import (
     CHECK_LIMIT_S,
     MOST_WATCHED_WORK,

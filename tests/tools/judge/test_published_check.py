@@ -16,8 +16,8 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import Judged, judge
 from cuda_llm.tools.judge.published_check import beyond, known_answer, needs_a_call
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.times import KernelTimes
 
 NO_TIMES = KernelTimes(times=(), launches=(), bottlenecks=())
 KERNEL = """\

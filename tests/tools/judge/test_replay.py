@@ -22,13 +22,13 @@ from cuda_llm.tools.cuda.call_log import verdict_on_error
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.tools.device.candidate import Baseline, Compiled
-from cuda_llm.tools.emulated.device import EmulatedDevice
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
 from cuda_llm.tools.judge.duel import Duel
 from cuda_llm.tools.judge.emulated_check import conclude_replay, replay_case
-from cuda_llm.tools.measure.failures import FailedCase
-from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.options import MeasureOptions
+from cuda_llm.tools.timing.failures import FailedCase
+from cuda_llm.tools.timing.measure import measure_candidate
+from cuda_llm.tools.timing.options import MeasureOptions
 from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.wording import describe

@@ -3,14 +3,14 @@
 import pytest
 
 from cuda_llm.facts import SourceSpot
-from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import (
+from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
+from cuda_llm.tools.profiler.counts import accesses_by_line, count_instructions, ideal_sectors
+from cuda_llm.tools.profiler.tables import (
     BasicBlock,
     InstructionClass,
     InstructionSite,
     KernelTable,
 )
-from cuda_llm.tools.profiler.counts import accesses_by_line, count_instructions, ideal_sectors
 
 LINE = SourceSpot(file="mine.cu", line=7)
 FP32, INT, FREE = InstructionClass.FP32, InstructionClass.INT, InstructionClass.FREE

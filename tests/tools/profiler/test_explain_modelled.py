@@ -7,15 +7,15 @@ import pytest
 from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import Bottleneck, KernelResources
-from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import (
+from cuda_llm.tools.profiler.bottlenecks import Explained
+from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
+from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
+from cuda_llm.tools.profiler.tables import (
     BasicBlock,
     InstructionClass,
     InstructionSite,
     KernelTable,
 )
-from cuda_llm.tools.profiler.bottlenecks import Explained
-from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
 
 HARDWARE = find_hardware("RTX 3090 Ti")
 WARPS = 84 * 6 * 8 * 10

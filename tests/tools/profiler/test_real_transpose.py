@@ -9,7 +9,7 @@ from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Scalar, Session
 from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
-from cuda_llm.tools.emulated.call_report import EmulatedCallReport
+from cuda_llm.tools.emulator.call_report import EmulatedCallReport
 from cuda_llm.tools.open_device import open_emulated
 
 NAIVE = Path(__file__).parents[3] / "tasks/matrix_transpose/baseline.cu"

@@ -12,15 +12,15 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import list_hardware
 from cuda_llm.profile import KernelResources
 from cuda_llm.time_terms import SHARPNESS, combine
-from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import (
+from cuda_llm.tools.profiler.bottlenecks import Explained
+from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
+from cuda_llm.tools.profiler.explain_modelled import explain_call
+from cuda_llm.tools.profiler.tables import (
     BasicBlock,
     InstructionClass,
     InstructionSite,
     KernelTable,
 )
-from cuda_llm.tools.profiler.bottlenecks import Explained
-from cuda_llm.tools.profiler.explain_modelled import explain_call
 from cuda_llm.tools.profiler.time_model import Term
 
 PROFILES = list_hardware()

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
-from cuda_llm.tools.emulator.tables import InstructionSite, KernelTable
+from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
+from cuda_llm.tools.profiler.tables import InstructionSite, KernelTable
 from cuda_llm.tools.profiler.traffic import (
     ATOMIC_LINE_CLK,
     Traffic,

@@ -20,9 +20,9 @@ from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
 from cuda_llm.tools.emulator.codegen.module import Generated, generate
 from cuda_llm.tools.emulator.ptx.parse import parse
-from cuda_llm.tools.emulator.tables import KernelTable, Translated
 from cuda_llm.tools.native import build, cpu_model, find_gxx, gxx_version
 from cuda_llm.tools.native.store import entry_folder, load, store
+from cuda_llm.tools.profiler.tables import KernelTable, Translated
 from cuda_llm.tools.sandbox.jail import Jail, run_jailed
 
 _EMULATOR = Path(__file__).parent.parent

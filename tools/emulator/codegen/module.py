@@ -26,7 +26,7 @@ from cuda_llm.tools.emulator.codegen.waits import (
     place_waits,
 )
 from cuda_llm.tools.emulator.ptx.module import Function, Instruction, Module, Variable
-from cuda_llm.tools.emulator.tables import (
+from cuda_llm.tools.profiler.tables import (
     PIPES,
     BasicBlock,
     InstructionClass,

@@ -34,7 +34,7 @@ from cuda_llm.tools.emulator.ops.wgmma import (
     is_group_product,
 )
 from cuda_llm.tools.emulator.ptx.module import Instruction, Loc
-from cuda_llm.tools.emulator.tables import BasicBlock, InstructionClass, InstructionSite
+from cuda_llm.tools.profiler.tables import BasicBlock, InstructionClass, InstructionSite
 
 _FREE = frozenset({"mov", "cvta", "call", "barrier_result", "activemask", ALIGNED})
 _MEMORY = frozenset({"ld", "ldu", "st", "atom", "red", "cp"})

@@ -15,7 +15,7 @@ from cuda_llm.tools.emulator.codegen.liveness import end_reads, step_reads, succ
 from cuda_llm.tools.emulator.codegen.memory import space_of
 from cuda_llm.tools.emulator.ops.tensor import CHAIN, instructions_of
 from cuda_llm.tools.emulator.ptx.module import Address, Instruction, Reg
-from cuda_llm.tools.emulator.tables import InstructionClass
+from cuda_llm.tools.profiler.tables import InstructionClass
 
 WHOLE = 256
 """One latency: waits are given in parts of it."""

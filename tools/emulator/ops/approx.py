@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cuda_llm.tools.emulator.ops.float import dotted, modifiers
 from cuda_llm.tools.emulator.ops.lane_op import LaneOp
-from cuda_llm.tools.emulator.tables import InstructionClass
+from cuda_llm.tools.profiler.tables import InstructionClass
 
 
 def operations() -> Iterator[tuple[str, LaneOp]]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from cuda_llm.tools.emulator.ops.integer import call
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES, LaneOp
-from cuda_llm.tools.emulator.tables import InstructionClass
+from cuda_llm.tools.profiler.tables import InstructionClass
 
 SELECTABLE = ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
 PERMUTE_MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")

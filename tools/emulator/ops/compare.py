@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cuda_llm.tools.emulator.ops.integer import call
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES, LaneOp
-from cuda_llm.tools.emulator.tables import InstructionClass
+from cuda_llm.tools.profiler.tables import InstructionClass
 
 EQUALITY = ("eq", "ne")
 SIGNED = (*EQUALITY, "lt", "le", "gt", "ge")

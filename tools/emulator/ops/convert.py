@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from cuda_llm.tools.emulator.ops.float import ROUNDINGS, dotted, modifiers
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES, LaneOp
-from cuda_llm.tools.emulator.tables import InstructionClass
+from cuda_llm.tools.profiler.tables import InstructionClass
 
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
 FLOATS = ("f32", "f64")

@@ -6,7 +6,7 @@ from cuda_llm.tools.emulator.ops.convert import INTEGERS, INTEGRAL
 from cuda_llm.tools.emulator.ops.float import ROUNDINGS, dotted, modifiers
 from cuda_llm.tools.emulator.ops.half import FORMATS
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES, LaneOp
-from cuda_llm.tools.emulator.tables import InstructionClass
+from cuda_llm.tools.profiler.tables import InstructionClass
 
 
 def operations() -> Iterator[tuple[str, LaneOp]]:

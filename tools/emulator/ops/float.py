@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES, LaneOp
-from cuda_llm.tools.emulator.tables import InstructionClass
+from cuda_llm.tools.profiler.tables import InstructionClass
 
 PIPES = {"f32": InstructionClass.FP32, "f64": InstructionClass.FP64}
 ROUNDINGS = ("rn", "rz", "rm", "rp")

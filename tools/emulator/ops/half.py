@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cuda_llm.tools.emulator.ops.compare import FLOAT, WITH
 from cuda_llm.tools.emulator.ops.float import ROUNDINGS, dotted, modifiers
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES, LaneOp
-from cuda_llm.tools.emulator.tables import InstructionClass
+from cuda_llm.tools.profiler.tables import InstructionClass
 
 FORMATS = {"f16": "emu::F16", "bf16": "emu::BF16"}
 

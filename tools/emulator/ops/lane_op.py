@@ -13,7 +13,7 @@ given lane by lane, as `bool`.
 
 from dataclasses import dataclass
 
-from cuda_llm.tools.emulator.tables import InstructionClass
+from cuda_llm.tools.profiler.tables import InstructionClass
 
 C_TYPES = {
     "pred": "bool",

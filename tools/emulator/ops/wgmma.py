@@ -7,13 +7,12 @@ import re
 from dataclasses import dataclass
 
 from cuda_llm.tools.emulator.ops.tensor import PEAKS, Opcode
+from cuda_llm.tools.profiler.tables import WGMMA_PEAK
 
 WARPS = 4
 """Of a warpgroup."""
 ROWS = 16
 """Of A and D, of a warp."""
-PEAK = "wgmma:"
-"""Before the name of a peak: the rate is that of wgmma."""
 
 _FLOATS = ("f16", "f32")
 _KINDS: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -62,7 +61,7 @@ class GroupProduct:
     @property
     def peak(self) -> str:
         """Return the name of its rate."""
-        return PEAK + PEAKS.get(self.a, "fp8")
+        return WGMMA_PEAK + PEAKS.get(self.a, "fp8")
 
 
 def is_group_product(opcode: Opcode) -> bool:

@@ -12,8 +12,8 @@ from cuda_llm.outcomes import OutOfMemory
 from cuda_llm.tools.cuda.call_log import CallLog
 from cuda_llm.tools.cuda.protocol import Armed, ArmFlag, Captured, Order
 from cuda_llm.tools.cuda.verdicts import CallContext, verdict_on_end
-from cuda_llm.tools.runner.protocol import Reply
-from cuda_llm.tools.runner.runner import Ended
+from cuda_llm.tools.device.protocol import Reply
+from cuda_llm.tools.device.runner import Ended
 
 from .conftest import Start
 

@@ -17,7 +17,7 @@ from cuda_llm.tools.cuda.protocol import (
     Order,
     SharedBy,
 )
-from cuda_llm.tools.runner.protocol import Refusal, Reply
+from cuda_llm.tools.device.protocol import Refusal, Reply
 
 from .conftest import Start
 

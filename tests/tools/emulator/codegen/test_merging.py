@@ -12,11 +12,11 @@ from device_calls import run
 from kernel_runs import compiled
 
 from cuda_llm.tools.device import CallOptions, Level
-from cuda_llm.tools.emulated.call_report import EmulatedCallReport
+from cuda_llm.tools.emulator.call_report import EmulatedCallReport
 from cuda_llm.tools.emulator.codegen.module import generate
-from cuda_llm.tools.emulator.counters import SiteCounters
 from cuda_llm.tools.emulator.ptx.parse import parse
-from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable
+from cuda_llm.tools.profiler.counters import SiteCounters
+from cuda_llm.tools.profiler.tables import InstructionClass, KernelTable
 
 TARGETS = ("sm_86", "sm_90")
 

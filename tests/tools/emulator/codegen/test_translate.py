@@ -20,7 +20,7 @@ from cuda_llm.tools.emulator.codegen.libraries import (
 )
 from cuda_llm.tools.emulator.codegen.module import generate
 from cuda_llm.tools.emulator.ptx.parse import parse
-from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable, Translated, Unsupported
+from cuda_llm.tools.profiler.tables import InstructionClass, KernelTable, Translated, Unsupported
 
 HEAD = '.version 9.0\n.target sm_90a\n.address_size 64\n.file 1 "kernel.cu"\n'
 SOURCE = "one\ntwo\n  out[i] = in[i];\n"

@@ -3,7 +3,7 @@
 import pytest
 from runtime_driver import Ran, Run
 
-from cuda_llm.tools.emulator.counters import LaunchCounters, SiteCounters
+from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
 
 LOAD, STORE_SHARED, ATOMIC = 0, 3, 6
 

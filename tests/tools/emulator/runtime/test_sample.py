@@ -6,7 +6,7 @@ from runtime_driver import FAULT_EXIT, Ran, Run
 
 from cuda_llm.facts import DependentLaunch, SourceSpot
 from cuda_llm.outcomes import UninitialisedRead
-from cuda_llm.tools.emulator.counters import LaunchCounters
+from cuda_llm.tools.profiler.counters import LaunchCounters
 
 SAMPLE, SEED = 3, 7
 BLOCKS, WARPS = 4000, 2

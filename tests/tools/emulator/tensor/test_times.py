@@ -10,7 +10,7 @@ from cuda_llm.tools.device import CallOptions, CallReport, Level
 from cuda_llm.tools.emulator.codegen.module import generate
 from cuda_llm.tools.emulator.ops.tensor import Product, instructions_of, product_of
 from cuda_llm.tools.emulator.ptx.parse import parse
-from cuda_llm.tools.emulator.tables import InstructionClass
+from cuda_llm.tools.profiler.tables import InstructionClass
 
 H200 = find_hardware("H200")
 

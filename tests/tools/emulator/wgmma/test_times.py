@@ -10,7 +10,7 @@ from cuda_llm.tools.device import CallOptions, CallReport, Level
 from cuda_llm.tools.emulator.codegen.module import generate
 from cuda_llm.tools.emulator.ops.tensor import CHAIN
 from cuda_llm.tools.emulator.ptx.parse import parse
-from cuda_llm.tools.emulator.tables import InstructionClass, KernelTable
+from cuda_llm.tools.profiler.tables import InstructionClass, KernelTable
 
 H200 = find_hardware("H200")
 HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n"

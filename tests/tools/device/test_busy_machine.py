@@ -1,0 +1,92 @@
+"""Waiting for a processor costs a runner none of its time; waiting for anything else does."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from cuda_llm.tools.device.channel import RunnerSocket
+from cuda_llm.tools.device.child import spawn
+from cuda_llm.tools.device.protocol import Reply, ReplyFrame
+from cuda_llm.tools.device.runner import Ended, Runner, find_queued_s
+
+SPIN = "while True: pass"
+DONE = bytes(ReplyFrame(reply=Reply.DONE, sequence=1))
+WORK = f"""
+import os, socket, sys, time
+{{step}}
+socket.socket(fileno=int(sys.argv[1])).send({DONE!r})
+time.sleep(60)
+"""
+COMPUTES = "while time.process_time() < 0.5: pass"
+SLEEPS = "time.sleep(5)"
+
+
+@contextlib.asynccontextmanager
+async def runner_that(step: str, processor: int) -> AsyncIterator[Runner]:
+    """A process that does one thing, on one processor, and replies."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        number = theirs.fileno()
+        child = spawn([sys.executable, "-S", "-c", WORK.format(step=step), str(number)], (number,))
+    os.sched_setaffinity(child.pid, {processor})
+    runner = Runner(child, (), RunnerSocket(ours), alarm=False)
+    try:
+        yield runner
+    finally:
+        await runner.stop()
+
+
+@pytest.fixture
+def busy_processor() -> Iterator[int]:
+    """A processor on which four other processes always compute."""
+    processor = min(os.sched_getaffinity(0))
+    spinning = [subprocess.Popen([sys.executable, "-S", "-c", SPIN]) for _ in range(4)]
+    for one in spinning:
+        os.sched_setaffinity(one.pid, {processor})
+    yield processor
+    for one in spinning:
+        one.kill()
+        one.wait()
+
+
+async def wait_for_it(runner: Runner, limit_s: float) -> ReplyFrame | Ended:
+    outcome = await runner.receive_reply(lambda _: True, limit_s)
+    assert isinstance(outcome, ReplyFrame | Ended)
+    return outcome
+
+
+def test_what_computes_may_take_longer_where_others_compute_too(busy_processor: int) -> None:
+    async def run() -> tuple[ReplyFrame | Ended, float, float]:
+        async with runner_that(COMPUTES, busy_processor) as runner:
+            begun = time.monotonic()
+            outcome = await wait_for_it(runner, 0.6)
+            return outcome, time.monotonic() - begun, find_queued_s(runner.pids)
+
+    outcome, took_s, queued_s = asyncio.run(run())
+    assert isinstance(outcome, ReplyFrame), "it had half a second of work, and hardly more time"
+    assert took_s > 0.6 and queued_s > 0.1, "the machine was not as busy as this test needs"
+
+
+def test_what_sleeps_has_no_more_than_its_time(busy_processor: int) -> None:
+    async def run() -> tuple[ReplyFrame | Ended, float]:
+        async with runner_that(SLEEPS, busy_processor) as runner:
+            begun = time.monotonic()
+            outcome = await wait_for_it(runner, 0.5)
+            return outcome, time.monotonic() - begun
+
+    outcome, took_s = asyncio.run(run())
+    assert isinstance(outcome, Ended) and outcome.expired
+    assert took_s < 2.5, "five limits is the most that any runner gets"
+
+
+def test_nothing_is_known_of_a_process_that_is_gone() -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    assert find_queued_s([child.pid]) == 0

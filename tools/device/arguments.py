@@ -1,0 +1,48 @@
+"""The arguments of `solve` in the frames of every runner."""
+
+import ctypes
+import struct
+from collections.abc import Mapping, Sequence
+
+from cuda_llm.tools.device import Argument, Scalar
+from cuda_llm.tools.device.protocol import MAX_FLOATS, MAX_INTEGERS
+
+
+def put_arguments(
+    frame: ctypes.Structure, arguments: Sequence[Argument], offsets: Mapping[str, int]
+) -> None:
+    """Write the arguments of `solve` into a frame; `offsets` places each buffer in the arena.
+
+    Integers and floats go into separate rows: `native/call.cpp` says why that is a calling
+    convention. Raises ValueError where there are too many or a value does not fit its type.
+    """
+    integers = floats = 0
+    frame.pointers = 0
+    for argument in arguments:
+        if isinstance(argument, Scalar) and argument.ctype in {"float", "double"}:
+            if floats == MAX_FLOATS:
+                raise ValueError(f"more than {MAX_FLOATS} floating-point arguments")
+            frame.floats[floats] = _float_bits(argument)
+            floats += 1
+            continue
+        if integers == MAX_INTEGERS:
+            raise ValueError(f"more than {MAX_INTEGERS} integer and pointer arguments")
+        if isinstance(argument, Scalar):
+            frame.integers[integers] = _integer_bits(argument)
+        else:
+            frame.integers[integers] = offsets[argument]
+            frame.pointers |= 1 << integers
+        integers += 1
+
+
+def _float_bits(scalar: Scalar) -> int:
+    if scalar.ctype == "float":
+        return int.from_bytes(struct.pack("<f", scalar.value), "little")
+    return int.from_bytes(struct.pack("<d", scalar.value), "little")
+
+
+def _integer_bits(scalar: Scalar) -> int:
+    value = int(scalar.value)
+    if value != scalar.value or not -(1 << 63) <= value < 1 << 64:
+        raise ValueError(f"{scalar.value!r} is not a 64-bit integer ({scalar.ctype})")
+    return value & ((1 << 64) - 1)

@@ -1,0 +1,80 @@
+"""What we share with a child process: memory, and a socket of packets."""
+
+import asyncio
+import contextlib
+import ctypes
+import mmap
+import os
+import socket
+import time
+
+from cuda_llm.tools.device.protocol import ReplyFrame
+
+
+class SharedMemory:
+    """An anonymous memory file, mapped here and inherited by a runner as a descriptor."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.size = size
+        self.descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+        os.ftruncate(self.descriptor, size)
+        self.map = mmap.mmap(self.descriptor, size)
+
+    def discard(self, begin: int, end: int) -> None:
+        """Give the pages of a page-aligned range back; they read as zero from now on."""
+        if end > begin:
+            self.map.madvise(mmap.MADV_REMOVE, begin, end - begin)
+
+    def close(self) -> None:
+        """Give back all pages and the descriptor. Views of it stay valid and read zero."""
+        self.discard(0, self.size)
+        os.close(self.descriptor)
+
+
+_PACKET_BYTES = ctypes.sizeof(ReplyFrame) + 1
+"""One more than a reply, so that one that is too long shows."""
+
+
+class RunnerSocket:
+    """A connected SOCK_SEQPACKET socket. An empty packet: the other end is closed."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._connection = connection
+
+    async def send(self, packet: bytes) -> None:
+        """Send a packet; where the other end is closed, the next packet received is empty."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            await asyncio.get_running_loop().sock_sendall(self._connection, packet)
+
+    async def receive(self, limit_s: float) -> bytes:
+        """Wait for a packet. Raises TimeoutError."""
+        async with asyncio.timeout(limit_s):
+            try:
+                loop = asyncio.get_running_loop()
+                return await loop.sock_recv(self._connection, _PACKET_BYTES)
+            except ConnectionResetError:
+                return b""
+
+    def receive_spinning(self, limit_s: float) -> bytes:
+        """Wait for a packet without yielding the processor. Raises TimeoutError."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                return self._connection.recv(_PACKET_BYTES)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError from None
+            except ConnectionResetError:
+                return b""
+
+    def has_packet(self) -> bool:
+        """Tell whether a packet has come that was not asked for."""
+        try:
+            return bool(self._connection.recv(1, socket.MSG_PEEK))
+        except (BlockingIOError, ConnectionResetError):
+            return False
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._connection.close()

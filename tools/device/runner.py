@@ -1,0 +1,206 @@
+"""One runner: asked with a deadline, and killed with all it left."""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda_llm.log import Log
+from cuda_llm.tools.device.channel import RunnerSocket
+from cuda_llm.tools.device.child import Child
+from cuda_llm.tools.device.protocol import (
+    CallFrame,
+    Reply,
+    ReplyFrame,
+    StartFrame,
+    decode_reply,
+)
+
+_log = Log(__name__)
+
+_FINAL_REPLY_S = 0.5
+"""How long a runner that is out of time may take to report where it is."""
+
+
+MOST_LIMITS = 5
+"""How many times its limit a runner may take in all that waits for a processor."""
+_LEAST_LEFT_S = 0.01
+
+
+def find_queued_s(pids: Sequence[int]) -> float:
+    """Return the longest time that a thread of these processes could have run and had to wait.
+
+    0 where the kernel does not say (`/proc/PID/task/TID/schedstat`, second figure).
+    """
+    longest_ns = 0
+    for pid in pids:
+        for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                longest_ns = max(longest_ns, int(file.read_text().split()[1]))
+    return longest_ns / 1e9
+
+
+def do_nothing() -> None:
+    """Do nothing while a runner works."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """The runner has ended."""
+
+    status: int
+    """As `subprocess` gives it: negative for a signal."""
+    final_reply: ReplyFrame | None
+    """Its report of a crash, if it could send one."""
+    expired: bool
+    """True when it was ended for being out of time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnexpectedReply:
+    """The runner sent a packet that is no reply to its order."""
+
+
+class Runner:
+    """A running runner of one or more processes. Always `stop` it."""
+
+    def __init__(
+        self, main: Child, helpers: Sequence[Child], connection: RunnerSocket, *, alarm: bool
+    ) -> None:
+        """`main` replies, `helpers` end with it. `alarm`: SIGALRM has it say where it is late."""
+        self._main = main
+        self._helpers = tuple(helpers)
+        self._connection = connection
+        self._alarm = alarm
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of main process and helpers; each leads a process group."""
+        return (self._main.pid, *(helper.pid for helper in self._helpers))
+
+    @property
+    def is_alive(self) -> bool:
+        """False when it has ended, or sent a packet unasked."""
+        return self._main.process.poll() is None and not self._connection.has_packet()
+
+    async def exchange(
+        self, frame: StartFrame | CallFrame, limit_s: float
+    ) -> ReplyFrame | Ended | UnexpectedReply:
+        """Send one frame and wait for the one reply; a runner that takes longer is ended."""
+        return await self.ask(bytes(frame), lambda reply: _answers(reply, frame), limit_s)
+
+    async def ask(
+        self,
+        packet: bytes,
+        is_answer: Callable[[ReplyFrame], bool],
+        limit_s: float,
+        *,
+        spinning: bool = False,
+        meanwhile: Callable[[], None] = do_nothing,
+    ) -> ReplyFrame | Ended | UnexpectedReply:
+        """Send a packet and wait for the one reply; a runner that takes longer is ended.
+
+        `spinning` holds the processor meanwhile: the reply is seen at once. `meanwhile` is called
+        before waiting; where it raises TimeoutError, the runner is late.
+        """
+        if self._connection.has_packet():
+            return UnexpectedReply()
+        await self._connection.send(packet)
+        try:
+            meanwhile()
+        except TimeoutError:
+            return await self._expire()
+        return await self.receive_reply(is_answer, limit_s, spinning=spinning)
+
+    async def receive_reply(
+        self, is_answer: Callable[[ReplyFrame], bool], limit_s: float, *, spinning: bool = False
+    ) -> ReplyFrame | Ended | UnexpectedReply:
+        """Wait for one reply; a runner that takes longer is ended."""
+        try:
+            if spinning:
+                packet = self._connection.receive_spinning(limit_s)
+            else:
+                packet = await self._receive(limit_s)
+        except TimeoutError:
+            return await self._expire()
+        if not packet:
+            return Ended(status=await self._main_status(), final_reply=None, expired=False)
+        reply = decode_reply(packet)
+        if reply is None or reply.reply == Reply.FORGED:
+            return UnexpectedReply()
+        if reply.reply == Reply.VANISHED:
+            return Ended(status=await self._helper_status(), final_reply=None, expired=False)
+        if reply.is_last:
+            return Ended(status=await self._kill(), final_reply=reply, expired=False)
+        return reply if is_answer(reply) else UnexpectedReply()
+
+    async def _receive(self, limit_s: float) -> bytes:
+        """Wait for a packet. Time in which the runner waits for a processor does not count, up to
+        MOST_LIMITS of the limit: a busy machine makes no kernel endless. Raises TimeoutError.
+        """
+        begun_s, queued_s = time.monotonic(), find_queued_s(self.pids)
+        left_s = limit_s
+        while True:
+            try:
+                return await self._connection.receive(left_s)
+            except TimeoutError:
+                waited_s = min(find_queued_s(self.pids) - queued_s, (MOST_LIMITS - 1) * limit_s)
+                left_s = limit_s + waited_s - (time.monotonic() - begun_s)
+                if left_s < _LEAST_LEFT_S:
+                    raise
+
+    async def stop(self) -> None:
+        """Kill all processes with their groups, and close the connection."""
+        try:
+            await self._kill()
+        finally:
+            self._connection.close()
+
+    async def _expire(self) -> Ended:
+        """Ask a kernel that runs to stop where it is, where that can be, then end the process."""
+        _log.info("runner is out of time", pids=self.pids)
+        packet = b""
+        if self._alarm:
+            self._main.process.send_signal(signal.SIGALRM)
+            with contextlib.suppress(TimeoutError):
+                packet = await self._connection.receive(_FINAL_REPLY_S)
+        return Ended(status=await self._kill(), final_reply=decode_reply(packet), expired=True)
+
+    async def _kill(self) -> int:
+        """End all processes; return the status of the main one."""
+        try:
+            for helper in self._helpers:
+                await helper.end()
+        finally:
+            status = await self._main.end()
+        return status
+
+    async def _main_status(self) -> int:
+        """Return the status of a main process that closed its socket, killed where it still ran."""
+        await _let_end(self._main)
+        return await self._kill()
+
+    async def _helper_status(self) -> int:
+        """Return the same of the last helper."""
+        status = 0
+        for helper in self._helpers:
+            await _let_end(helper)
+            status = await helper.end()
+        await self._main.end()
+        return status
+
+
+def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
+    """Tell whether `frame` asks for this reply: a candidate can write to the socket, too."""
+    if isinstance(frame, StartFrame):
+        return reply.reply in {Reply.READY, Reply.REFUSED}
+    return bool(reply.reply == Reply.DONE and reply.sequence == frame.sequence)
+
+
+async def _let_end(child: Child) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_FINAL_REPLY_S):
+            await child.wait()

@@ -1,0 +1,176 @@
+"""What a call on the emulated device comes to: its report, or the verdict that it ended in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cuda_llm.failures import TimedOut
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import HostCrashed, InfraFailed, Quarantined, Verdict
+from cuda_llm.tools.device import CallReport
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.protocol import Reply, ReplyFrame
+from cuda_llm.tools.device.runner import Ended, UnexpectedReply
+from cuda_llm.tools.device.verdicts import FORGED, call_notes, denied_call, signal_name
+from cuda_llm.tools.emulator.report import CallRecord
+from cuda_llm.tools.profiler.counters import LaunchCounters
+from cuda_llm.tools.profiler.counts import count_tensor_operations
+from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
+from cuda_llm.tools.profiler.tables import InstructionClass, KernelTable, Translated
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedCandidate:
+    """A candidate, its kernels as the emulated device runs them, and the GPU it stands for."""
+
+    candidate: Compiled
+    translated: Translated
+    hardware: Hardware
+
+    def named_tables(self) -> tuple[KernelTable, ...]:
+        """Return the kernels' tables under the names of their source."""
+        names = self.candidate.kernel_names
+        return tuple(
+            replace(table, symbol=names.get(table.symbol, table.symbol))
+            for table in self.translated.kernels
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulatedCallReport(CallReport):
+    """A call that came back, and what was counted of it."""
+
+    accounts: tuple[LaunchCounters, ...] = ()
+    """One a launch: the evidence for `launches`. Empty where they were not counted."""
+
+
+def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> CallReport | Verdict:
+    """Return the report of a call, or the verdict on a fault that the candidate did not end for."""
+    if record.fault is not None:
+        return record.fault
+    if record.refused is not None and record.launches == 0:
+        return record.refused
+    if record.out_of_memory is not None and record.launches == 0:
+        return record.out_of_memory
+    notes = call_notes(record.launches)
+    if not record.accounts:
+        return CallReport(
+            wall_s=wall_s,
+            kernels=record.launches,
+            refused=record.refused,
+            out_of_memory=record.out_of_memory,
+            output=record.output,
+            notes=notes,
+        )
+    if not record.complete:
+        return Quarantined(kind="uncounted-launches", launches=record.launches)
+    copies = copies_profile(
+        record.copies,
+        record.copied_bytes,
+        record.host_bytes,
+        loaded.hardware,
+        pieces=record.pieces,
+    )
+    explained = explain_call(
+        record.accounts, loaded.translated.kernels, loaded.candidate.kernels, loaded.hardware
+    )
+    return EmulatedCallReport(
+        wall_s=wall_s,
+        time_us=explained.time_us + sum(one.time_us for one in copies),
+        launches=(*explained.launches, *copies),
+        bottlenecks=explained.bottlenecks,
+        accounts=record.accounts,
+        arithmetic=_arithmetic(record, loaded.translated.kernels),
+        stored_bytes=_stored_bytes(record, loaded.translated.kernels),
+        refused=record.refused,
+        out_of_memory=record.out_of_memory,
+        output=record.output,
+        notes=notes,
+    )
+
+
+def _stored_bytes(record: CallRecord, tables: Sequence[KernelTable]) -> int:
+    stored = sum(
+        count.lanes * site.bytes
+        for account in record.accounts
+        for site, count in zip(tables[account.kernel].sites, account.sites, strict=True)
+        if site.kind in ("store", "atomic", "bulk_store") and site.space in ("global", "generic")
+    )
+    return round(stored) + record.copied_bytes
+
+
+_ARITHMETIC = (InstructionClass.FP32, InstructionClass.FP64, InstructionClass.FP16)
+
+
+def _arithmetic(record: CallRecord, tables: Sequence[KernelTable]) -> float:
+    on_cores = sum(
+        lanes * block.mix.get(kind, 0)
+        for account in record.accounts
+        for block, lanes in zip(tables[account.kernel].blocks, account.block_lanes, strict=True)
+        for kind in _ARITHMETIC
+    )
+    on_tensor_cores = sum(
+        sum(count_tensor_operations(account, tables[account.kernel]).values())
+        for account in record.accounts
+    )
+    # The unit that holds the memory adds what an atomic operation adds.
+    in_memory = sum(
+        count.lanes
+        for account in record.accounts
+        for site, count in zip(tables[account.kernel].sites, account.sites, strict=True)
+        if site.kind == "atomic"
+    )
+    # An instruction of a core that multiplies and adds is one; so it is there.
+    return on_cores + in_memory + on_tensor_cores / 2
+
+
+def verdict_on_end(
+    outcome: Ended | UnexpectedReply, record: CallRecord | InfraFailed, limit_s: float
+) -> Verdict:
+    """Return the verdict on a runner that has ended, and on the report it left."""
+    if isinstance(outcome, UnexpectedReply):
+        return FORGED
+    if isinstance(record, CallRecord):
+        if record.fault is not None:
+            return _fault(record, record.fault, limit_s)
+        if record.running:
+            return _in_kernel(outcome, record, limit_s)
+        if record.out_of_memory is not None and not outcome.expired:
+            return record.out_of_memory
+    if outcome.final_reply is not None and outcome.final_reply.is_last:
+        return _on_final_reply(outcome.final_reply)
+    if outcome.expired:
+        return TimedOut(stage="host", limit_s=limit_s)
+    if outcome.status >= 0:
+        return HostCrashed(signal="exit", status=outcome.status)
+    return HostCrashed(signal=signal_name(-outcome.status), killed=True)
+
+
+def _fault(record: CallRecord, fault: Verdict, limit_s: float) -> Verdict:
+    if isinstance(fault, TimedOut):
+        return replace(fault, limit_s=limit_s)
+    # Using the pointer of an allocation that was refused is not where things went wrong.
+    if record.out_of_memory is not None and not isinstance(fault, InfraFailed):
+        return record.out_of_memory
+    return fault
+
+
+def _in_kernel(outcome: Ended, record: CallRecord, limit_s: float) -> Verdict:
+    if outcome.expired:
+        return TimedOut(
+            stage="kernel", limit_s=limit_s, kernel=record.running, spot=record.running_at
+        )
+    reply = outcome.final_reply
+    how = f"signal {reply.number}" if reply is not None else f"status {outcome.status}"
+    return InfraFailed(
+        component="device", detail=f"the emulated device died in {record.running}: {how}"
+    )
+
+
+def _on_final_reply(reply: ReplyFrame) -> Verdict:
+    if reply.reply == Reply.BROKEN:
+        return InfraFailed(component="runner", detail=reply.text)
+    if reply.reply == Reply.DENIED:
+        return denied_call(reply)
+    name = signal_name(reply.number)
+    touched = reply.address if name in {"SIGSEGV", "SIGBUS"} else None
+    return HostCrashed(signal=name, address=touched)

@@ -1,0 +1,199 @@
+"""One candidate on the emulated device: its buffers in shared memory, its calls, their verdicts."""
+
+import asyncio
+import os
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cuda_llm.facts import DependentLaunch
+from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
+from cuda_llm.tools.device.arguments import put_arguments
+from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer, Role
+from cuda_llm.tools.device.channel import SharedMemory
+from cuda_llm.tools.device.protocol import MAX_BUFFERS, CallFrame, ReplyFrame
+from cuda_llm.tools.device.runner import Runner
+from cuda_llm.tools.emulator.call_report import (
+    LoadedCandidate,
+    call_report,
+    verdict_on_end,
+)
+from cuda_llm.tools.emulator.report import CallRecord, read_report
+
+ARENA_BYTES = 16 << 30
+"""Virtual; only pages that are written exist."""
+GUARD_BYTES = 4096
+SAMPLE_COST = 8_000_000
+"""Instructions and requests of warps that a sampled launch may take: about 0.3 s."""
+_PAGE_BYTES = 4096
+_ALIGNMENT = 256
+_LEVELS = {Level.CHECK: 0, Level.ACCOUNT: 1, Level.FULL: 2, Level.SAMPLE: 3}
+_ROLES = {Role.IN: 0, Role.OUT: 1, Role.INOUT: 2}
+_BACK_EDGES_PER_S = 200_000_000
+"""More than any machine emulates: the clock decides what is endless, not this."""
+_slots: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def core_slot() -> asyncio.Semaphore:
+    """Return what to hold while a runner computes: as many slots as this process has cores.
+
+    Calls hold slots, sessions do not: a session in use may wait for another one without end.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _slots:
+        _slots[loop] = asyncio.Semaphore(len(os.sched_getaffinity(0)))
+    return _slots[loop]
+
+
+class ArenaLayout:
+    """The buffers of the present calls in an arena."""
+
+    def __init__(self, arena: SharedMemory) -> None:
+        self._arena = arena
+        self._end = 0
+        self.offsets: Mapping[str, int] = {}
+
+    def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
+        """Lay the buffers out anew, each 256-byte aligned between two guards.
+
+        Everything that lay there before is gone; new buffers and guards are zero. Raises ValueError
+        where two buffers share a name, or where all together are larger than the arena.
+        """
+        self._arena.discard(0, self._end)
+        offsets: dict[str, int] = {}
+        placed: dict[str, PlacedBuffer] = {}
+        cursor = _PAGE_BYTES
+        for spec in buffers:
+            if spec.name in placed:
+                raise ValueError(f"two buffers are called {spec.name}")
+            begin = _round_up(cursor + GUARD_BYTES, _ALIGNMENT) + spec.shift_bytes
+            end = begin + spec.nbytes
+            after = _round_up(end + GUARD_BYTES, _PAGE_BYTES)
+            if after > self._arena.size:
+                raise ValueError(f"{spec.name} does not fit into {self._arena.size} bytes")
+            offsets[spec.name] = begin
+            placed[spec.name] = PlacedBuffer(
+                spec=spec,
+                data=self._bytes(begin, end).view(spec.dtype).reshape(spec.shape),
+                guard_before=self._bytes(cursor, begin),
+                guard_after=self._bytes(end, after),
+            )
+            cursor = after
+        self.offsets, self._end = offsets, cursor
+        return placed
+
+    def _bytes(self, begin: int, end: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        return np.frombuffer(self._arena.map, np.uint8, end - begin, begin)
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+class EmulatedSession:
+    """A `Session`: one runner, its arena and its report."""
+
+    def __init__(
+        self, loaded: LoadedCandidate, runner: Runner, arena: SharedMemory, report: SharedMemory
+    ) -> None:
+        self._loaded = loaded
+        self._tables = loaded.named_tables()
+        self._runner = runner
+        self._report = report
+        self._layout = ArenaLayout(arena)
+        self._buffers: tuple[BufferSpec, ...] = ()
+        self._pools: Mapping[str, BufferSpec] = {}
+        """What the pages of a buffer are filled from, by its name."""
+        self._sequence = 0
+        self._verdict: Verdict | None = None
+
+    def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
+        """See `Session.place`. New buffers and guards are zero."""
+        return self.place_unfilled(buffers, {})
+
+    def place_unfilled(
+        self, buffers: Sequence[BufferSpec], pools: Mapping[str, bytes]
+    ) -> dict[str, PlacedBuffer]:
+        """See `SamplingSession.place_unfilled`."""
+        if len(buffers) > MAX_BUFFERS:
+            raise ValueError(f"more than {MAX_BUFFERS} buffers")
+        pool_specs = {
+            name: BufferSpec(
+                name=f"pool of {name}", role=Role.IN, dtype="uint8", shape=(len(pool),)
+            )
+            for name, pool in pools.items()
+        }
+        placed = self._layout.place([*buffers, *pool_specs.values()])
+        self._buffers, self._pools = tuple(buffers), pool_specs
+        for name, pool in pools.items():
+            placed.pop(pool_specs[name].name).data[:] = np.frombuffer(pool, np.uint8)
+        return placed
+
+    async def call(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | Verdict:
+        """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
+        outcome = await self.sample(arguments, options)
+        if not isinstance(outcome, DependentLaunch):
+            return outcome
+        self._verdict = InfraFailed(component="device", detail="a launch was sampled unasked")
+        return self._verdict
+
+    async def sample(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | DependentLaunch | Verdict:
+        """See `SamplingSession.sample`."""
+        if self._verdict is not None:
+            return self._verdict
+        frame = self._frame(arguments, options)
+        async with core_slot():
+            started = time.monotonic()
+            outcome = await self._runner.exchange(frame, options.limit_s)
+            wall_s = time.monotonic() - started
+        record = self._read_report()
+        if isinstance(record, CallRecord) and record.dependent is not None:
+            return record.dependent
+        if not isinstance(outcome, ReplyFrame):
+            self._verdict = verdict_on_end(outcome, record, options.limit_s)
+            return self._verdict
+        if isinstance(record, InfraFailed):
+            self._verdict = record
+            return record
+        report = call_report(record, self._loaded, wall_s)
+        if not isinstance(report, CallReport):
+            self._verdict = report
+        return report
+
+    def _frame(self, arguments: Sequence[Argument], options: CallOptions) -> CallFrame:
+        self._sequence += 1
+        frame = CallFrame(
+            sequence=self._sequence,
+            level=_LEVELS[options.level],
+            schedule_seed=options.schedule_seed,
+            scratch_bytes=options.scratch_bytes,
+            fuel=options.most_back_edges or max(1, round(options.limit_s * _BACK_EDGES_PER_S)),
+            device_to_host=options.device_to_host,
+            sample_cost=SAMPLE_COST,
+            buffer_count=len(self._buffers),
+        )
+        put_arguments(frame, arguments, self._layout.offsets)
+        for index, spec in enumerate(self._buffers):
+            buffer = frame.buffers[index]
+            buffer.offset = self._layout.offsets[spec.name]
+            buffer.bytes = spec.nbytes
+            buffer.role = _ROLES[spec.role]
+            buffer.index = index
+            pool = self._pools.get(spec.name)
+            if pool is not None:
+                buffer.pool_offset = self._layout.offsets[pool.name]
+                buffer.pool_bytes = pool.nbytes
+        return frame
+
+    def _read_report(self) -> CallRecord | InfraFailed:
+        names = [spec.name for spec in self._buffers]
+        return read_report(memoryview(self._report.map), self._tables, names)

@@ -1,0 +1,113 @@
+"""Static tables of translated kernels, by which the numbers of a report are interpreted.
+
+The translator makes them before a kernel runs, so they are trusted; what the runner reports is not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from cuda_llm.facts import SourceSpot
+
+WGMMA_PEAK = "wgmma:"
+"""Prefix of the name of a tensor rate that wgmma instructions reach, and mma does not."""
+
+
+class InstructionClass(StrEnum):
+    """Which pipe of an SM an instruction uses."""
+
+    FP32 = "fp32"
+    FP64 = "fp64"
+    FP16 = "fp16"
+    INT = "int"
+    SFU = "sfu"
+    CONVERT = "convert"
+    LOAD_STORE = "load_store"
+    SHUFFLE = "shuffle"
+    TENSOR = "tensor"
+    CONTROL = "control"
+    FREE = "free"
+    """Folded away by ptxas: moves, cvta, ld.param."""
+
+
+PIPES = (
+    InstructionClass.FP32,
+    InstructionClass.FP64,
+    InstructionClass.FP16,
+    InstructionClass.INT,
+    InstructionClass.SFU,
+    InstructionClass.CONVERT,
+    InstructionClass.SHUFFLE,
+    InstructionClass.TENSOR,
+)
+"""In the order of `emu::Pipe`, which ends with instructions of all kinds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstructionSite:
+    """One memory, barrier or collective instruction. Its index is its number in every report."""
+
+    opcode: str
+    space: str
+    """`global`, `shared`, `local`, `const`, `param`, `generic`, or empty."""
+    kind: str
+    """`load`, `store`, `atomic`, `async_copy`, `bulk_load`, `bulk_store`, `barrier`, ..."""
+    bytes: int
+    """Bytes per lane, all elements of a vector together; 1 where lanes are counted as bytes."""
+    block: int
+    """Number of the basic block it is in."""
+    spot: SourceSpot | None
+    width: int = 0
+    """Bytes per lane of the instruction that ptxas makes of it, alone or with others, of which the
+    first stands for all: 0 where that is another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BasicBlock:
+    """One basic block; `mix` times its executions is the instruction mix."""
+
+    mix: Mapping[InstructionClass, float]
+    spot: SourceSpot | None
+    memory_batches: int = 0
+    """Groups of global loads separated by a first use: loads / batches is the parallelism."""
+    global_loads: int = 0
+    dependent_chain: int = 0
+    """Longest chain of arithmetic in which each instruction waits for the one before it."""
+    shared_waits: int = 0
+    """Reads of shared memory of which each waits for the one before it."""
+    cached_waits: int = 0
+    """The same of local and constant memory."""
+    tensor: Mapping[str, int] = field(default_factory=dict)
+    """Additions and multiplications on tensor cores, by the peak rate that holds for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unsupported:
+    """An operation the emulated device does not execute."""
+
+    opcode: str
+    count: int
+    spot: SourceSpot | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelTable:
+    """Static facts of one `.entry`, in the order of the generated module's kernels."""
+
+    symbol: str
+    sites: tuple[InstructionSite, ...] = ()
+    blocks: tuple[BasicBlock, ...] = ()
+    unsupported: tuple[Unsupported, ...] = ()
+    """Not empty: the kernel was not translated, and launching it is EMULATOR_UNSUPPORTED."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translated:
+    """One PTX file as a loadable library and its tables."""
+
+    library: Path
+    kernels: tuple[KernelTable, ...]
+    translate_s: float = 0.0
+    cached: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from cuda_llm.tools.emulator.codegen.module import Generated, generate
 from cuda_llm.tools.emulator.ptx.parse import parse
 from cuda_llm.tools.native import build, cpu_model, find_gxx, gxx_version
 from cuda_llm.tools.native.store import entry_folder, load, store
+from cuda_llm.tools.profiler import tables
 from cuda_llm.tools.profiler.tables import KernelTable, Translated
 from cuda_llm.tools.sandbox.jail import Jail, run_jailed
 
@@ -191,6 +192,6 @@ def _package_hash() -> str:
     digest = hashlib.blake2b(digest_size=16)
     folders = [_EMULATOR / name for name in ("ptx", "codegen", "ops", "runtime/emu")]
     files = sorted(file for folder in folders for file in folder.iterdir() if file.is_file())
-    for file in (*files, _EMULATOR / "tables.py", Path(str(facts.__file__))):
+    for file in (*files, Path(str(tables.__file__)), Path(str(facts.__file__))):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

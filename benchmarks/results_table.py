@@ -1,4 +1,4 @@
-"""Prints the README's table of results from `results/h100_results.json`.
+"""Prints the table of results in docs/bench.md from `results/h100_results.json`.
 
 PYTHONPATH=src:benchmarks python benchmarks/results_table.py
 """

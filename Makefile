@@ -2,10 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Each commit runs one sixteenth of the slow tests, and all others; `make test SHARD=` runs every test.
-SHARD ?= $(shell git rev-parse HEAD 2>/dev/null)
 
-.PHONY: demo test check style types suite lock clean
+.PHONY: demo test check style types suite evidence lock clean
 
 demo: $(VENV)/.ready
 	$(BIN)/cuda-llm run histogram
@@ -27,7 +25,11 @@ types: $(VENV)/.ready
 # started: where images forbid bytecode, each of them would compile all of our modules again.
 suite: $(VENV)/.ready
 	$(BIN)/python -c 'import torch' 2>/dev/null || VENV=$(VENV) sh scripts/install torch==2.13.0
-	PYTHONDONTWRITEBYTECODE= CUDA_LLM_TEST_SHARD=$(SHARD) $(BIN)/pytest -n logical --dist worksteal -q
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n logical --dist worksteal -q
+
+# What takes hours: whole corpora, kills by the hundred, every point of every playbook.
+evidence: $(VENV)/.ready
+	CUDA_LLM_EVIDENCE=1 $(MAKE) --no-print-directory suite
 
 $(VENV)/.ready: requirements.lock requirements-toolkit.lock requirements-uv.lock pyproject.toml scripts/setup scripts/install
 	PYTHON=$(PYTHON) VENV=$(VENV) sh scripts/setup

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra
-from shards import of_shard
+from corpus_sample import sample
 from task_fixtures import read_table
 
 from cuda_llm.cli.evaluate_output import report
@@ -22,9 +22,9 @@ from cuda_llm.wording import describe, printable
 
 ATTACKS = {known.path.stem: known for known in adversarial() if not known.gpu_alone}
 HONEST = {known.path.stem: known for known in honest_extra() if not known.gpu_alone}
-JUDGED = of_shard(ATTACKS)
-TRUSTED = of_shard(HONEST)
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.always]
+JUDGED = sample(ATTACKS, every=8)
+TRUSTED = sample(HONEST, every=8)
+pytestmark = pytest.mark.timeout(1200)
 """The first test of each corpus waits until all of it is judged: six minutes of two idle cores."""
 
 LIMIT = "CUDA_LLM_CALL_LIMIT_S"

@@ -5,15 +5,15 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
-WHOLE = "CUDA_LLM_TEST_WHOLE"
-"""Set, it has every member judged."""
+EVIDENCE = "CUDA_LLM_EVIDENCE"
+"""Set by `make evidence`: every member of every corpus is judged, and no test is left out."""
 
 Member = TypeVar("Member")
 
 
 def is_whole() -> bool:
     """Whether this run judges every member of every corpus."""
-    return bool(os.environ.get(WHOLE))
+    return bool(os.environ.get(EVIDENCE))
 
 
 def examples(whole: int) -> int:

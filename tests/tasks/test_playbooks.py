@@ -132,7 +132,6 @@ def test_every_value_of_every_tunable_can_be_chosen(name: str) -> None:
     assert not missing(space_of(name), list(valid_points(space_of(name))))
 
 
-@pytest.mark.always
 @pytest.mark.parametrize("name", list_tasks())
 def test_the_experts_point_beats_the_baseline(name: str) -> None:
     strong = strong_point(name)

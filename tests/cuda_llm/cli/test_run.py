@@ -54,7 +54,6 @@ def reaches(folder: Path, text: str) -> Callable[[], bool]:
     return found
 
 
-@pytest.mark.always
 def test_a_run_prints_for_a_person_what_won_and_what_that_is_worth(
     cuda_llm: Command, task: Path, tmp_path: Path
 ) -> None:

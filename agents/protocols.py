@@ -14,7 +14,7 @@ from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.components import Components
 from cuda_llm.conversation import AskModel
 from cuda_llm.critique import CheckedCritique
-from cuda_llm.failures import NoCode
+from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint
 
 

@@ -51,7 +51,7 @@ from cuda_llm.tools.judge.steps import compile_baseline, compile_source, time_ba
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 Kind = Callable[[], Iterator[Known]]
 

@@ -29,8 +29,7 @@ from diagnosed_kernels import Kernel, kernels, short_hash
 from diagnosis_rows import GPU, compare_rows, kept_row, print_rows, summarise
 
 from cuda_llm.errors import CudaLLMError
-from cuda_llm.facts import DependentLaunch
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import DependentLaunch, Verdict
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.cuda.ncu import METRICS, NcuRow, parse_table
@@ -48,7 +47,7 @@ from cuda_llm.tools.profiler.explain_modelled import explain_call
 from cuda_llm.tools.profiler.tables import Translated
 from cuda_llm.tools.timing.failures import without_case
 from cuda_llm.tools.timing.times import KernelTimes
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 MORE = (
     "sm__throughput.avg.pct_of_peak_sustained_elapsed",

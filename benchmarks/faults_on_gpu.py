@@ -30,8 +30,7 @@ from corpus import FIXTURES, Known, adversarial, fault_of, honest_extra, honest_
 from record import LeftBehind, adopt_orphans, find_left_behind, gpus_of, snapshot
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.failures import TimedOut
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import TimedOut, Verdict
 from cuda_llm.tools.cuda.device import CudaDevice
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled

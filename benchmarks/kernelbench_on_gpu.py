@@ -30,7 +30,7 @@ from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.kernelbench.import_problems import import_problems
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 KERNELS = Path(__file__).with_name("kernelbench_kernels")
 DRAWS = 5

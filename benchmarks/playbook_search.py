@@ -36,10 +36,9 @@ from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space
 from cuda_llm.agents.tunables.write import write_point
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.failures import NoCode
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.outcomes import NoCode, Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Draft, Hint, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
@@ -48,7 +47,7 @@ from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.native import cache_folder
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 Row = dict[str, Any]
 

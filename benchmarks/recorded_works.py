@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 import record
 
 from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
-from cuda_llm.outcomes import Verdict
-from cuda_llm.published_check import PublishedCheck
+from cuda_llm.outcomes import PublishedCheck, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device

@@ -20,13 +20,13 @@ import record
 from cuda_llm.agents.playbook.generator import open_playbook
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import encode
-from cuda_llm.failures import NoCode
 from cuda_llm.graph.benchmark.folder import BenchmarkFolder, plan_benchmark
 from cuda_llm.graph.benchmark.render import write_tables
 from cuda_llm.graph.benchmark.row import TaskRow
 from cuda_llm.graph.benchmark.work import work
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.resolve import resolve_request
+from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task

@@ -36,9 +36,8 @@ from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr, find_strategy
 from cuda_llm.agents.tunables.write import write_point
-from cuda_llm.failures import NoCode
 from cuda_llm.graph.runs.start import aoptimize
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.outcomes import NoCode, Passed, Verdict
 from cuda_llm.profile import Bottleneck, Profile, SizeTime
 from cuda_llm.search import Attempt
 from cuda_llm.tools.device.candidate import Compiled

@@ -40,7 +40,7 @@ from cuda_llm.tools.timing.measure import measure_candidate
 from cuda_llm.tools.timing.options import MeasureOptions
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 HONEST = record.ROOT / "tests/fixtures/honest"
 SLOWEST_BASELINE_US = 5_000.0

@@ -22,12 +22,12 @@ from cuda_llm.agents.protocols import Generator
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.situation import Plan, Situation
 from cuda_llm.agents.strategies.builtin import find_strategy
-from cuda_llm.failures import NoCode
 from cuda_llm.graph.candidate import STAGES, run_stage
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.round_nodes import choose, collect, hand_out, reflection, route, strategy
 from cuda_llm.graph.run_nodes import baseline, finish, start
+from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device

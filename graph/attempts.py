@@ -12,18 +12,15 @@ from cuda_llm.agents.prompting.describe_run import USER
 from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.codec import decode
 from cuda_llm.errors import UsageError
-from cuda_llm.failure_key import failure_key
-from cuda_llm.failures import Duplicate, NoCode
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.toolbox import describe_speed
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.outcomes import Duplicate, NoCode, Passed, PublishedCheck, Verdict, failure_key
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Bottleneck
-from cuda_llm.published_check import PublishedCheck
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind
 from cuda_llm.traces.events import AttemptJudged, AttemptRepeated, HintsTried
 from cuda_llm.traces.files import read_json
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 StageSeconds = dict[str, float]
 """Seconds by stage."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
-from cuda_llm.failures import Duplicate, NoCode
 from cuda_llm.graph.attempts import (
     find_first_equal,
     keep_verdict,
@@ -29,8 +28,7 @@ from cuda_llm.graph.node_report import decisions_of, listening
 from cuda_llm.graph.state import CandidateState, SearchUpdate
 from cuda_llm.graph.toolbox import describe_diagnostic
 from cuda_llm.graph.view import baseline_of, read_situation
-from cuda_llm.outcomes import InfraFailed, Passed, Verdict
-from cuda_llm.published_check import PublishedCheck
+from cuda_llm.outcomes import Duplicate, InfraFailed, NoCode, Passed, PublishedCheck, Verdict
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench, PublishedBench
@@ -45,7 +43,7 @@ from cuda_llm.traces.events import (
     StageLeft,
 )
 from cuda_llm.traces.files import read_json, write_file
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

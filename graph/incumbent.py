@@ -27,7 +27,7 @@ from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.traces.events import ContestHeld, KernelInspected, WinnerRemeasured
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 MOST_DUELS = 3
 """In one round. Further contenders wait for a later round."""

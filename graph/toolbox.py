@@ -8,15 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from cuda_llm.failures import Diagnostic
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.figure_wording import describe_largest, describe_over, describe_time_spent
+from cuda_llm.outcomes import Diagnostic, Passed, Verdict
 from cuda_llm.profile import Profile
-from cuda_llm.score_wording import describe_largest, describe_over
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
 from cuda_llm.tools.judge.judge import check, judge
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.wording import describe, describe_time_spent
+from cuda_llm.verdict_wording import describe
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool

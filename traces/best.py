@@ -11,10 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cuda_llm.fact_wording import describe_spot
+from cuda_llm.figure_wording import (
+    describe_attempt_speed,
+    describe_over,
+    describe_share,
+    describe_time_spent,
+)
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
-from cuda_llm.score_wording import describe_attempt_speed, describe_over
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import (
@@ -27,7 +31,7 @@ from cuda_llm.traces.events import (
 from cuda_llm.traces.files import write_file
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.text import describe_circumstances
-from cuda_llm.wording import describe_share, describe_time_spent
+from cuda_llm.verdict_wording import describe_spot
 
 SOLUTION = "solve.cu"
 """Name of the kernel in `best/` and in an export."""

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 
 from cuda_llm.errors import UsageError
-from cuda_llm.fact_wording import describe_spot
-from cuda_llm.failures import NoCode
-from cuda_llm.outcomes import InfraFailed, Passed
+from cuda_llm.figure_wording import (
+    describe_dims,
+    describe_over,
+    describe_share,
+    describe_time_spent,
+)
+from cuda_llm.outcomes import InfraFailed, NoCode, Passed
 from cuda_llm.profile import Profile
-from cuda_llm.score_wording import describe_over
 from cuda_llm.source_file import short_kernel_name
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import INSIDE, describe_brief
@@ -20,7 +23,7 @@ from cuda_llm.traces.text import (
     verbatim,
     wrapped,
 )
-from cuda_llm.wording import describe, describe_dims, describe_share, describe_time_spent
+from cuda_llm.verdict_wording import describe, describe_spot
 
 SHOWN = 8
 """Candidates that an error message names."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from cuda_llm.score_wording import describe_over
+from cuda_llm.figure_wording import describe_over
+from cuda_llm.redaction import printable
 from cuda_llm.traces.best import SOLUTION
 from cuda_llm.traces.event_log import Trace
 from cuda_llm.traces.events import WinnerRemeasured
@@ -22,7 +23,6 @@ from cuda_llm.traces.text import (
     verbatim,
     wrapped,
 )
-from cuda_llm.wording import printable
 
 CHECK = "in a fresh process on new inputs"
 

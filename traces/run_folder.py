@@ -17,9 +17,8 @@ from typing import Any, TypeVar
 from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
 from cuda_llm.conversation import Call, Reply
 from cuda_llm.errors import UnusableFile, UsageError
-from cuda_llm.failures import NoCode
 from cuda_llm.log import Log
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.outcomes import NoCode, Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Draft, Hint
 from cuda_llm.traces.files import broken, copy_file, read_json, read_text, write_file, write_json
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from cuda_llm.critique import describe_critique
+from cuda_llm.figure_wording import describe_attempt_speed
 from cuda_llm.predictions import tally
-from cuda_llm.score_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, Brief, Hint, Kind, predictions_of
 from cuda_llm.traces.ending_text import describe_ending, describe_skipped
 from cuda_llm.traces.events import AgentDecided, ContestHeld, ModelCalled, ModelRetried

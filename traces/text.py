@@ -4,8 +4,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from cuda_llm.figure_wording import describe_dims
+from cuda_llm.redaction import printable
 from cuda_llm.traces.decisions import RunInterrupted, StopCause
-from cuda_llm.wording import describe_dims, printable
 
 if TYPE_CHECKING:
     from cuda_llm.predictions import Prediction, Record

@@ -21,8 +21,7 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
-from cuda_llm.facts import ReplyFault
-from cuda_llm.failures import NoCode
+from cuda_llm.outcomes import NoCode, ReplyFault
 from cuda_llm.search import Author, Brief, Draft
 
 if TYPE_CHECKING:

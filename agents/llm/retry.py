@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from cuda_llm.wording import printable
+from cuda_llm.redaction import printable
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState

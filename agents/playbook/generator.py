@@ -5,16 +5,12 @@ from itertools import islice
 
 from cuda_llm.agents.playbook.history import History, hint_preferences, tried_points
 from cuda_llm.agents.playbook.kernels import TunableKernel, describe_point
-from cuda_llm.agents.playbook.propose import (
-    propose,
-    propose_near,
-    propose_other_structures,
-)
+from cuda_llm.agents.playbook.propose import propose, propose_near, propose_other_structures
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration
 from cuda_llm.errors import MissingError, TaskError
-from cuda_llm.failures import NoCode
+from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Author, Brief, Draft, Kind
 from cuda_llm.tasks.task import Task
 

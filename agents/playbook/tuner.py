@@ -12,7 +12,7 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration, Space
 from cuda_llm.errors import UsageError
-from cuda_llm.failures import NoCode
+from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
 from cuda_llm.source_file import read_source
 

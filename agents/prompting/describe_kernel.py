@@ -11,25 +11,25 @@ from importlib import resources
 
 from cuda_llm.agents.kernel_text.outline import identifiers
 from cuda_llm.agents.kernel_text.signs import SIGNS
-from cuda_llm.agents.limits import (
-    bottleneck_text,
-    deciding_profile,
-    most_to_gain,
-    shares_of_limit,
-)
+from cuda_llm.agents.limits import bottleneck_text, deciding_profile, most_to_gain, shares_of_limit
 from cuda_llm.agents.prompting.quote import hide_in_verdict, log_lines, one_line, quote_line
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.objections import Change, changes_between
 from cuda_llm.components import Components
-from cuda_llm.failures import CompileFailed, Diagnostic
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.figure_wording import (
+    describe_over,
+    describe_ratio,
+    describe_share,
+    describe_us,
+    name_sizes,
+)
+from cuda_llm.outcomes import CompileFailed, Diagnostic, Passed, Verdict
 from cuda_llm.predictions import rank
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
-from cuda_llm.score_wording import describe_over
 from cuda_llm.search import Attempt
 from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.wording import describe, describe_ratio, describe_share, describe_us, name_sizes
+from cuda_llm.verdict_wording import describe
 
 NEAR = 0.8
 """How alike two names are before one is offered for the other (difflib's ratio)."""

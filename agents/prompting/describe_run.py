@@ -12,14 +12,18 @@ from cuda_llm.agents.prompting.quote import hide, join_parts, one_line, quote_li
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.components import Components
-from cuda_llm.facts import SourceSpot
-from cuda_llm.failures import CompileFailed
-from cuda_llm.outcomes import Passed, Verdict
-from cuda_llm.score_wording import describe_over, describe_scoring
+from cuda_llm.figure_wording import (
+    describe_common,
+    describe_over,
+    describe_ratio,
+    describe_scoring,
+    name_sizes,
+)
+from cuda_llm.outcomes import CompileFailed, Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Hint, Kind
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
-from cuda_llm.wording import describe_common, describe_ratio, name_sizes
 
 _ROUNDING = {"fp32": "2^-24", "tf32": "2^-11", "fp16": "2^-11", "bf16": "2^-8"}
 _SCALE = {

@@ -14,11 +14,11 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import noise_margin
 from cuda_llm.agents.techniques.objections import profile_of
 from cuda_llm.components import Components
+from cuda_llm.figure_wording import describe_ratio, describe_us, name_sizes
 from cuda_llm.outcomes import Passed
 from cuda_llm.predictions import rank
 from cuda_llm.profile import Profile
 from cuda_llm.search import Attempt
-from cuda_llm.wording import describe_ratio, describe_us, name_sizes
 
 LEAST_LESS = 0.1
 """Relative difference from which on a counter is won, or told."""

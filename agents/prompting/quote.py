@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any
 
 from cuda_llm.components import HardwareContext
-from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
+from cuda_llm.source_file import SourceSpot
 
 MOST_LINE = 400
 """Characters of a quoted line; what is longer loses its middle."""

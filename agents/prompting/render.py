@@ -40,8 +40,7 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.objections import nameable, profile_of
 from cuda_llm.components import Components
 from cuda_llm.conversation import Message
-from cuda_llm.failures import CompileFailed
-from cuda_llm.outcomes import Passed
+from cuda_llm.outcomes import CompileFailed, Passed
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.tasks.signature import host_context, signature
 

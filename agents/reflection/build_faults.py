@@ -4,11 +4,9 @@ from collections.abc import Mapping
 
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
-from cuda_llm.facts import BuildFault
-from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed
-from cuda_llm.refusal_wording import describe_compile_failure
+from cuda_llm.outcomes import BuildFault, CompileFailed, Diagnostic, LoadFailed
 from cuda_llm.tasks.signature import signature
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe, describe_compile_failure
 
 _REMEDIES: Mapping[BuildFault, tuple[str, str]] = {
     "signature": (

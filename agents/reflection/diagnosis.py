@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.prompting.quote import join_parts, one_line, quote_line
 from cuda_llm.agents.situation import Situation
-from cuda_llm.fact_wording import UNPLACED, describe_error, describe_replay
-from cuda_llm.facts import CudaError, Replay, SourceSpot, ThreadSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import CudaError, Replay, ThreadSpot
 from cuda_llm.search import Attempt, Hint
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.task import Task
+from cuda_llm.verdict_wording import UNPLACED, describe_error, describe_replay
 
 
 @dataclass(frozen=True, kw_only=True)

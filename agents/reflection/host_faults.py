@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext, name_thread
 from cuda_llm.agents.reflection.kernel_faults import name_place
-from cuda_llm.fact_wording import describe_limit
-from cuda_llm.facts import LimitName, StopReason
-from cuda_llm.failures import DeviceAssert, PolicyViolation, TimedOut
 from cuda_llm.outcomes import (
+    DeviceAssert,
     EmulatorUnsupported,
     HostCrashed,
     ImpossibleTime,
     LaunchFailed,
+    LimitName,
     OutOfMemory,
+    PolicyViolation,
+    StopReason,
+    TimedOut,
 )
-from cuda_llm.refusal_wording import describe_breach
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe, describe_breach, describe_limit
 
 _RULES: Mapping[str, str] = {
     "include-outside": "Include headers by their library name only; no files beside the kernel.",

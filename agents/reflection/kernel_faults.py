@@ -10,10 +10,18 @@ from cuda_llm.agents.reflection.diagnosis import (
     find_remedy,
     name_thread,
 )
-from cuda_llm.fact_wording import name_owner
-from cuda_llm.facts import Location, MemoryAccess, SourceSpot
-from cuda_llm.failures import DataRace, IllegalAccess, InvalidSync, Misaligned, UninitialisedRead
+from cuda_llm.outcomes import (
+    DataRace,
+    IllegalAccess,
+    InvalidSync,
+    Location,
+    MemoryAccess,
+    Misaligned,
+    UninitialisedRead,
+)
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.task import ArgumentRole
+from cuda_llm.verdict_wording import name_owner
 
 NEAR_BYTES = 4096
 """An access further past an end is not a last tile or vector."""

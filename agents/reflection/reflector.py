@@ -70,8 +70,8 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
-from cuda_llm.refusal_wording import describe_reply_fault
 from cuda_llm.search import Attempt, Hint
+from cuda_llm.verdict_wording import describe_reply_fault
 
 NOTHING_TO_CRITICISE = "no critique asked for: the kernel to beat is at the hardware's limit"
 MOST_HINTS = 5

@@ -5,12 +5,7 @@ was tried without gain.
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
-from cuda_llm.agents.limits import (
-    LIMIT_SHARE,
-    bottleneck_text,
-    deciding_profile,
-    share_of_limit,
-)
+from cuda_llm.agents.limits import LIMIT_SHARE, bottleneck_text, deciding_profile, share_of_limit
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext, context_of
 from cuda_llm.agents.situation import Situation
@@ -21,13 +16,13 @@ from cuda_llm.agents.techniques.objections import (
     sensible_techniques,
 )
 from cuda_llm.agents.techniques.technique import Technique
+from cuda_llm.figure_wording import describe_share, name_sizes
 from cuda_llm.outcomes import Passed
 from cuda_llm.predictions import rank
 from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.search import Attempt, Hint, Kind
 from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.sizes import least_time
-from cuda_llm.wording import describe_share, name_sizes
 
 MOST_TRIED = 4
 

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
-from cuda_llm.case_patterns import CaseKind
-from cuda_llm.element_patterns import ElementKind, RegionKind
+from cuda_llm.figure_wording import describe_dims
 from cuda_llm.outcomes import (
+    CaseKind,
+    ElementKind,
     GuardOverwritten,
     InputMutated,
     LateWrite,
     Nondeterministic,
+    RegionKind,
     WrongResult,
 )
-from cuda_llm.wording import describe_dims, describe_instability, describe_patterns
+from cuda_llm.verdict_wording import describe_instability, describe_patterns
 
 VECTOR_TAIL = "vector tail"
 FEW = 4

@@ -10,15 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cuda_llm.agents.situation import Situation
+from cuda_llm.figure_wording import describe_us
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.occupancy import (
-    MOST_REGISTERS_PER_THREAD,
-    WARP_THREADS,
-    occupancy,
-)
+from cuda_llm.hardware_profiles.occupancy import MOST_REGISTERS_PER_THREAD, WARP_THREADS, occupancy
 from cuda_llm.hardware_profiles.roofline import ridge_flops_per_byte
 from cuda_llm.tasks.sizes import LeastTime, least_time
-from cuda_llm.wording import describe_us
 
 LAUNCH_MATTERS = 0.02
 """Part of the attainable time from which on the cost of a second launch has a figure."""

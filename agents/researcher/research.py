@@ -17,11 +17,11 @@ from cuda_llm.agents.researcher.facts import (
 )
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.agents.techniques.technique import Work, work_of
+from cuda_llm.figure_wording import describe_dims
 from cuda_llm.hardware_profiles.hardware import FigureOrigin, Hardware
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.sizes import least_time, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
-from cuda_llm.wording import describe_dims
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence, Set
 
 from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
-from cuda_llm.score_wording import describe_attempt_speed
+from cuda_llm.figure_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, DuelResult
 from cuda_llm.tasks.objective import scoring_of
 

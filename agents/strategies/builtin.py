@@ -18,7 +18,7 @@ from cuda_llm.agents.strategies.splits import propose_composition
 from cuda_llm.components import EVERYTHING, Components
 from cuda_llm.dotted import is_dotted, load_dotted, make_part
 from cuda_llm.errors import UsageError
-from cuda_llm.score_wording import describe_attempt_speed
+from cuda_llm.figure_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, Brief, Kind
 
 SWITCH = {"switch": True}

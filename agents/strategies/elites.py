@@ -13,8 +13,8 @@ from cuda_llm.agents.strategies.acceptance import passed_by_speed
 from cuda_llm.agents.strategies.briefs import Assignment
 from cuda_llm.agents.techniques.structures import STRUCTURES
 from cuda_llm.agents.techniques.technique import work_of
+from cuda_llm.figure_wording import name_sizes
 from cuda_llm.search import Attempt, Brief, Kind
-from cuda_llm.wording import name_sizes
 
 
 def single_kernels(situation: Situation) -> list[Attempt]:

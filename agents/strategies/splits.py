@@ -9,11 +9,11 @@ from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import noise_margin, passed_by_speed
 from cuda_llm.agents.strategies.elites import single_kernels
+from cuda_llm.figure_wording import name_sizes
 from cuda_llm.search import Attempt, Draft
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import ArgumentRole, Task
-from cuda_llm.wording import name_sizes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from cuda_llm.graph.benchmark.aggregates import (
 from cuda_llm.graph.benchmark.folder import BenchmarkPlan
 from cuda_llm.graph.benchmark.row import TaskRow
 from cuda_llm.graph.benchmark.sweep import SWEPT, Setting
+from cuda_llm.redaction import printable
 from cuda_llm.traces.text import duration, us
-from cuda_llm.wording import printable
 
 NONE = "–"
 UNINSPECTED = "‡"

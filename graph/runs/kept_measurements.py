@@ -13,8 +13,7 @@ from typing import Any
 
 from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
 from cuda_llm.graph.runs.parts import RunParts
-from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.published_check import PublishedCheck
+from cuda_llm.outcomes import InfraFailed, PublishedCheck, Verdict
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Bench, DuelBench, Inspected, PublishedBench
 from cuda_llm.tools.judge.duel import Contest, Duel, DuelSize

@@ -7,7 +7,6 @@ the source again. What follows from nothing that is left ends in one line with i
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cuda_llm.failures import Duplicate, NoCode
 from cuda_llm.graph.attempts import (
     find_first_equal,
     keep_attempt,
@@ -19,7 +18,7 @@ from cuda_llm.graph.attempts import (
 from cuda_llm.graph.candidate import KeptBench
 from cuda_llm.graph.context import RunContext
 from cuda_llm.log import Log
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.outcomes import Duplicate, NoCode, Passed, Verdict
 from cuda_llm.search import Attempt, Brief
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.timing.times import KernelTimes

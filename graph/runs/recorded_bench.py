@@ -23,8 +23,7 @@ from cuda_llm.graph.runs.recorded_verdicts import (
     sha_of,
     verdict_in_short,
 )
-from cuda_llm.outcomes import InfraFailed, Passed, Verdict
-from cuda_llm.published_check import PublishedCheck
+from cuda_llm.outcomes import InfraFailed, Passed, PublishedCheck, Verdict
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.duel import Contest

@@ -7,16 +7,12 @@ from dataclasses import dataclass, replace
 from cuda_llm.agents.llm.budget import Budget
 from cuda_llm.agents.situation import Situation
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
-from cuda_llm.failures import NoCode
 from cuda_llm.graph.context import no_client
 from cuda_llm.graph.runs.recorded_course import RecordedCourse
+from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.traces.event_log import Recorded
-from cuda_llm.traces.events import (
-    ModelCalled,
-    ModelRetried,
-    Record,
-)
+from cuda_llm.traces.events import ModelCalled, ModelRetried, Record
 from cuda_llm.traces.files import read_text
 from cuda_llm.traces.run_folder import RunFolder
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 from cuda_llm.codec import decode_verdict
 from cuda_llm.errors import UnusableFile, UsageError
-from cuda_llm.failures import Duplicate
 from cuda_llm.graph.runs.kept_measurements import FOLDER, Measurements, read_last_check
-from cuda_llm.outcomes import InfraFailed, Passed, Verdict, component_of
+from cuda_llm.outcomes import Duplicate, InfraFailed, Passed, Verdict, component_of
 from cuda_llm.search import Attempt
 from cuda_llm.tools.judge.duel import Duel, lost_by_fault
 from cuda_llm.traces.events import ContestHeld, StageLeft, WinnerRemeasured

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from cuda_llm.agents.llm.budget import Budget, Spent
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.runs.result_table import CandidateTable, html_table, make_rows
+from cuda_llm.redaction import printable
 from cuda_llm.search import Attempt
 from cuda_llm.traces.best import SOLUTION
 from cuda_llm.traces.event_log import Recorded, read_events
@@ -36,7 +37,6 @@ from cuda_llm.traces.events import (
 from cuda_llm.traces.find import find_run
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.text import describe_stop, plural, us
-from cuda_llm.wording import printable
 
 SAID = ("task", "device", "hardware", "time_source", "generator", "model", "strategy", "note")
 """What run.json says of a run under the same names."""

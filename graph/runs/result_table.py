@@ -8,10 +8,10 @@ from typing import Any, Literal, overload
 
 from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.outcomes import Passed
+from cuda_llm.redaction import printable
 from cuda_llm.search import Attempt
 from cuda_llm.traces.events import ModelCalled
 from cuda_llm.traces.text import describe_idea, us
-from cuda_llm.wording import printable
 
 FRAMES = ("pandas", "polars")
 """Libraries that a DataFrame comes from; the first that is installed, unless one is named."""

@@ -68,13 +68,12 @@ if TYPE_CHECKING:
         TaskError,
         UsageError,
     )
-    from cuda_llm.failures import CompileFailed, NoCode
     from cuda_llm.graph.runs.replay_account import ReplayAccount, replay_account
     from cuda_llm.graph.state import SearchState
     from cuda_llm.graph.toolbox import bench_tools, judge_tools
     from cuda_llm.hardware_profiles.hardware import Hardware
     from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
-    from cuda_llm.outcomes import Passed, Verdict, WrongResult
+    from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
     from cuda_llm.profile import Bottleneck, LaunchProfile, Profile, SizeTime, TimeSource
     from cuda_llm.search import Archive, Attempt, Author, Brief, Draft, DuelResult, Hint, Kind
     from cuda_llm.tasks.loader import list_tasks, load_task

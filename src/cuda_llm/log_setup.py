@@ -163,7 +163,7 @@ def _redact(_logger: Any, _level: str, fields: Mapping[str, Any]) -> dict[str, A
 
 def _make_printable(_logger: Any, _level: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Keep text of others from steering a terminal; a traceback keeps its lines."""
-    from cuda_llm.wording import printable
+    from cuda_llm.redaction import printable
 
     exception = fields.get("exception")
     if isinstance(exception, list):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cuda_llm.facts import SourceSpot
+from cuda_llm.source_file import SourceSpot
 
 TimeSource = Literal["modelled", "measured"]
 """How a time was obtained. The two kinds are never ranked together."""

@@ -1,4 +1,4 @@
-"""Secrets stay out of records: known ones, and what looks like one."""
+"""Text of others made safe: secrets stay out of records, control characters out of terminals."""
 
 import os
 import re
@@ -60,3 +60,8 @@ def _redact_text(text: str) -> str:
 def _of_environment() -> set[str]:
     found = (value for name, value in os.environ.items() if names_a_secret(name))
     return {value for value in found if len(value) >= LEAST}
+
+
+def printable(text: str) -> str:
+    """Return the text without control characters: a kernel must not steer a terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

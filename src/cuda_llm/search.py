@@ -11,11 +11,9 @@ from enum import StrEnum
 from typing import Literal, Protocol
 
 from cuda_llm.components import Components
-from cuda_llm.failures import Duplicate
-from cuda_llm.outcomes import Passed, Verdict, component_of
+from cuda_llm.outcomes import Duplicate, Passed, PublishedCheck, Verdict, component_of
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Objective, Outcome
-from cuda_llm.published_check import PublishedCheck
 
 Author = Literal["model", "playbook", "human"]
 

@@ -1,8 +1,9 @@
-"""CUDA source files that a user names, the numbers that a source spells, and kernels' names."""
+"""CUDA source files: reading one, one line of one, and the numbers and kernel names in it."""
 
 import math
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -10,6 +11,20 @@ from cuda_llm.errors import UsageError
 
 MOST_CHARACTERS = 1 << 20
 """A source larger than this is not a kernel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSpot:
+    """One line of a source file."""
+
+    file: str
+    """Name as the user wrote it, without the private folder it was compiled in."""
+    line: int
+    text: str = ""
+    """The line itself, stripped; empty when the file is not at hand."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
 
 
 def read_source(path: Path) -> str:

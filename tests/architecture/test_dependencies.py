@@ -10,11 +10,9 @@ ROOT = Path(__file__).parents[2]
 
 GROUND = {
     *("atomic_file", "capabilities", "codec", "components", "conversation", "data_file"),
-    *("dotted", "errors", "fact_wording", "facts", "failures"),
-    *("failure_key", "own_thread"),
-    *("log", "log_setup", "outcomes", "case_patterns", "element_patterns", "refusal_wording"),
-    *("predictions", "profile", "published_check", "redaction", "search", "settings"),
-    *("source_file", "time_terms", "wording", "critique", "score_wording"),
+    *("dotted", "errors", "figure_wording", "own_thread", "log", "log_setup", "outcomes"),
+    *("predictions", "profile", "redaction", "search", "settings", "source_file", "time_terms"),
+    *("verdict_wording", "critique"),
 }
 """Modules at the package root that everything may know; they know only each other."""
 

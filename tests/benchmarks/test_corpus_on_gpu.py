@@ -13,8 +13,7 @@ from corpus_rows import Counts, Row, count, inspected_verdict, is_due
 from record import RESULTS, ROOT
 from recorded_tasks import RECORDED_TASKS
 
-from cuda_llm.failures import DataRace
-from cuda_llm.outcomes import Passed
+from cuda_llm.outcomes import DataRace, Passed
 from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.cuda.sanitizer import SanitizerResult
 

@@ -2,11 +2,21 @@
 
 from dataclasses import replace
 
-from cuda_llm.element_patterns import ElementKind, ElementPattern, Region, RegionKind
-from cuda_llm.facts import Location, MemoryAccess, SourceSpot
-from cuda_llm.failure_key import failure_key
-from cuda_llm.failures import CompileFailed, Diagnostic, IllegalAccess
-from cuda_llm.outcomes import Passed, WrongResult
+from cuda_llm.outcomes import (
+    CompileFailed,
+    Diagnostic,
+    ElementKind,
+    ElementPattern,
+    IllegalAccess,
+    Location,
+    MemoryAccess,
+    Passed,
+    Region,
+    RegionKind,
+    WrongResult,
+    failure_key,
+)
+from cuda_llm.source_file import SourceSpot
 
 TAIL = WrongResult(
     size_class="edge",

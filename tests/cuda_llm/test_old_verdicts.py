@@ -5,10 +5,17 @@ from typing import Any
 import pytest
 
 from cuda_llm.codec import decode_verdict, encode_verdict
-from cuda_llm.facts import MemoryAccess
-from cuda_llm.failures import IllegalAccess, InvalidSync, Misaligned, UninitialisedRead
-from cuda_llm.outcomes import LaunchFailed, Verdict, WrongResult
-from cuda_llm.wording import describe
+from cuda_llm.outcomes import (
+    IllegalAccess,
+    InvalidSync,
+    LaunchFailed,
+    MemoryAccess,
+    Misaligned,
+    UninitialisedRead,
+    Verdict,
+    WrongResult,
+)
+from cuda_llm.verdict_wording import describe
 
 PLACE = {"thread": None, "spot": {"file": "a.cu", "line": 3, "text": ""}}
 WRONG = {

@@ -5,18 +5,22 @@ from typing import Any, get_args
 import pytest
 
 from cuda_llm.codec import decode_verdict, encode_verdict
-from cuda_llm.facts import (
+from cuda_llm.outcomes import (
     BreachKind,
+    CompileFailed,
     CompilerStop,
     CompilerStopKind,
+    Diagnostic,
+    NoCode,
     PolicyBreach,
+    PolicyViolation,
+    Quarantined,
     ReplyFault,
-    SourceSpot,
     Suspicion,
+    Verdict,
 )
-from cuda_llm.failures import CompileFailed, Diagnostic, NoCode, PolicyViolation
-from cuda_llm.outcomes import Quarantined, Verdict
-from cuda_llm.wording import describe
+from cuda_llm.source_file import SourceSpot
+from cuda_llm.verdict_wording import describe
 
 AT_LOAD = "constructor: code of the kernel would run when it is loaded: "
 BREACHES: dict[BreachKind, tuple[str, dict[str, Any], str]] = {

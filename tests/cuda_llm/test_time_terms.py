@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from cuda_llm.figure_wording import describe_time_spent
 from cuda_llm.profile import Bottleneck, LaunchProfile, Profile
 from cuda_llm.time_terms import dominating_term
-from cuda_llm.wording import describe_time_spent
 
 LAUNCH = LaunchProfile(
     kernel="solve",

@@ -10,9 +10,8 @@ from searches import attempt, situation
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest
-from cuda_llm.failures import DataRace
 from cuda_llm.graph.incumbent import MOST_DUELS, next_contenders
-from cuda_llm.outcomes import LateWrite
+from cuda_llm.outcomes import DataRace, LateWrite
 from cuda_llm.search import Brief, Draft
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import ContestHeld, IncumbentChosen, KernelInspected

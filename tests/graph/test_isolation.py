@@ -9,9 +9,8 @@ from graph_runs import TableBench, Writer, context_in, numbered, run_graph
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import MissingError, TaskError
-from cuda_llm.failures import NoCode
 from cuda_llm.graph.view import attempts_of
-from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.outcomes import InfraFailed, NoCode, Verdict
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.traces.event_log import read_events

@@ -10,7 +10,7 @@ from graph_runs import Writer, context_in, numbered, run_graph
 
 from cuda_llm.agents.protocols import Contribution, PlacedAgent, Reflected, Stage
 from cuda_llm.agents.situation import Situation
-from cuda_llm.failures import NoCode
+from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Attempt, Brief, Draft
 
 

@@ -11,10 +11,9 @@ from graph_runs import context_in, run_graph
 
 from cuda_llm.agents.protocols import Contribution, PlacedAgent, Stage
 from cuda_llm.agents.situation import Note, Situation
-from cuda_llm.failures import NoCode
 from cuda_llm.graph.guards import checked_answer, run_untrusted
 from cuda_llm.graph.view import attempts_of
-from cuda_llm.outcomes import InfraFailed
+from cuda_llm.outcomes import InfraFailed, NoCode
 from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import AgentFailed

@@ -12,13 +12,13 @@ from corpus_sample import sample
 from task_fixtures import read_table
 
 from cuda_llm.cli.evaluate_output import report
-from cuda_llm.failures import TimedOut
-from cuda_llm.outcomes import Passed
+from cuda_llm.outcomes import Passed, TimedOut
 from cuda_llm.profile import Profile
+from cuda_llm.redaction import printable
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import Judged, judge
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.wording import describe, printable
+from cuda_llm.verdict_wording import describe
 
 ATTACKS = {known.path.stem: known for known in adversarial() if not known.gpu_alone}
 HONEST = {known.path.stem: known for known in honest_extra() if not known.gpu_alone}

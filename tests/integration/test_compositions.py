@@ -17,7 +17,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 HONEST = Path(__file__).parents[1] / "fixtures/honest"
 CONDITIONS = {

@@ -14,7 +14,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import Judged, judge
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 JUDGED = styles()
 """Baseline and playbook of every task are judged with the playbooks."""

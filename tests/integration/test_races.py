@@ -14,7 +14,7 @@ from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 pytestmark = pytest.mark.timeout(600)
 """The first test waits until all kernels are judged."""

@@ -10,10 +10,9 @@ from typing import Any
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflected, Trial
 from cuda_llm.agents.situation import Plan, Situation
 from cuda_llm.agents.strategies.builtin import find_strategy
-from cuda_llm.failures import CompileFailed, NoCode
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.request import RunRequest
-from cuda_llm.outcomes import Passed, Verdict, WrongResult
+from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint
 from cuda_llm.tasks.loader import load_task

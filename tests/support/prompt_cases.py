@@ -10,10 +10,9 @@ from small_tasks import small_task
 
 from cuda_llm.agents.situation import Note, Plan, Situation
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.failures import CompileFailed, NoCode
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
@@ -21,7 +20,7 @@ from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.timing.times import KernelTimes
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 TASKS = (
     *("vector_add", "matrix_transpose", "reduction"),

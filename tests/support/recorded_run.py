@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuda_llm.conversation import Call, Message, Reply, Usage
-from cuda_llm.failures import CompileFailed, NoCode
-from cuda_llm.outcomes import Passed
+from cuda_llm.outcomes import CompileFailed, NoCode, Passed
 from cuda_llm.profile import Bottleneck, Profile, SizeTime
 from cuda_llm.search import Attempt, Brief, Draft, Hint, Kind
 from cuda_llm.traces.event_log import Recorder

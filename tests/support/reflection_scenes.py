@@ -9,10 +9,10 @@ from searches import attempt, situation
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.conversation import Call, CallFailed, Reply
-from cuda_llm.facts import SourceSpot
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, Profile
 from cuda_llm.search import Attempt
+from cuda_llm.source_file import SourceSpot
 
 EXAMPLES = Path(__file__).parents[2] / "examples/kernels"
 UNPADDED = (EXAMPLES / "transpose_unpadded.cu").read_text()

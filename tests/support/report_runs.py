@@ -8,8 +8,7 @@ from pathlib import Path
 
 from cuda_llm.codec import encode
 from cuda_llm.conversation import Call, Message, Reply, Usage
-from cuda_llm.failures import CompileFailed, NoCode
-from cuda_llm.outcomes import Passed, Verdict, WrongResult
+from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile, SizeTime
 from cuda_llm.search import Attempt, Brief, Draft, Hint, Kind

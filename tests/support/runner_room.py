@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import psutil
 from file_memory import Supply
 
-from cuda_llm.failures import IllegalAccess
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import IllegalAccess
 from cuda_llm.tools.cuda.memory import L2Flush, MemoryPool
 from cuda_llm.tools.cuda.runner import GpuRunner, RunnerLaunch, start_gpu_runner
 from cuda_llm.tools.cuda.sealing import HostSealing

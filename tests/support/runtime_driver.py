@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.facts import SourceSpot
 from cuda_llm.outcomes import InfraFailed
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.emulator import report
 from cuda_llm.tools.emulator.report import CallRecord, read_report
 from cuda_llm.tools.profiler.tables import BasicBlock, InstructionSite, KernelTable

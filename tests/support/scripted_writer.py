@@ -6,7 +6,7 @@ Named on the command line as `tests/support/scripted_writer.py:Writer`.
 import asyncio
 
 from cuda_llm.agents.situation import Situation
-from cuda_llm.failures import NoCode
+from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Author, Brief, Draft
 
 KERNEL = """

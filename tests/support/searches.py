@@ -6,10 +6,9 @@ from typing import Any
 
 from cuda_llm.agents.situation import Plan, Situation
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.failures import NoCode
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import NoCode, Verdict
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 from measured_site import Call, MeasuredSite, Script, named
 
-from cuda_llm.failures import TimedOut
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import LaunchFailed, Verdict
+from cuda_llm.outcomes import LaunchFailed, TimedOut, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.judge import StepRetry, StepTry

@@ -1,7 +1,6 @@
 """One call of a source whose large inputs are filled where they are touched."""
 
-from cuda_llm.facts import DependentLaunch
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import DependentLaunch, Verdict
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, SamplingSession

@@ -20,7 +20,7 @@ from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import check, judge
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 SEED = 3
 DEVICES = ("GTX 1660 SUPER", "RTX 4090", "H100 SXM", "B200")

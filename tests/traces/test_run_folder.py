@@ -19,8 +19,7 @@ from recorded_run import ATTEMPTS, ERROR_HINT, HINT, MEND, SOURCE, passed
 from cuda_llm.codec import encode
 from cuda_llm.conversation import Call, CallStore, Message, Reply, Usage
 from cuda_llm.errors import UnusableFile, UsageError
-from cuda_llm.failures import CompileFailed, NoCode, TimedOut
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.outcomes import CompileFailed, NoCode, Passed, TimedOut, Verdict
 from cuda_llm.search import Archive, Attempt, Brief, Draft, Hint
 from cuda_llm.traces.run_folder import RunFolder
 

@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cuda_llm.facts import BreachKind, PolicyBreach
-from cuda_llm.failures import LoadFailed, PolicyViolation
+from cuda_llm.outcomes import BreachKind, LoadFailed, PolicyBreach, PolicyViolation
 from cuda_llm.tools.compiler.names import demangle
 
 CUDA_CALLS = """

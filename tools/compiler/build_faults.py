@@ -5,9 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cuda_llm.facts import BuildFault, CompilerStop
-from cuda_llm.failures import CompileFailed, Diagnostic, TimedOut
-from cuda_llm.outcomes import InfraFailed
+from cuda_llm.outcomes import (
+    BuildFault,
+    CompileFailed,
+    CompilerStop,
+    Diagnostic,
+    InfraFailed,
+    TimedOut,
+)
 from cuda_llm.tools.compiler.workspace import cpu_limit_s, find_ended
 from cuda_llm.tools.device.candidate import CompileLimits
 from cuda_llm.tools.sandbox.jail import JailResult

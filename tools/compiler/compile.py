@@ -5,10 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError, UsageError
-from cuda_llm.facts import CompilerStop
-from cuda_llm.failures import CompileFailed, LoadFailed
 from cuda_llm.log import Log
-from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.outcomes import CompileFailed, CompilerStop, InfraFailed, LoadFailed, Verdict
 from cuda_llm.tasks.signature import prelude
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.audit import audit, exports, find_outside_read
@@ -48,11 +46,7 @@ from cuda_llm.tools.compiler.nvcc import (
     find_toolkit,
     nvcc_command,
 )
-from cuda_llm.tools.compiler.policy import (
-    find_violation,
-    without_comments,
-    without_line_directives,
-)
+from cuda_llm.tools.compiler.policy import find_violation, without_comments, without_line_directives
 from cuda_llm.tools.compiler.workspace import (
     compile_slot,
     front_end_limits,

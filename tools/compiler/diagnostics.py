@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cuda_llm.facts import BuildFault, CompilerStop
-from cuda_llm.failures import CompileFailed, Diagnostic
+from cuda_llm.outcomes import BuildFault, CompileFailed, CompilerStop, Diagnostic
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.compiler.build_faults import find_fault, with_fault
 from cuda_llm.tools.compiler.names import OUTSIDE, PathNames, demangle, without_parameters

@@ -9,10 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cuda_llm import facts, failures, profile
+from cuda_llm import outcomes, profile, source_file
 from cuda_llm.data_file import read_as
-from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViolation
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import CompileFailed, Diagnostic, LoadFailed, PolicyViolation, Verdict
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
@@ -89,7 +88,8 @@ def package_hash() -> str:
     """Return a hash of this folder's modules and of those that define what an entry holds."""
     digest = hashlib.blake2b(digest_size=16)
     own = sorted(Path(__file__).parent.glob("*.py"))
-    for file in (*own, *(Path(str(module.__file__)) for module in (facts, failures, profile))):
+    values = (Path(str(module.__file__)) for module in (outcomes, profile, source_file))
+    for file in (*own, *values):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 

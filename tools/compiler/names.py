@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda_llm.facts import SourceSpot
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.compiler.nvcc import KEEP_DIR, PRELUDE, SOURCE, Toolkit
 from cuda_llm.tools.device.candidate import CompileRequest
 from cuda_llm.tools.sandbox.jail import end_jail

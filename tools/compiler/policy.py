@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from cuda_llm.facts import PolicyBreach, SourceSpot
-from cuda_llm.failures import Diagnostic, PolicyViolation
+from cuda_llm.outcomes import Diagnostic, PolicyBreach, PolicyViolation
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.compiler.diagnostics import Diagnostics
 from cuda_llm.tools.compiler.names import OUTSIDE, PathNames
 from cuda_llm.tools.compiler.nvcc import PREPROCESSED

@@ -9,9 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cuda_llm.facts import CudaError, ExceededLimit, LaunchShape, LimitName, StopReason
-from cuda_llm.failures import DeviceAssert, IllegalAccess, Misaligned, TimedOut
-from cuda_llm.outcomes import HostCrashed, InfraFailed, LaunchFailed, OutOfMemory, Verdict
+from cuda_llm.outcomes import (
+    CudaError,
+    DeviceAssert,
+    ExceededLimit,
+    HostCrashed,
+    IllegalAccess,
+    InfraFailed,
+    LaunchFailed,
+    LaunchShape,
+    LimitName,
+    Misaligned,
+    OutOfMemory,
+    StopReason,
+    TimedOut,
+    Verdict,
+)
 from cuda_llm.tools.cuda.protocol import (
     LOG_ENTRIES,
     NO_TEXT,

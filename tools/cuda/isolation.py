@@ -4,8 +4,7 @@ import os
 from dataclasses import dataclass, replace
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.failures import PolicyViolation
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import PolicyViolation, Verdict
 from cuda_llm.tools.cuda.build import attempts_library
 from cuda_llm.tools.cuda.protocol import SharedBy
 from cuda_llm.tools.cuda.runner import Namespaces

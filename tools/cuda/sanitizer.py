@@ -9,18 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cuda_llm.facts import (
+from cuda_llm.outcomes import (
     AccessKind,
+    DataRace,
+    IllegalAccess,
     Location,
     MemoryAccess,
     MemorySpace,
+    Misaligned,
     RaceKind,
     Relation,
-    SourceSpot,
     ThreadSpot,
+    UninitialisedRead,
+    Verdict,
 )
-from cuda_llm.failures import DataRace, IllegalAccess, Misaligned, UninitialisedRead
-from cuda_llm.outcomes import Verdict
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.compiler.names import without_parameters
 from cuda_llm.tools.compiler.nvcc import SOURCE, Toolkit
 from cuda_llm.tools.cuda.vendor_tools import ToolRun, run_untrusted, works_confined

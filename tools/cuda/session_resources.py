@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.failures import LoadFailed
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import LoadFailed, Verdict
 from cuda_llm.tools.cuda.layout import SlotLayout
 from cuda_llm.tools.cuda.memory import UNIT_BYTES, L2Flush, Memory, MemoryFull, MemoryPool
 from cuda_llm.tools.cuda.protocol import GpuStartFrame, Order

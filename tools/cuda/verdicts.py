@@ -5,9 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.errors import InfrastructureError, machinery_error
-from cuda_llm.facts import BreachKind, CudaError, Location, PolicyBreach
-from cuda_llm.failures import LoadFailed, PolicyViolation, TimedOut
-from cuda_llm.outcomes import HostCrashed, InfraFailed, OutOfMemory, Verdict
+from cuda_llm.outcomes import (
+    BreachKind,
+    CudaError,
+    HostCrashed,
+    InfraFailed,
+    LoadFailed,
+    Location,
+    OutOfMemory,
+    PolicyBreach,
+    PolicyViolation,
+    TimedOut,
+    Verdict,
+)
 from cuda_llm.tools.cuda.call_log import CallLog, error_name, verdict_on_error
 from cuda_llm.tools.cuda.protocol import Forbidden, Order
 from cuda_llm.tools.device.protocol import Refusal, Reply, ReplyFrame

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from cuda_llm.failures import Diagnostic
+from cuda_llm.outcomes import Diagnostic
 from cuda_llm.profile import KernelResources
 
 

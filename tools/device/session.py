@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from cuda_llm.facts import DependentLaunch
-from cuda_llm.outcomes import LaunchFailed, OutOfMemory, Verdict
+from cuda_llm.outcomes import DependentLaunch, LaunchFailed, OutOfMemory, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
 

@@ -5,8 +5,7 @@ import signal
 from functools import lru_cache
 from pathlib import Path
 
-from cuda_llm.facts import PolicyBreach
-from cuda_llm.failures import LoadFailed, PolicyViolation
+from cuda_llm.outcomes import LoadFailed, PolicyBreach, PolicyViolation
 from cuda_llm.tools.device.protocol import Refusal, ReplyFrame
 
 _UNDEFINED = re.compile(r"undefined symbol: (\w+)")

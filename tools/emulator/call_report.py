@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cuda_llm.failures import TimedOut
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import HostCrashed, InfraFailed, Quarantined, Verdict
+from cuda_llm.outcomes import HostCrashed, InfraFailed, Quarantined, TimedOut, Verdict
 from cuda_llm.tools.device import CallReport
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.protocol import Reply, ReplyFrame

@@ -10,15 +10,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cuda_llm.facts import (
+from cuda_llm.outcomes import (
     DependentLaunch,
     ExceededLimit,
+    InfraFailed,
+    LaunchFailed,
     LaunchShape,
     LimitName,
     MemoryBound,
-    SourceSpot,
+    OutOfMemory,
+    Verdict,
 )
-from cuda_llm.outcomes import InfraFailed, LaunchFailed, OutOfMemory, Verdict
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.emulator.report_layout import (
     COUNTERS_OFFSET,
     LAUNCH_ENTRY,
@@ -33,12 +36,7 @@ from cuda_llm.tools.emulator.report_layout import (
     TICKS,
 )
 from cuda_llm.tools.emulator.verdicts import Fault, FaultKind, fault_verdict
-from cuda_llm.tools.profiler.counters import (
-    LaunchCounters,
-    Sharing,
-    SiteCounters,
-    scale_up,
-)
+from cuda_llm.tools.profiler.counters import LaunchCounters, Sharing, SiteCounters, scale_up
 from cuda_llm.tools.profiler.tables import PIPES, KernelTable
 
 _COUNTER_LIMIT = 1 << 62

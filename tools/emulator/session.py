@@ -8,19 +8,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cuda_llm.facts import DependentLaunch
-from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.outcomes import DependentLaunch, InfraFailed, Verdict
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
 from cuda_llm.tools.device.arguments import put_arguments
 from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer, Role
 from cuda_llm.tools.device.channel import SharedMemory
 from cuda_llm.tools.device.protocol import MAX_BUFFERS, CallFrame, ReplyFrame
 from cuda_llm.tools.device.runner import Runner
-from cuda_llm.tools.emulator.call_report import (
-    LoadedCandidate,
-    call_report,
-    verdict_on_end,
-)
+from cuda_llm.tools.emulator.call_report import LoadedCandidate, call_report, verdict_on_end
 from cuda_llm.tools.emulator.report import CallRecord, read_report
 
 ARENA_BYTES = 16 << 30

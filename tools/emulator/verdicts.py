@@ -5,31 +5,31 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, get_args
 
-from cuda_llm.facts import (
+from cuda_llm.outcomes import (
     AccessKind,
+    DataRace,
     DescriptorFlaw,
+    DeviceAssert,
+    EmulatorUnsupported,
+    IllegalAccess,
+    InfraFailed,
+    InvalidSync,
     Location,
     MemoryAccess,
     MemorySpace,
+    Misaligned,
     Owner,
     PolicyBreach,
+    PolicyViolation,
     RaceKind,
     Relation,
     SyncKind,
     SyncReason,
     ThreadSpot,
-)
-from cuda_llm.failures import (
-    DataRace,
-    DeviceAssert,
-    IllegalAccess,
-    InvalidSync,
-    Misaligned,
-    PolicyViolation,
     TimedOut,
     UninitialisedRead,
+    Verdict,
 )
-from cuda_llm.outcomes import EmulatorUnsupported, InfraFailed, Verdict
 from cuda_llm.tools.emulator.report_layout import FAULT_RECORD, NONE, Reason, text_of
 from cuda_llm.tools.profiler.tables import InstructionSite, KernelTable
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.published_check import PublishedCheck
+from cuda_llm.outcomes import InfraFailed, PublishedCheck, Verdict
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.duel import Contest
 from cuda_llm.tools.timing.times import KernelTimes

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.log import Log
-from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.published_check import PublishedCheck
+from cuda_llm.outcomes import InfraFailed, PublishedCheck, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device

@@ -14,26 +14,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cuda_llm.errors import CudaLLMError, describe_error
-from cuda_llm.facts import Replay
-from cuda_llm.failures import (
+from cuda_llm.outcomes import (
     CompileFailed,
     DataRace,
+    EmulatorUnsupported,
+    GuardOverwritten,
     IllegalAccess,
+    InfraFailed,
     InvalidSync,
     LoadFailed,
     Misaligned,
+    Nondeterministic,
+    Replay,
     TimedOut,
     UninitialisedRead,
-    with_place,
-    with_replay,
-)
-from cuda_llm.outcomes import (
-    EmulatorUnsupported,
-    GuardOverwritten,
-    InfraFailed,
-    Nondeterministic,
     Verdict,
     WrongResult,
+    with_place,
+    with_replay,
 )
 from cuda_llm.tasks.task import HiddenSizes, Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
@@ -46,7 +44,7 @@ from cuda_llm.tools.timing.failures import MOST_REPLAY_BYTES, FailedCase, HostIn
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options, fill
 from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, plan
 from cuda_llm.tools.validator.check_case import Checked, check_case
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 MOST_WATCHED_WORK = 2e7
 """Operations and bytes of a case: the emulated device takes about a tenth of a second for it."""

@@ -33,7 +33,7 @@ from cuda_llm.tools.timing.slots import InputPlan
 from cuda_llm.tools.timing.verify import explain_call_once
 from cuda_llm.tools.validator.budget import SizePlan, format_dims, plan_sizes
 from cuda_llm.tools.validator.cases import timed_case
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 LARGE = "large"
 """The group of sizes that are checked here alone."""

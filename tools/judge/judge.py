@@ -10,16 +10,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cuda_llm.errors import (
-    BrokenByWork,
-    DeviceLost,
-    InfrastructureError,
-    NoMemory,
-    describe_error,
-)
+from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, NoMemory, describe_error
 from cuda_llm.log import Log
-from cuda_llm.outcomes import InfraFailed, Passed, Quarantined, Verdict
-from cuda_llm.published_check import PublishedCheck
+from cuda_llm.outcomes import InfraFailed, Passed, PublishedCheck, Quarantined, Verdict
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench, PublishedBench
 from cuda_llm.tools.timing.failures import NOISE

@@ -20,7 +20,7 @@ from cuda_llm.tools.timing.library import measure_library
 from cuda_llm.tools.timing.measure import measure_candidate
 from cuda_llm.tools.timing.options import MeasureOptions
 from cuda_llm.tools.timing.times import KernelTimes
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 HEADER_LIBRARY = "CUB"
 COPY_TASK = "matrix_copy"

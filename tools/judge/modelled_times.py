@@ -12,8 +12,7 @@ from statistics import fmean
 
 import numpy as np
 
-from cuda_llm.facts import DependentLaunch
-from cuda_llm.outcomes import Quarantined, TimedOut, Verdict
+from cuda_llm.outcomes import DependentLaunch, Quarantined, TimedOut, Verdict
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task

@@ -12,10 +12,10 @@ from cuda_llm.outcomes import (
     EmulatorUnsupported,
     InfraFailed,
     Passed,
+    PublishedCheck,
     TimedOut,
     Verdict,
 )
-from cuda_llm.published_check import PublishedCheck
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session, Site

@@ -25,16 +25,11 @@ from cuda_llm.tools.timing.failures import FailedCase, baseline_refused, find_fa
 from cuda_llm.tools.timing.measure import measure_baseline
 from cuda_llm.tools.timing.measurement import open_oracle
 from cuda_llm.tools.timing.options import MeasureOptions
-from cuda_llm.tools.timing.times import (
-    KernelTimes,
-    compare_with_baseline,
-    score_of,
-    time_sizes,
-)
+from cuda_llm.tools.timing.times import KernelTimes, compare_with_baseline, score_of, time_sizes
 from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
 from cuda_llm.tools.validator.oracle import Inputs, Oracle
 from cuda_llm.tools.validator.validate import Validated, validate
-from cuda_llm.wording import describe_doubt
+from cuda_llm.verdict_wording import describe_doubt
 
 
 async def validate_there(

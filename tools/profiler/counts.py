@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cuda_llm.facts import SourceSpot
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.profiler.tables import InstructionClass, InstructionSite, KernelTable
 

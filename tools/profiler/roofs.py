@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.counters import SiteCounters
 from cuda_llm.tools.profiler.mends import (
     in_single_precision,
@@ -15,13 +15,7 @@ from cuda_llm.tools.profiler.mends import (
     with_values_reused,
 )
 from cuda_llm.tools.profiler.tables import InstructionClass, InstructionSite
-from cuda_llm.tools.profiler.time_model import (
-    LaunchTime,
-    ModelledLaunch,
-    Saving,
-    Term,
-    TimeReason,
-)
+from cuda_llm.tools.profiler.time_model import LaunchTime, ModelledLaunch, Saving, Term, TimeReason
 from cuda_llm.tools.profiler.traffic import block_clk, load_clk, site_traffic, wait_clk, warp_waits
 
 _PIPES = {

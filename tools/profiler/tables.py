@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from cuda_llm.facts import SourceSpot
+from cuda_llm.source_file import SourceSpot
 
 WGMMA_PEAK = "wgmma:"
 """Prefix of the name of a tensor rate that wgmma instructions reach, and mma does not."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypedDict
 
-from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS, Occupancy, occupancy
 from cuda_llm.hardware_profiles.roofline import mma_sync_tflops, wgmma_tflops
 from cuda_llm.profile import KernelResources
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.time_terms import SHARPNESS, combine
 from cuda_llm.tools.profiler.counters import LaunchCounters
 from cuda_llm.tools.profiler.counts import count_instructions, count_tensor_operations

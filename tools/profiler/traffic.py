@@ -8,8 +8,8 @@ takes at least as long as the chain of dependent waits of one of its warps.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.profiler.counts import SECTOR_BYTES, WARP_LANES
 from cuda_llm.tools.profiler.tables import (

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from cuda_llm.facts import BaselineDoubt, DoubtOutcome
+from cuda_llm.outcomes import BaselineDoubt, DoubtOutcome
 from cuda_llm.tools.timing.baseline_time import BaselineReading
 from cuda_llm.tools.timing.stopping import VAGUE_US
 from cuda_llm.tools.timing.times import KernelTimes

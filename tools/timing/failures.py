@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 import numpy.typing as npt
 
 from cuda_llm.errors import InfrastructureError, TaskError, machinery_error
-from cuda_llm.facts import BaselineDoubt
-from cuda_llm.failures import lacks_place
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import roof
 from cuda_llm.outcomes import (
+    BaselineDoubt,
     ImpossibleTime,
     InfraFailed,
     OutOfMemory,
     Verdict,
     infrastructure_error,
+    lacks_place,
 )
 from cuda_llm.profile import LaunchProfile
 from cuda_llm.tasks.loader import spell_task
@@ -28,7 +28,7 @@ from cuda_llm.tools.device.buffers import Array, Random
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.check_case import draw_inputs
-from cuda_llm.wording import describe, describe_doubt
+from cuda_llm.verdict_wording import describe, describe_doubt
 
 
 def baseline_refused(task: Task, verdict: Verdict) -> TaskError | InfrastructureError:

@@ -22,16 +22,12 @@ from cuda_llm.tools.timing.blocks import (
 from cuda_llm.tools.timing.comparison import compare_blocks
 from cuda_llm.tools.timing.estimate import Estimate
 from cuda_llm.tools.timing.interleave import count_blocks, equal_lengths, lengths_after
-from cuda_llm.tools.timing.measurement import (
-    Measurement,
-    open_measurement,
-    rules_for,
-)
+from cuda_llm.tools.timing.measurement import Measurement, open_measurement, rules_for
 from cuda_llm.tools.timing.options import MeasureOptions
 from cuda_llm.tools.timing.room import within_memory
 from cuda_llm.tools.timing.stopping import is_enough, rule_for
 from cuda_llm.tools.validator.budget import SizePlan
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 Call = TypeVar("Call", contravariant=True)
 FIRST_SLOTS = 4

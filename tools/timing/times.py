@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cuda_llm.facts import BaselineDoubt
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import ImpossibleTime, InfraFailed, Quarantined, Verdict
+from cuda_llm.outcomes import BaselineDoubt, ImpossibleTime, InfraFailed, Quarantined, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile, SizeProfile, SizeTime, TimeSource
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.reference import Dims

@@ -24,7 +24,7 @@ from cuda_llm.tools.validator.oracle import (
     reference_oracle,
 )
 from cuda_llm.tools.validator.validate import Validated, validate
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 TAIL = 32
 """Elements of the last tile that a kernel forgets, at most."""

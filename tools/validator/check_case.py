@@ -6,8 +6,7 @@ Calls that a device times by its reports are checked here too, by `run_case`.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from cuda_llm.failures import PolicyViolation
-from cuda_llm.outcomes import LateWrite, Nondeterministic, Verdict, WrongResult
+from cuda_llm.outcomes import LateWrite, Nondeterministic, PolicyViolation, Verdict, WrongResult
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session

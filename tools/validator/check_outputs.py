@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from cuda_llm.element_patterns import ElementKind, ElementPattern
 from cuda_llm.errors import TaskError
-from cuda_llm.outcomes import WrongResult
+from cuda_llm.outcomes import ElementKind, ElementPattern, WrongResult
 from cuda_llm.tasks.reference import Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays

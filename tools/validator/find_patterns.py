@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.case_patterns import CaseKind, CasePattern
-from cuda_llm.element_patterns import ElementKind, ElementPattern, Region, RegionKind
+from cuda_llm.outcomes import CaseKind, CasePattern, ElementKind, ElementPattern, Region, RegionKind
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.fused import bytes_of

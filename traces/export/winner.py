@@ -8,8 +8,8 @@ from typing import Any
 
 from cuda_llm.codec import encode
 from cuda_llm.errors import CudaLLMError, UsageError
+from cuda_llm.figure_wording import describe_over
 from cuda_llm.outcomes import Passed
-from cuda_llm.score_wording import describe_over
 from cuda_llm.search import Attempt
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task

@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 from cuda_llm.codec import encode
 from cuda_llm.errors import UnusableFile, UsageError, describe_error
-from cuda_llm.fact_wording import describe_spot
-from cuda_llm.failures import NoCode
-from cuda_llm.outcomes import Passed
+from cuda_llm.figure_wording import describe_dims, describe_share, name_sizes
+from cuda_llm.outcomes import NoCode, Passed
 from cuda_llm.profile import Bottleneck, LaunchProfile, Profile
+from cuda_llm.redaction import printable
 from cuda_llm.search import Attempt, Brief
 from cuda_llm.traces.files import read_text
 from cuda_llm.traces.report.view import CandidateView
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import describe_brief
 from cuda_llm.traces.text import describe_circumstances, describe_idea
-from cuda_llm.wording import describe, describe_dims, describe_share, name_sizes, printable
+from cuda_llm.verdict_wording import describe, describe_spot
 
 T = TypeVar("T")
 PANES = {"prompt": "prompt.md", "reply": "reply.md", "source": "source.cu", "log": "build.log"}

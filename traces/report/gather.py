@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from cuda_llm.figure_wording import SCORES, describe_over, name_sizes
 from cuda_llm.predictions import tally
-from cuda_llm.score_wording import SCORES, describe_over
 from cuda_llm.search import Attempt, Brief, predictions_of
 from cuda_llm.traces.ending_text import CHECK, describe_check, describe_no_winner
 from cuda_llm.traces.event_log import Trace
@@ -36,7 +36,6 @@ from cuda_llm.traces.text import (
     tokens,
     us,
 )
-from cuda_llm.wording import name_sizes
 
 T = TypeVar("T")
 STATES = {"running": "under way", "killed": "killed", "interrupted": "stopped", "empty": "empty"}

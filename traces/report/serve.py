@@ -13,15 +13,15 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from cuda_llm.errors import UsageError
+from cuda_llm.figure_wording import describe_speedup
 from cuda_llm.log import Log
-from cuda_llm.score_wording import describe_speedup
+from cuda_llm.redaction import printable
 from cuda_llm.traces.find import list_runs, spell_out
 from cuda_llm.traces.report.gather import gather
 from cuda_llm.traces.report.page import render_list, render_page
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.summary import Summary, summarise
 from cuda_llm.traces.text import tokens
-from cuda_llm.wording import printable
 
 LOOPBACK = "127.0.0.1"
 _log = Log(__name__)

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from cuda_llm.redaction import printable
 from cuda_llm.traces.report.view import RunView
 from cuda_llm.traces.terminal.difference import Pair
 from cuda_llm.traces.text import Line, duration, tokens, us
-from cuda_llm.wording import printable
 
 SPELLINGS: dict[str, Callable[[float], str]] = {
     "s": lambda value: duration(value, tenths=True),

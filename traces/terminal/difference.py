@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Literal
 
+from cuda_llm.figure_wording import name_sizes
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile
 from cuda_llm.traces.candidate_text import check_candidate
@@ -12,7 +13,6 @@ from cuda_llm.traces.files import read_text
 from cuda_llm.traces.report.candidates import Reader, harmless
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.terminal.prompt_sections import PromptSection, split_prompt
-from cuda_llm.wording import name_sizes
 
 Value = float | str | None
 """A figure or a word; None where there is none."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from cuda_llm.redaction import printable
 from cuda_llm.traces.report.view import Row
 from cuda_llm.traces.terminal.short import order_of, outcome_of, tone_of
 from cuda_llm.traces.text import Line
-from cuda_llm.wording import printable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from cuda_llm.figure_wording import describe_over
 from cuda_llm.profile import Objective
-from cuda_llm.score_wording import describe_over
+from cuda_llm.redaction import printable
 from cuda_llm.search import Kind
 from cuda_llm.traces.ending_text import command, describe_ending
 from cuda_llm.traces.find import spell_run
@@ -23,7 +24,6 @@ from cuda_llm.traces.text import (
     labelled,
     us,
 )
-from cuda_llm.wording import printable
 
 BAR = 20
 """Characters of the bar of the fastest kernel, and of the longest share of the time."""

@@ -299,7 +299,7 @@ def answer(arguments: list[str], closing: ExitStack) -> int:
 
 def print_error(message: str, error: Exception | None = None) -> None:
     """Print one line on stderr, whatever the message holds; log the traceback of `error`."""
-    from cuda_llm.wording import printable
+    from cuda_llm.redaction import printable
 
     if CommandLine.is_in_charge:
         _log.error("command failed", error=message, exc_info=error, shown=True)

@@ -181,7 +181,7 @@ def work_on(
 def task_line(row: "TaskRow") -> str:
     """Return what became of one task, in a line."""
     from cuda_llm.graph.benchmark.tables import author, factor
-    from cuda_llm.wording import printable
+    from cuda_llm.redaction import printable
 
     if row.state != "done":
         return printable(f"{row.name}: {row.state}: {row.error}")

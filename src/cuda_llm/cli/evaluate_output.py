@@ -12,17 +12,17 @@ import typer
 
 from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.printing import open_console
-from cuda_llm.fact_wording import describe_spot
+from cuda_llm.figure_wording import describe_over, describe_share, describe_time_spent
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import KernelResources, Profile, SizeTime
-from cuda_llm.score_wording import describe_over
+from cuda_llm.redaction import printable
 from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judge import Judged
 from cuda_llm.traces.text import describe_circumstances, describe_time_source
-from cuda_llm.wording import describe, describe_share, describe_time_spent, printable
+from cuda_llm.verdict_wording import describe, describe_spot
 
 EVALUATE_SCHEMA = 1
 CERTAINTY = (

@@ -22,8 +22,8 @@ from cuda_llm.graph.review_decisions import (
     Reviewer,
     read_answer,
 )
+from cuda_llm.redaction import printable
 from cuda_llm.traces.text import us, wrapped
-from cuda_llm.wording import printable
 
 if TYPE_CHECKING:
     from cuda_llm.cli.run_progress import RunProgress

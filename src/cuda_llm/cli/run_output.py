@@ -15,14 +15,14 @@ import typer
 from cuda_llm.agents.llm.budget import Spent
 from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.run_progress import outcome_text, time_text
-from cuda_llm.failures import Duplicate
+from cuda_llm.figure_wording import describe_attempt_speed, describe_over
 from cuda_llm.graph.runs.replay_account import ReplayAccount
 from cuda_llm.graph.runs.result import Result
-from cuda_llm.score_wording import describe_attempt_speed, describe_over
+from cuda_llm.outcomes import Duplicate
+from cuda_llm.redaction import printable
 from cuda_llm.search import Attempt
 from cuda_llm.traces.ending_text import describe_check
 from cuda_llm.traces.text import describe_end, describe_time_source, duration, plural, tokens
-from cuda_llm.wording import printable
 
 RUN_SCHEMA = 1
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from cuda_llm.figure_wording import describe_attempt_speed, describe_largest
 from cuda_llm.outcomes import Passed
-from cuda_llm.score_wording import describe_attempt_speed, describe_largest
+from cuda_llm.redaction import printable
 from cuda_llm.search import Attempt
 from cuda_llm.traces.ending_text import describe_check
 from cuda_llm.traces.events import (
@@ -43,7 +44,6 @@ from cuda_llm.traces.text import (
     tokens,
     us,
 )
-from cuda_llm.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -161,7 +161,7 @@ def show_table(runs: "Iterable[Summary]") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from cuda_llm.wording import printable
+    from cuda_llm.redaction import printable
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("run", "task", "device", "state", "rounds", "best", "spend"):
@@ -179,7 +179,7 @@ def show_table(runs: "Iterable[Summary]") -> None:
 
 def best_cell(run: "Summary") -> str:
     """Spell the best kernel: `r2-c3 4.10x`, with `modelled` where it is."""
-    from cuda_llm.score_wording import describe_speedup
+    from cuda_llm.figure_wording import describe_speedup
 
     if run.best is None:
         return "none yet" if run.state in ("running", "interrupted", "killed") else "none"
@@ -214,12 +214,12 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
 ) -> None:
     """Write the best kernel of a run with its proof, ready to be imported."""
+    from cuda_llm.redaction import printable
     from cuda_llm.tools.validator.example_case import draw_example
     from cuda_llm.traces.export.export import ExampleData
     from cuda_llm.traces.export.export import export as write
     from cuda_llm.traces.export.winner import find_winner, proof_text, verify_here
     from cuda_llm.traces.find import find_run
-    from cuda_llm.wording import printable
 
     winner = find_winner(find_run(run, runs))
     example = ExampleData(**vars(draw_example(winner.task))) if to == "cu" else None

@@ -38,10 +38,10 @@ def events(
 ) -> None:
     """Write the events of a run as a table. What cannot be read is said in one line."""
     from cuda_llm.cli.printing import print_lines
+    from cuda_llm.redaction import printable
     from cuda_llm.traces.event_table import Events, csv_lines, jsonl_lines, write_parquet
     from cuda_llm.traces.files import write_file
     from cuda_llm.traces.find import find_run
-    from cuda_llm.wording import printable
 
     folder = find_run(run, runs)
     found = Events(folder.events, tell=False)
@@ -67,9 +67,9 @@ def otlp(
     out: Out = None,
 ) -> None:
     """Send a run as OpenTelemetry spans. OTEL_EXPORTER_OTLP_ENDPOINT and its like say where to."""
+    from cuda_llm.redaction import printable
     from cuda_llm.traces.find import find_run
     from cuda_llm.traces.otlp.send import find_endpoint, send_run, wants_content
-    from cuda_llm.wording import printable
 
     folder = find_run(run, out)
     sent, trace, missing = send_run(folder, content=content or wants_content())

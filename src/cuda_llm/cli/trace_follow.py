@@ -43,7 +43,7 @@ def _events(run: "RunFolder") -> "Iterator[Recorded]":
 
 def _lines(run: "RunFolder") -> Iterator[str]:
     from cuda_llm.cli.run_progress import RunStatus, event_lines
-    from cuda_llm.wording import printable
+    from cuda_llm.redaction import printable
 
     status = RunStatus()
     for one in _events(run):

@@ -37,9 +37,9 @@ def report(
     ] = None,
 ) -> None:
     """Write a run as one HTML file. No network and no other file is needed."""
+    from cuda_llm.redaction import printable
     from cuda_llm.traces.event_log import is_being_written
     from cuda_llm.traces.find import find_run
-    from cuda_llm.wording import printable
 
     folder = find_run(run, runs)
     other = None if compare is None else find_run(compare, runs)

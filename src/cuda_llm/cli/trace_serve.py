@@ -17,9 +17,9 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = PORT,
 ) -> None:
     """Show all runs of a folder in a browser. Kept current, for this machine alone."""
+    from cuda_llm.redaction import printable
     from cuda_llm.traces.find import RUNS
     from cuda_llm.traces.report.serve import ReportServer
-    from cuda_llm.wording import printable
 
     runs = folder or RUNS
     if not runs.is_dir():

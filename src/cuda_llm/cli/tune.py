@@ -69,9 +69,9 @@ def tune(
     from cuda_llm.graph.runs.resolve import resolve_request
     from cuda_llm.graph.runs.result import read_result
     from cuda_llm.graph.runs.start import start
+    from cuda_llm.redaction import printable
     from cuda_llm.traces.files import write_file
     from cuda_llm.traces.run_folder import RunFolder
-    from cuda_llm.wording import printable
 
     if write is not None and write.exists() and not force:
         raise UsageError(f"{write}: exists already; overwrite it with --force")

@@ -8,9 +8,9 @@ from cuda_llm.agents.llm.generator import LlmGenerator
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.protocols import Generator
 from cuda_llm.conversation import Call, CallFailed, Reply
-from cuda_llm.failures import NoCode
+from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Brief, Draft, Kind
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 BRIEF = Brief(id="r1-c2", round=1, index=2, kind=Kind.FIRST, direction="tiles in shared memory")
 KERNEL = """\

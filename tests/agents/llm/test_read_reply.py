@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from cuda_llm.agents.llm.generator import MOST_SOURCE, read_reply
 from cuda_llm.conversation import Reply
-from cuda_llm.facts import ReplyFault
-from cuda_llm.failures import NoCode
+from cuda_llm.outcomes import NoCode, ReplyFault
 from cuda_llm.search import Draft
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 KERNEL = """\
 __global__ void add(const float* A, const float* B, float* C, int n)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.agents.prompting.describe_kernel import KnownName, known_names, real_names
-from cuda_llm.failures import CompileFailed
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import CompileFailed, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.compile import compile_candidate, compile_request
 from cuda_llm.tools.compiler.nvcc import find_toolkit

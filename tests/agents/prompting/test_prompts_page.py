@@ -12,7 +12,7 @@ from prompt_tokens import measure
 
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.components import Components
-from cuda_llm.facts import ReplyFault
+from cuda_llm.outcomes import ReplyFault
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "prompts.md").read_text()

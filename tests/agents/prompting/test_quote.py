@@ -18,12 +18,18 @@ from cuda_llm.agents.prompting.quote import (
     one_line,
     shorten,
 )
-from cuda_llm.facts import ExceededLimit, LimitName, SourceSpot
-from cuda_llm.failures import CompileFailed, Diagnostic
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import list_hardware
-from cuda_llm.outcomes import ImpossibleTime, LaunchFailed
-from cuda_llm.wording import describe
+from cuda_llm.outcomes import (
+    CompileFailed,
+    Diagnostic,
+    ExceededLimit,
+    ImpossibleTime,
+    LaunchFailed,
+    LimitName,
+)
+from cuda_llm.source_file import SourceSpot
+from cuda_llm.verdict_wording import describe
 
 ANY = st.text(st.one_of(st.characters(), st.sampled_from("`~\n\r\t\x1b\x00")))
 

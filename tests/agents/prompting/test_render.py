@@ -29,13 +29,19 @@ from cuda_llm.agents.prompting.render import render_prompt
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.situation import Situation
 from cuda_llm.components import Components
-from cuda_llm.facts import ExceededLimit
-from cuda_llm.failures import NoCode
-from cuda_llm.outcomes import ImpossibleTime, LaunchFailed, Passed, Verdict, WrongResult
+from cuda_llm.outcomes import (
+    ExceededLimit,
+    ImpossibleTime,
+    LaunchFailed,
+    NoCode,
+    Passed,
+    Verdict,
+    WrongResult,
+)
 from cuda_llm.profile import Bottleneck
 from cuda_llm.search import Brief, Kind
 from cuda_llm.tasks.signature import signature
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 ORDERS = {
     "first": (Kind.FIRST, None),

@@ -21,11 +21,10 @@ from cuda_llm.agents.prompting.token_budget import (
     fit,
 )
 from cuda_llm.agents.situation import Note, Situation
-from cuda_llm.facts import SourceSpot
-from cuda_llm.failures import CompileFailed, Diagnostic
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.outcomes import CompileFailed, Diagnostic, Passed, Verdict
 from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.search import Brief, Hint, Kind
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.signature import signature
 
 OURS = open_templates()

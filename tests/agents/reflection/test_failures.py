@@ -12,41 +12,47 @@ from hypothesis import strategies as st
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.agents.reflection.reflector import diagnose_failure
-from cuda_llm.case_patterns import CaseKind, CasePattern
-from cuda_llm.element_patterns import ElementKind, ElementPattern, Region, RegionKind
-from cuda_llm.facts import ExceededLimit, Location, MemoryAccess, SourceSpot, ThreadSpot
-from cuda_llm.failures import (
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import (
+    CaseKind,
+    CasePattern,
     CompileFailed,
     DataRace,
     DeviceAssert,
     Diagnostic,
     Duplicate,
-    IllegalAccess,
-    InvalidSync,
-    LoadFailed,
-    Misaligned,
-    NoCode,
-    PolicyViolation,
-    TimedOut,
-    UninitialisedRead,
-)
-from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import (
+    ElementKind,
+    ElementPattern,
     EmulatorUnsupported,
+    ExceededLimit,
     GuardOverwritten,
     HostCrashed,
+    IllegalAccess,
     ImpossibleTime,
     InfraFailed,
     InputMutated,
+    InvalidSync,
     LateWrite,
     LaunchFailed,
+    LoadFailed,
+    Location,
+    MemoryAccess,
+    Misaligned,
+    NoCode,
     Nondeterministic,
     OutOfMemory,
     Passed,
+    PolicyViolation,
     Quarantined,
+    Region,
+    RegionKind,
+    ThreadSpot,
+    TimedOut,
+    UninitialisedRead,
     Verdict,
     WrongResult,
 )
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.build_faults import with_fault
 

@@ -26,25 +26,23 @@ from timed_vector_adds import instant, late_in_one_call, overruns, small_bench, 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
 from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
 from cuda_llm.agents.reflection.reflector import diagnose_failure
-from cuda_llm.facts import Replay
-from cuda_llm.failures import (
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import (
     CompileFailed,
     Duplicate,
+    EmulatorUnsupported,
+    GuardOverwritten,
     IllegalAccess,
+    InfraFailed,
+    LateWrite,
     NoCode,
+    Passed,
+    Quarantined,
+    Replay,
+    Verdict,
     lacks_place,
     with_place,
     with_replay,
-)
-from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import (
-    EmulatorUnsupported,
-    GuardOverwritten,
-    InfraFailed,
-    LateWrite,
-    Passed,
-    Quarantined,
-    Verdict,
 )
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cuda.call_log import CallLog
@@ -65,7 +63,7 @@ from cuda_llm.tools.timing.failures import FailedCase
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.tools.validator.validate import Validated, validate
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 BUGS = FIXTURES / "counters"

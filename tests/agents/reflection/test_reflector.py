@@ -10,10 +10,17 @@ from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.briefs import newest_hints
 from cuda_llm.codec import decode, encode
-from cuda_llm.facts import MemoryAccess, SourceSpot
-from cuda_llm.failures import CompileFailed, Diagnostic, Duplicate, NoCode, UninitialisedRead
-from cuda_llm.outcomes import InfraFailed
+from cuda_llm.outcomes import (
+    CompileFailed,
+    Diagnostic,
+    Duplicate,
+    InfraFailed,
+    MemoryAccess,
+    NoCode,
+    UninitialisedRead,
+)
 from cuda_llm.search import Hint
+from cuda_llm.source_file import SourceSpot
 
 UNDEFINED = CompileFailed(
     compiler_output='identifier "lane" is undefined',

@@ -13,8 +13,7 @@ from cuda_llm.agents.strategies.elites import best_at_sizes, best_of_structures,
 from cuda_llm.agents.strategies.splits import Split, best_split
 from cuda_llm.components import Components
 from cuda_llm.errors import UsageError
-from cuda_llm.failures import NoCode
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import NoCode, Verdict
 from cuda_llm.search import Attempt, Hint, Kind
 
 KERNEL = """

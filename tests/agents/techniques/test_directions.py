@@ -14,9 +14,8 @@ from cuda_llm.agents.techniques.structures import STRUCTURES
 from cuda_llm.agents.techniques.technique import Work, work_of
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.components import Components, HardwareContext
-from cuda_llm.failures import NoCode
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.outcomes import NoCode, Passed, Verdict
 from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.search import Attempt, Hint, Kind
 from cuda_llm.tasks.loader import load_task

@@ -15,8 +15,7 @@ from cuda_llm.cli.evaluate_output import (
     without_common_folder,
 )
 from cuda_llm.cli.progress import LiveProgress
-from cuda_llm.failures import LoadFailed
-from cuda_llm.outcomes import Passed
+from cuda_llm.outcomes import LoadFailed, Passed
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.judge import Judged

@@ -19,12 +19,7 @@ from tiny_tasks import tiny_task
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import DeviceLost
-from cuda_llm.failures import NoCode
-from cuda_llm.graph.benchmark.folder import (
-    BenchmarkFolder,
-    BenchmarkPlan,
-    plan_benchmark,
-)
+from cuda_llm.graph.benchmark.folder import BenchmarkFolder, BenchmarkPlan, plan_benchmark
 from cuda_llm.graph.benchmark.render import COLUMNS, csv_text, markdown, write_tables
 from cuda_llm.graph.benchmark.row import (
     LibraryTime,
@@ -39,6 +34,7 @@ from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.result import read_result, seconds_of
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import NoCode
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tasks.loader import load_task

@@ -20,14 +20,13 @@ from cuda_llm.agents.protocols import Contribution, PlacedAgent, Stage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.conversation import Reply
 from cuda_llm.errors import UsageError
-from cuda_llm.failures import DataRace
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.recorded_course import RecordedCourse
 from cuda_llm.graph.runs.replay import as_asked
 from cuda_llm.graph.runs.replay_account import replay_account
 from cuda_llm.graph.runs.resolve import resolve_request
 from cuda_llm.graph.runs.start import aoptimize, optimize, resume, start
-from cuda_llm.outcomes import LateWrite, Verdict
+from cuda_llm.outcomes import DataRace, LateWrite, Verdict
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.open_device import open_device

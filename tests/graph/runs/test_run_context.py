@@ -18,9 +18,9 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import encode
 from cuda_llm.conversation import CallFailed, Reply
 from cuda_llm.errors import UsageError
-from cuda_llm.failures import NoCode
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.graph.runs.start import aoptimize, resume, start
+from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Attempt, Author, Brief, Draft
 from cuda_llm.traces.events import AgentDecided, AgentFailed, ModelCalled, ModelRetried
 from cuda_llm.traces.run_folder import RunFolder

@@ -5,12 +5,11 @@ from collections.abc import Callable
 import pytest
 from corpus_sample import sample
 
-from cuda_llm.failures import PolicyViolation
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import PolicyViolation, Verdict
 from cuda_llm.tools.compiler.audit import CUDA_CALLS, allowed, in_known_library
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.codegen.libraries import runtime_library
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.errors import MissingError
-from cuda_llm.facts import SourceSpot
-from cuda_llm.failures import CompileFailed, Diagnostic, LoadFailed, PolicyViolation
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import CompileFailed, Diagnostic, LoadFailed, PolicyViolation, Verdict
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.compiler.known_outcomes import (
     SourceFailure,
     read_outcome,

@@ -11,12 +11,11 @@ import pytest
 from corpus_sample import sample
 
 from cuda_llm.errors import UsageError
-from cuda_llm.failures import CompileFailed, LoadFailed
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import CompileFailed, LoadFailed, Verdict
 from cuda_llm.tools.compiler.audit import exports
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 PRELUDE = SOLVE + ";\n"

@@ -7,8 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cuda_llm.failures import CompileFailed, Diagnostic
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import CompileFailed, Diagnostic, Verdict
 from cuda_llm.tools.compiler.diagnostics import (
     limit_diagnostics,
     name_kernels,
@@ -18,7 +17,7 @@ from cuda_llm.tools.compiler.diagnostics import (
 from cuda_llm.tools.compiler.names import PathNames, demangle, without_parameters
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 from corpus_sample import sample
 
-from cuda_llm.facts import CompilerStop
-from cuda_llm.failures import CompileFailed
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import CompileFailed, CompilerStop, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.compile import compile_request
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 Compile = Callable[..., Compiled | Verdict]
 

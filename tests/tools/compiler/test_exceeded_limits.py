@@ -6,14 +6,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cuda_llm.facts import CompilerStop
-from cuda_llm.failures import CompileFailed, TimedOut
-from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.outcomes import CompileFailed, CompilerStop, InfraFailed, TimedOut, Verdict
 from cuda_llm.tools.compiler.build_faults import find_exceeded_limit
 from cuda_llm.tools.compiler.nvcc import DEVICE_READ, DEVICE_TEXT, PREPROCESSED
 from cuda_llm.tools.device.candidate import Compiled, CompileLimits
 from cuda_llm.tools.sandbox.jail import CapturedStream, JailResult
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]

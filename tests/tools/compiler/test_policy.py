@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.failures import CompileFailed, PolicyViolation
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import CompileFailed, PolicyViolation, Verdict
 from cuda_llm.tools.compiler.policy import without_comments, without_line_directives
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]

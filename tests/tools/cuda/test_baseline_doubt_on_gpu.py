@@ -15,9 +15,8 @@ from typing import Literal
 
 import pytest
 
-from cuda_llm.facts import BaselineDoubt
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import BaselineDoubt, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
@@ -30,7 +29,7 @@ from cuda_llm.tools.timing.failures import FailedCase
 from cuda_llm.tools.timing.measure import measure_candidate
 from cuda_llm.tools.timing.options import MeasureOptions
 from cuda_llm.tools.timing.times import KernelTimes
-from cuda_llm.wording import describe_doubt
+from cuda_llm.verdict_wording import describe_doubt
 
 pytestmark = pytest.mark.gpu
 TIMES = 5

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from runner_room import FAULT, Room, batch, buffers, call
 
-from cuda_llm.failures import LoadFailed
+from cuda_llm.outcomes import LoadFailed
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import Batch
 from cuda_llm.tools.device.candidate import Compiled

@@ -6,8 +6,7 @@ from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuda_llm.facts import ExceededLimit, LaunchShape
-from cuda_llm.outcomes import LaunchFailed, OutOfMemory
+from cuda_llm.outcomes import ExceededLimit, LaunchFailed, LaunchShape, OutOfMemory
 from cuda_llm.tools.cuda.call_log import REPORT_BYTES, CallLog, read_report
 from cuda_llm.tools.cuda.protocol import LOG_ENTRIES, NO_TEXT, REPORT_MAGIC, EntryKind, Report
 from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.failures import DataRace
+from cuda_llm.outcomes import DataRace
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate
 from cuda_llm.tools.compiler.nvcc import Toolkit

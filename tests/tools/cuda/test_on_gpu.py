@@ -9,9 +9,8 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from cuda_llm.failures import IllegalAccess, TimedOut
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import IllegalAccess, TimedOut, Verdict
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.cuda.device import try_isolation

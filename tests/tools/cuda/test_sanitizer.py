@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.facts import Location, MemoryAccess, SourceSpot, ThreadSpot
-from cuda_llm.failures import DataRace, IllegalAccess, Misaligned, UninitialisedRead
+from cuda_llm.outcomes import (
+    DataRace,
+    IllegalAccess,
+    Location,
+    MemoryAccess,
+    Misaligned,
+    ThreadSpot,
+    UninitialisedRead,
+)
 from cuda_llm.profile import KernelResources
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.cuda.sanitizer import (
     SanitizerResult,
     read_findings,

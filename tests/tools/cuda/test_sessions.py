@@ -13,9 +13,18 @@ import psutil
 import pytest
 
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.facts import ExceededLimit, LaunchShape
-from cuda_llm.failures import IllegalAccess, LoadFailed, PolicyViolation, TimedOut
-from cuda_llm.outcomes import HostCrashed, LaunchFailed, OutOfMemory, Verdict
+from cuda_llm.outcomes import (
+    ExceededLimit,
+    HostCrashed,
+    IllegalAccess,
+    LaunchFailed,
+    LaunchShape,
+    LoadFailed,
+    OutOfMemory,
+    PolicyViolation,
+    TimedOut,
+    Verdict,
+)
 from cuda_llm.tools.cuda.sessions import Sessions
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level, Scalar, TimedSession

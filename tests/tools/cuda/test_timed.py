@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cuda_llm.failures import IllegalAccess, TimedOut
-from cuda_llm.outcomes import InfraFailed
+from cuda_llm.outcomes import IllegalAccess, InfraFailed, TimedOut
 from cuda_llm.tools.cuda.sessions import Sessions
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device import Argument, Batch, CallOptions, Scalar, TimeClass

@@ -6,24 +6,28 @@ from dataclasses import replace
 import pytest
 
 from cuda_llm.errors import InfrastructureError, NoMemory
-from cuda_llm.facts import CudaError
-from cuda_llm.failures import (
+from cuda_llm.outcomes import (
+    CudaError,
     DeviceAssert,
+    HostCrashed,
     IllegalAccess,
+    InfraFailed,
+    LaunchFailed,
     LoadFailed,
     Misaligned,
+    OutOfMemory,
     PolicyViolation,
     TimedOut,
+    Verdict,
     lacks_place,
 )
-from cuda_llm.outcomes import HostCrashed, InfraFailed, LaunchFailed, OutOfMemory, Verdict
 from cuda_llm.tools.cuda.call_log import CallLog
 from cuda_llm.tools.cuda.protocol import Forbidden, Order
 from cuda_llm.tools.cuda.verdicts import CallContext, failed_to_start, load_failure, verdict_on_end
 from cuda_llm.tools.device.protocol import Refusal, Reply, ReplyFrame
 from cuda_llm.tools.device.runner import Ended, UnexpectedReply
 from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 LOG = CallLog(launches=1, entries=(LoggedLaunch(kind=LaunchKind.KERNEL, symbol="_Z3addv"),))
 CONTEXT = CallContext(

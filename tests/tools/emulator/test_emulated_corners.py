@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from device_calls import Called, run
 
-from cuda_llm.failures import IllegalAccess, InvalidSync
+from cuda_llm.outcomes import IllegalAccess, InvalidSync
 
 SOURCE = (Path(__file__).parents[2] / "fixtures" / "devices" / "corners.cu").read_text()
 MODES = re.findall(r'"([^"]+)"', SOURCE.partition("modes[] = {")[2].partition("}")[0])

@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 from device_calls import run
 
-from cuda_llm.facts import PolicyBreach
-from cuda_llm.failures import DataRace, IllegalAccess, PolicyViolation, TimedOut
-from cuda_llm.outcomes import EmulatorUnsupported, HostCrashed, LaunchFailed, OutOfMemory, Verdict
+from cuda_llm.outcomes import (
+    DataRace,
+    EmulatorUnsupported,
+    HostCrashed,
+    IllegalAccess,
+    LaunchFailed,
+    OutOfMemory,
+    PolicyBreach,
+    PolicyViolation,
+    TimedOut,
+    Verdict,
+)
 from cuda_llm.tools.device import CallOptions, CallReport, Level
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 SOURCE = (Path(__file__).parents[2] / "fixtures" / "devices" / "behaviours.cu").read_text()
 MODES = re.findall(r'"([^"]+)"', SOURCE.partition("modes[] = {")[2].partition("}")[0])

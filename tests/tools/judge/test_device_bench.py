@@ -8,8 +8,7 @@ import pytest
 from corpus import FIXTURES
 from measured_runs import measuring_device
 
-from cuda_llm.failures import DataRace
-from cuda_llm.outcomes import Passed, Verdict, WrongResult
+from cuda_llm.outcomes import DataRace, Passed, Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Inspected

@@ -9,18 +9,21 @@ from corpus import TASKS
 from corpus_sample import sample
 from small_tasks import small_task
 
-from cuda_llm.facts import MemoryAccess
-from cuda_llm.failures import (
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.outcomes import (
     DataRace,
     DeviceAssert,
+    GuardOverwritten,
     IllegalAccess,
     InvalidSync,
+    LateWrite,
+    MemoryAccess,
     Misaligned,
+    Nondeterministic,
     TimedOut,
     UninitialisedRead,
+    Verdict,
 )
-from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import GuardOverwritten, LateWrite, Nondeterministic, Verdict
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.cuda.inspect import Inspection

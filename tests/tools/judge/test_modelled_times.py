@@ -12,8 +12,7 @@ import pytest
 from corpus_sample import sample
 from unfilled_calls import NONCE, call_source
 
-from cuda_llm.facts import DependentLaunch
-from cuda_llm.outcomes import ImpossibleTime, Quarantined, Verdict
+from cuda_llm.outcomes import DependentLaunch, ImpossibleTime, Quarantined, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task

@@ -7,9 +7,14 @@ import pytest
 from tiny_tasks import tiny_task
 
 from cuda_llm.codec import decode, encode
-from cuda_llm.failures import CompileFailed, Duplicate, TimedOut
-from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.published_check import PublishedCheck
+from cuda_llm.outcomes import (
+    CompileFailed,
+    Duplicate,
+    InfraFailed,
+    PublishedCheck,
+    TimedOut,
+    Verdict,
+)
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task

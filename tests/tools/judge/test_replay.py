@@ -13,10 +13,16 @@ from timed_vector_adds import add as add_once
 from timed_vector_adds import honest, small_bench, timed_site
 
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.facts import SourceSpot
-from cuda_llm.failures import DeviceAssert, IllegalAccess, Misaligned, TimedOut
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.outcomes import (
+    DeviceAssert,
+    IllegalAccess,
+    InfraFailed,
+    Misaligned,
+    TimedOut,
+    Verdict,
+)
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cuda.call_log import verdict_on_error
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
@@ -31,7 +37,7 @@ from cuda_llm.tools.timing.measure import measure_candidate
 from cuda_llm.tools.timing.options import MeasureOptions
 from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 TASK = load_task("vector_add")
 GOOD = TASK.baseline.read_text(encoding="utf-8")

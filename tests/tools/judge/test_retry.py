@@ -15,8 +15,7 @@ from cuda_llm.errors import (
     NoMemory,
     TaskError,
 )
-from cuda_llm.failures import TimedOut
-from cuda_llm.outcomes import InfraFailed, Quarantined, Verdict
+from cuda_llm.outcomes import InfraFailed, Quarantined, TimedOut, Verdict
 from cuda_llm.tools.judge.duel import lost_by_fault
 from cuda_llm.tools.judge.judge import TRIES, RetryReason, StepRetry, StepTry, reason_of
 from cuda_llm.tools.timing.failures import hidden_by_noise

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cuda_llm.facts import SourceSpot
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.profiler.counts import accesses_by_line, count_instructions, ideal_sectors
 from cuda_llm.tools.profiler.tables import (

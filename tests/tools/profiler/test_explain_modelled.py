@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import Bottleneck, KernelResources
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.bottlenecks import Explained
 from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call

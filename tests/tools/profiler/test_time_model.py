@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import list_hardware
 from cuda_llm.profile import KernelResources
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.time_terms import SHARPNESS, combine
 from cuda_llm.tools.profiler.bottlenecks import Explained
 from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cuda_llm.facts import SourceSpot
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import KernelResources
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.bottlenecks import Explained
 from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.profiler.explain_modelled import explain_call

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from measured_site import MeasuredSession, MeasuredSite, Script, named
 from timed_vector_adds import BASELINE_US, honest, small_bench, timed, timed_by_the_bench
 
-from cuda_llm.facts import BaselineDoubt
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.outcomes import BaselineDoubt, InfraFailed, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import ClockReading
 from cuda_llm.tools.device.candidate import Baseline
@@ -36,7 +35,7 @@ from cuda_llm.tools.timing.measure import measure_baseline
 from cuda_llm.tools.timing.options import MeasureOptions
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.wording import describe, describe_doubt
+from cuda_llm.verdict_wording import describe, describe_doubt
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 CORPUS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200_corpus.json"

@@ -37,7 +37,7 @@ from cuda_llm.tools.timing.options import L2, MeasureOptions, Tier
 from cuda_llm.tools.timing.slope import BatchBlock
 from cuda_llm.tools.timing.stopping import rule_for
 from cuda_llm.tools.timing.times import KernelTimes
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -19,8 +19,7 @@ from timed_vector_adds import (
 )
 
 from cuda_llm.codec import decode_verdict, encode_verdict
-from cuda_llm.failures import LoadFailed, TimedOut
-from cuda_llm.outcomes import WrongResult
+from cuda_llm.outcomes import LoadFailed, TimedOut, WrongResult
 from cuda_llm.tools.device import Batch, TimeClass
 from cuda_llm.tools.judge.steps import assemble_passed
 from cuda_llm.tools.open_device import open_emulated

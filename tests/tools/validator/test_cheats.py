@@ -12,15 +12,19 @@ from array_kernels import add, writes
 from measured_site import LAUNCH, Buffers, Candidate, running, untimed
 from small_tasks import small_task
 
-from cuda_llm.case_patterns import CaseKind, CasePattern
-from cuda_llm.element_patterns import ElementKind, ElementPattern, RegionKind
-from cuda_llm.facts import MemoryAccess
-from cuda_llm.failures import IllegalAccess, PolicyViolation
 from cuda_llm.outcomes import (
+    CaseKind,
+    CasePattern,
+    ElementKind,
+    ElementPattern,
     GuardOverwritten,
+    IllegalAccess,
     InputMutated,
     LateWrite,
+    MemoryAccess,
     Nondeterministic,
+    PolicyViolation,
+    RegionKind,
     Verdict,
     WrongResult,
 )

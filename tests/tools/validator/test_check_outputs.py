@@ -11,9 +11,8 @@ from array_mutants import SHORT
 from small_tasks import small_task
 from strict_arrays import strict_arrays
 
-from cuda_llm.element_patterns import ElementKind, ElementPattern
 from cuda_llm.errors import TaskError
-from cuda_llm.outcomes import WrongResult
+from cuda_llm.outcomes import ElementKind, ElementPattern, WrongResult
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import HOST

@@ -8,8 +8,6 @@ import numpy.typing as npt
 import pytest
 from array_mutants import to_bf16, to_tf32
 
-from cuda_llm.case_patterns import describe_cases
-from cuda_llm.element_patterns import describe_elements
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.cases import Case
@@ -20,6 +18,7 @@ from cuda_llm.tools.validator.find_patterns import (
     find_element_pattern,
 )
 from cuda_llm.tools.validator.tolerances import EXACT, Terms, limits
+from cuda_llm.verdict_wording import describe_cases, describe_elements
 
 HostArray = npt.NDArray[Any]
 

@@ -12,8 +12,14 @@ from measured_site import Buffers, running, untimed
 from small_tasks import small_task
 from strict_arrays import strict_arrays
 
-from cuda_llm.element_patterns import ElementKind, ElementPattern
-from cuda_llm.outcomes import GuardOverwritten, InputMutated, Nondeterministic, WrongResult
+from cuda_llm.outcomes import (
+    ElementKind,
+    ElementPattern,
+    GuardOverwritten,
+    InputMutated,
+    Nondeterministic,
+    WrongResult,
+)
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import CallOptions
 from cuda_llm.tools.device.buffers import LaunchKernel

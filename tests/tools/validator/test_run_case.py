@@ -10,8 +10,7 @@ from array_mutants import mutants
 from measured_site import Buffers, running
 from small_tasks import small_task
 
-from cuda_llm.element_patterns import ElementKind, ElementPattern
-from cuda_llm.outcomes import WrongResult
+from cuda_llm.outcomes import ElementKind, ElementPattern, WrongResult
 from cuda_llm.tasks.task import ArgumentRole
 from cuda_llm.tools.device import CallOptions, CallReport, Level
 from cuda_llm.tools.validator.check_case import run_case

@@ -8,13 +8,11 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from cuda_llm import facts
+from cuda_llm import outcomes
 from cuda_llm.data_file import read_as
 from cuda_llm.errors import InfrastructureError
-from cuda_llm.facts import CompilerStop
-from cuda_llm.failures import CompileFailed
 from cuda_llm.log import Log
-from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.outcomes import CompileFailed, CompilerStop, InfraFailed, Verdict
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
@@ -192,6 +190,6 @@ def _package_hash() -> str:
     digest = hashlib.blake2b(digest_size=16)
     folders = [_EMULATOR / name for name in ("ptx", "codegen", "ops", "runtime/emu")]
     files = sorted(file for folder in folders for file in folder.iterdir() if file.is_file())
-    for file in (*files, Path(str(tables.__file__)), Path(str(facts.__file__))):
+    for file in (*files, Path(str(tables.__file__)), Path(str(outcomes.__file__))):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from cuda_llm.facts import SourceSpot
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.emulator.codegen.flow import (
     Barrier,
     FlowBlock,
@@ -28,11 +28,7 @@ from cuda_llm.tools.emulator.ops.tensor import (
     is_tensor,
     product_of,
 )
-from cuda_llm.tools.emulator.ops.wgmma import (
-    GroupProduct,
-    group_product_of,
-    is_group_product,
-)
+from cuda_llm.tools.emulator.ops.wgmma import GroupProduct, group_product_of, is_group_product
 from cuda_llm.tools.emulator.ptx.module import Instruction, Loc
 from cuda_llm.tools.profiler.tables import BasicBlock, InstructionClass, InstructionSite
 

@@ -10,14 +10,9 @@ from corpus_sample import sample
 from kernel_runs import compiled, translated
 
 from cuda_llm.data_file import read_as
-from cuda_llm.facts import CompilerStop, SourceSpot
-from cuda_llm.failures import CompileFailed
-from cuda_llm.outcomes import InfraFailed
-from cuda_llm.tools.emulator.codegen.libraries import (
-    MOST_PTX_BYTES,
-    TranslationRecord,
-    translate,
-)
+from cuda_llm.outcomes import CompileFailed, CompilerStop, InfraFailed
+from cuda_llm.source_file import SourceSpot
+from cuda_llm.tools.emulator.codegen.libraries import MOST_PTX_BYTES, TranslationRecord, translate
 from cuda_llm.tools.emulator.codegen.module import generate
 from cuda_llm.tools.emulator.ptx.parse import parse
 from cuda_llm.tools.profiler.tables import InstructionClass, KernelTable, Translated, Unsupported

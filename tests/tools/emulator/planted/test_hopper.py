@@ -11,19 +11,20 @@ import pytest
 from corpus_sample import sample
 from device_calls import Called, call_once, compiled
 
-from cuda_llm.facts import ExceededLimit
-from cuda_llm.failures import (
+from cuda_llm.outcomes import (
     DataRace,
+    ExceededLimit,
     IllegalAccess,
     InvalidSync,
+    LaunchFailed,
     Misaligned,
     UninitialisedRead,
+    Verdict,
 )
-from cuda_llm.outcomes import LaunchFailed, Verdict
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.open_device import open_emulated
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 Floats = npt.NDArray[np.float32]
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "hopper"

@@ -10,7 +10,7 @@ import pytest
 from corpus_sample import sample
 from device_calls import Called, call_once, compiled
 
-from cuda_llm.failures import (
+from cuda_llm.outcomes import (
     DataRace,
     IllegalAccess,
     InvalidSync,
@@ -18,12 +18,12 @@ from cuda_llm.failures import (
     PolicyViolation,
     TimedOut,
     UninitialisedRead,
+    Verdict,
 )
-from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.open_device import open_emulated
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 SOURCE = (Path(__file__).parents[3] / "fixtures" / "planted" / "planted.cu").read_text()
 N = 1000

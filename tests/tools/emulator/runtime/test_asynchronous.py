@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from runtime_driver import FAULT_EXIT, Run
 
-from cuda_llm.failures import (
+from cuda_llm.outcomes import (
     DataRace,
     IllegalAccess,
     InvalidSync,
     Misaligned,
     UninitialisedRead,
+    Verdict,
 )
-from cuda_llm.outcomes import Verdict
 
 LEVELS = (0, 1, 2)
 

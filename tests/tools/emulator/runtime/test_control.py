@@ -3,8 +3,7 @@
 import pytest
 from runtime_driver import FAULT_EXIT, Run
 
-from cuda_llm.failures import DeviceAssert, InvalidSync, TimedOut
-from cuda_llm.outcomes import LaunchFailed
+from cuda_llm.outcomes import DeviceAssert, InvalidSync, LaunchFailed, TimedOut
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,18 @@
 import pytest
 from runtime_driver import FAULT_EXIT, Run
 
-from cuda_llm.facts import Location, SourceSpot, ThreadSpot
-from cuda_llm.failures import IllegalAccess, Misaligned, PolicyViolation, UninitialisedRead
-from cuda_llm.outcomes import OutOfMemory, Verdict
-from cuda_llm.wording import describe
+from cuda_llm.outcomes import (
+    IllegalAccess,
+    Location,
+    Misaligned,
+    OutOfMemory,
+    PolicyViolation,
+    ThreadSpot,
+    UninitialisedRead,
+    Verdict,
+)
+from cuda_llm.source_file import SourceSpot
+from cuda_llm.verdict_wording import describe
 
 
 def line_of(verdict: Verdict | None) -> int:

@@ -3,7 +3,7 @@
 import pytest
 from runtime_driver import FAULT_EXIT, Run
 
-from cuda_llm.failures import DataRace
+from cuda_llm.outcomes import DataRace
 
 
 def lines(race: object) -> set[int]:

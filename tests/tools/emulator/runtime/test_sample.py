@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from runtime_driver import FAULT_EXIT, Ran, Run
 
-from cuda_llm.facts import DependentLaunch, SourceSpot
-from cuda_llm.outcomes import UninitialisedRead
+from cuda_llm.outcomes import DependentLaunch, UninitialisedRead
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.counters import LaunchCounters
 
 SAMPLE, SEED = 3, 7

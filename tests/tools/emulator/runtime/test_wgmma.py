@@ -3,7 +3,7 @@
 import pytest
 from runtime_driver import FAULT_EXIT, Run
 
-from cuda_llm.failures import DataRace, InvalidSync
+from cuda_llm.outcomes import DataRace, InvalidSync
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])

@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 from device_calls import Array, Called, call_once, compiled
 
-from cuda_llm.failures import DataRace, IllegalAccess, InvalidSync, Misaligned, UninitialisedRead
-from cuda_llm.outcomes import Verdict
+from cuda_llm.outcomes import (
+    DataRace,
+    IllegalAccess,
+    InvalidSync,
+    Misaligned,
+    UninitialisedRead,
+    Verdict,
+)
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.open_device import open_emulated

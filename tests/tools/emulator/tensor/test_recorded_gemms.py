@@ -10,9 +10,9 @@ from device_calls import run
 from recorded_gemms import NOT_RECORDED, RECORDED, REFUSED, Array, is_recorded, programs
 from tile_cases import PARTS
 
-from cuda_llm.failures import IllegalAccess, Misaligned
+from cuda_llm.outcomes import IllegalAccess, Misaligned
 from cuda_llm.tools.device import CallOptions, Level
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 PROGRAMS = programs()
 EMULATED = sample((name for name, one in PROGRAMS.items() if one.emulated), every=3)

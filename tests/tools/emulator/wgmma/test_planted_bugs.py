@@ -11,14 +11,21 @@ from corpus_sample import sample
 from device_calls import Array, Called, call_once, compiled
 from wgmma_gemms import GEMM, M, N, gemm_operands
 
-from cuda_llm.failures import DataRace, DeviceFault, IllegalAccess, InvalidSync, Misaligned
-from cuda_llm.outcomes import Verdict, WrongResult
+from cuda_llm.outcomes import (
+    DataRace,
+    DeviceFault,
+    IllegalAccess,
+    InvalidSync,
+    Misaligned,
+    Verdict,
+    WrongResult,
+)
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.device_bench import open_bench
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.open_device import open_device, open_emulated
-from cuda_llm.wording import describe
+from cuda_llm.verdict_wording import describe
 
 PLANTED = (Path(__file__).parents[3] / "fixtures" / "wgmma" / "planted.cu").read_text()
 A = np.random.default_rng(4).integers(-4, 5, (64, 64)).astype(np.float16)

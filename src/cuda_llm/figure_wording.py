@@ -1,0 +1,124 @@
+"""Figures in words: times, sizes, scores and shares, never one without what it is over or of."""
+
+from collections.abc import Mapping, Sequence
+
+from cuda_llm.profile import Bottleneck, Objective, Profile
+from cuda_llm.search import Attempt
+from cuda_llm.time_terms import dominating_term
+
+
+def describe_time_spent(profile: Profile) -> str:
+    """Return what a call spends its time on, where its first bottleneck is what to mend first.
+
+    `DRAM bandwidth, 98% of the time`; empty where the first bottleneck says that itself.
+    """
+    dominating = dominating_term(profile.launches)
+    if dominating is None or not any(one.saved_us for one in profile.bottlenecks[:1]):
+        return ""
+    name, part = dominating
+    return f"{name}, {part:.0%} of the time"
+
+
+def describe_share(found: Bottleneck) -> str:
+    """Return what mending it alone saves of its call, or else the part of the time it accounts for.
+
+    `mended: 16.9 -> 14.2 us, 16% less`; `40% of the time`.
+    """
+    if not found.saved_us:
+        return f"{found.share:.0%} of the time"
+    before, after = found.time_us, found.time_us - found.saved_us
+    figures = f"{before:,.0f} -> {after:,.0f}" if before >= 1000 else f"{before:.1f} -> {after:.1f}"
+    return f"mended: {figures} us, {found.share:.0%} less"
+
+
+def describe_dims(dims: Mapping[str, int]) -> str:
+    """Return `rows = 1,000, cols = 3`."""
+    return ", ".join(f"{name} = {value:,}" for name, value in dims.items())
+
+
+def describe_us(time_us: float) -> str:
+    """Render `41.4 us`, `2.59 ms` or `1,005 ms`: three digits at least."""
+    if time_us < 1000:
+        return f"{time_us:.3g} us"
+    return f"{time_us / 1000:.3g} ms" if time_us < 1e6 else f"{time_us / 1000:,.0f} ms"
+
+
+def describe_ratio(ratio: float) -> str:
+    """Render `0.82x`, `3.4x` or `112x`."""
+    return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
+
+
+def name_sizes(sizes: Sequence[Mapping[str, int]]) -> tuple[str, ...]:
+    """Return what tells each size from the others: `M = 1,024`, or `rows = cols = 1,024`."""
+    differing = [name for name in (sizes[0] if sizes else ()) if len({d[name] for d in sizes}) > 1]
+    return tuple(_name_size(dims, differing or list(dims)) for dims in sizes)
+
+
+def _name_size(dims: Mapping[str, int], names: Sequence[str]) -> str:
+    if len({dims[name] for name in names}) == 1:
+        return f"{' = '.join(names)} = {dims[names[0]]:,}"
+    return describe_dims({name: dims[name] for name in names})
+
+
+def describe_common(sizes: Sequence[Mapping[str, int]]) -> str:
+    """Return the dims that all of several sizes share: `N = 2,048, K = 4,096`; else nothing."""
+    first = sizes[0] if len(sizes) > 1 else {}
+    return describe_dims({n: v for n, v in first.items() if len({d[n] for d in sizes}) == 1})
+
+
+OVER: Mapping[Objective, str] = {
+    "geomean": "over all sizes",
+    "largest": "at the largest size",
+    "worst": "at its worst size",
+}
+"""What a speed-up is over."""
+
+SCORES: Mapping[Objective, str] = {
+    "geomean": "the geometric mean of the speed-ups",
+    "largest": "the speed-up at the largest size",
+    "worst": "the smallest of the speed-ups",
+}
+"""What the one score is."""
+
+
+def describe_over(objective: Objective, sizes: int = 2) -> str:
+    """Return ` over all sizes`, as it follows a speed-up; empty where there is one size."""
+    return f" {OVER[objective]}" if sizes > 1 else ""
+
+
+def describe_speedup(speedup: float, objective: Objective, sizes: int = 2) -> str:
+    """Return `10.96x over all sizes`."""
+    return f"{speedup:.2f}x{describe_over(objective, sizes)}"
+
+
+def describe_attempt_speed(attempt: Attempt, of: str = "") -> str:
+    """Return `10.96x over all sizes`; `of` follows the factor: ` the baseline's speed`."""
+    over = describe_over(attempt.objective, len(attempt.times_us))
+    return f"{attempt.speedup or 0:.2f}x{of}{over}"
+
+
+def describe_profile_speed(profile: Profile) -> str:
+    """Return `10.96x over all sizes`; empty where no speed-up is known."""
+    if profile.speedup is None:
+        return ""
+    return describe_speedup(profile.speedup, profile.objective, len(profile.sizes))
+
+
+def describe_largest(time: str, sizes: int) -> str:
+    """Return `5.72 us at the largest`, so that a time is not read as one over all sizes."""
+    return f"{time} at the largest" if sizes > 1 else time
+
+
+def describe_scoring(objective: Objective, shares: Sequence[float], largest: str) -> str:
+    """Describe for a prompt how the timed sizes make one score; `largest` names that size."""
+    score = f"Their one score is {SCORES[objective]}"
+    if objective == "worst":
+        return f"{score}: only the worst size counts."
+    if objective == "largest":
+        return f"{score}, {largest}: no other size counts."
+    least = min(shares)
+    if max(shares) > least:
+        how = f"sizes count {' : '.join(f'{one / least:.3g}' for one in shares)}"
+    else:
+        how = "every size counts alike: 10% at the smallest is worth 10% at the largest"
+    return f"{score}, in which {how}."

@@ -6,6 +6,7 @@ result = optimize(load_task("histogram"))
 print(result.speedup, result.source)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,9 +27,24 @@ __all__ = [
     "read_run",
 ]
 
+_HOMES = {
+    "Result": "graph.runs.result",
+    "aoptimize": "graph.runs.start",
+    "astream": "graph.runs.start",
+    "build_graph": "graph.runs.build_graph",
+    "judge_tools": "graph.toolbox",
+    "load_task": "tasks.loader",
+    "optimize": "graph.runs.start",
+    "read_run": "graph.runs.result",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use, so that importing the package stays free."""
-    from cuda_llm.lazy_exports import find_export
+    """Import a public name at its first use: LangGraph takes half a second, which `--help` saves.
 
-    return find_export(__name__, name)
+    Raises AttributeError for a name that the package does not export.
+    """
+    if name not in _HOMES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(f"cuda_llm.{_HOMES[name]}"), name)

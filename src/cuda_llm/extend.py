@@ -25,89 +25,84 @@ an `Archive` with sources and `Verdict`s. The modules `outcomes` and `events` ho
 verdict and of event. `encode` and `decode` turn these values into plain JSON and back.
 """
 
-from typing import TYPE_CHECKING, Any
-
-from cuda_llm.lazy_exports import find_export
-
-if TYPE_CHECKING:
-    from cuda_llm import outcomes
-    from cuda_llm.agents.find_agent import find_agent, placed
-    from cuda_llm.agents.kernel_text.composition import CompositionRefused
-    from cuda_llm.agents.kernel_text.outline import normal_sha
-    from cuda_llm.agents.playbook.tuner import TunableTuner
-    from cuda_llm.agents.protocols import (
-        Agent,
-        AgentContext,
-        Choice,
-        Composer,
-        Contribution,
-        Generator,
-        PlacedAgent,
-        Reflected,
-        Reflector,
-        Stage,
-        Strategy,
-        Trial,
-        Tuner,
-    )
-    from cuda_llm.agents.reflection.reflector import Reflection
-    from cuda_llm.agents.situation import Note, Plan, Situation
-    from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
-    from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
-    from cuda_llm.agents.strategies.builtin import at_the_limit
-    from cuda_llm.agents.tunables.write import write_point
-    from cuda_llm.capabilities import Capabilities
-    from cuda_llm.codec import decode, encode
-    from cuda_llm.components import EVERYTHING, Components, HardwareContext
-    from cuda_llm.conversation import Ask, AskModel, Call, CallFailed, Message, Reply, Usage
-    from cuda_llm.errors import (
-        CudaLLMError,
-        DeviceLost,
-        InfrastructureError,
-        MissingError,
-        TaskError,
-        UsageError,
-    )
-    from cuda_llm.graph.runs.replay_account import ReplayAccount, replay_account
-    from cuda_llm.graph.state import SearchState
-    from cuda_llm.graph.toolbox import bench_tools, judge_tools
-    from cuda_llm.hardware_profiles.hardware import Hardware
-    from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
-    from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
-    from cuda_llm.profile import Bottleneck, LaunchProfile, Profile, SizeTime, TimeSource
-    from cuda_llm.search import Archive, Attempt, Author, Brief, Draft, DuelResult, Hint, Kind
-    from cuda_llm.tasks.loader import list_tasks, load_task
-    from cuda_llm.tasks.task import Sizes, Task, TaskArgument, Tolerance
-    from cuda_llm.tools.device import (
-        SCRATCH_BYTES,
-        Argument,
-        Batch,
-        CallOptions,
-        CallReport,
-        ClockReading,
-        Device,
-        Level,
-        Scalar,
-        Session,
-        Site,
-        TimeClass,
-        TimedSession,
-    )
-    from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, PlacedBuffer, Role, Slots
-    from cuda_llm.tools.device.candidate import Compiled
-    from cuda_llm.tools.open_device import open_device
-    from cuda_llm.tools.validator.admissible import check_task
-    from cuda_llm.traces import events
-    from cuda_llm.traces.event_log import read_events
-    from cuda_llm.traces.events import (
-        AttemptJudged,
-        Event,
-        IncumbentChosen,
-        RoundBegan,
-        RunFinished,
-        RunStarted,
-    )
-    from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm import outcomes
+from cuda_llm.agents.find_agent import find_agent, placed
+from cuda_llm.agents.kernel_text.composition import CompositionRefused
+from cuda_llm.agents.kernel_text.outline import normal_sha
+from cuda_llm.agents.playbook.tuner import TunableTuner
+from cuda_llm.agents.protocols import (
+    Agent,
+    AgentContext,
+    Choice,
+    Composer,
+    Contribution,
+    Generator,
+    PlacedAgent,
+    Reflected,
+    Reflector,
+    Stage,
+    Strategy,
+    Trial,
+    Tuner,
+)
+from cuda_llm.agents.reflection.reflector import Reflection
+from cuda_llm.agents.situation import Note, Plan, Situation
+from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
+from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
+from cuda_llm.agents.strategies.builtin import at_the_limit
+from cuda_llm.agents.tunables.write import write_point
+from cuda_llm.capabilities import Capabilities
+from cuda_llm.codec import decode, encode
+from cuda_llm.components import EVERYTHING, Components, HardwareContext
+from cuda_llm.conversation import Ask, AskModel, Call, CallFailed, Message, Reply, Usage
+from cuda_llm.errors import (
+    CudaLLMError,
+    DeviceLost,
+    InfrastructureError,
+    MissingError,
+    TaskError,
+    UsageError,
+)
+from cuda_llm.graph.runs.replay_account import ReplayAccount, replay_account
+from cuda_llm.graph.state import SearchState
+from cuda_llm.graph.toolbox import bench_tools, judge_tools
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
+from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
+from cuda_llm.profile import Bottleneck, LaunchProfile, Profile, SizeTime, TimeSource
+from cuda_llm.search import Archive, Attempt, Author, Brief, Draft, DuelResult, Hint, Kind
+from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.task import Sizes, Task, TaskArgument, Tolerance
+from cuda_llm.tools.device import (
+    SCRATCH_BYTES,
+    Argument,
+    Batch,
+    CallOptions,
+    CallReport,
+    ClockReading,
+    Device,
+    Level,
+    Scalar,
+    Session,
+    Site,
+    TimeClass,
+    TimedSession,
+)
+from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, PlacedBuffer, Role, Slots
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.validator.admissible import check_task
+from cuda_llm.traces import events
+from cuda_llm.traces.event_log import read_events
+from cuda_llm.traces.events import (
+    AttemptJudged,
+    Event,
+    IncumbentChosen,
+    RoundBegan,
+    RunFinished,
+    RunStarted,
+)
+from cuda_llm.traces.run_folder import RunFolder
 
 __all__ = [
     "EVERYTHING",
@@ -223,8 +218,3 @@ __all__ = [
     "replay_account",
     "write_point",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name at its first use: a small agent loads no device and no graph."""
-    return find_export(__name__, name)

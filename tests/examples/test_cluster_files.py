@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 from printed_commands import ROOT, texts_of
 from ray_cluster import wait_until
 
 from cuda_llm import redaction
-from cuda_llm.cli.app import SUBCOMMANDS, build_app
+from cuda_llm.cli.app import SUBCOMMANDS
 from cuda_llm.settings import Settings
 from cuda_llm.tools.cluster.spec import parse_cluster
 
@@ -72,8 +71,9 @@ def filled(line: str) -> list[str]:
 
 def parse(words: list[str]) -> dict[str, Any]:
     """What our command line makes of a command; fails the test where it refuses it."""
-    command = typer.main.get_command(build_app([one.name for one in SUBCOMMANDS]))
-    rest = words[1:]
+    assert words[1] in SUBCOMMANDS, words
+    command: Any = SUBCOMMANDS[words[1]].load(words[1])
+    rest = words[2:]
     while hasattr(command, "commands"):
         assert rest[0] in command.commands, words
         command, rest = command.commands[rest[0]], rest[1:]

@@ -9,11 +9,10 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
-import typer.main
 from option_table import option_table
 from run_starts import asked, parts
 
-from cuda_llm.cli.app import build_app
+from cuda_llm.cli.app import SUBCOMMANDS
 from cuda_llm.cli.run import request_from
 from cuda_llm.codec import decode, encode
 from cuda_llm.components import Components
@@ -30,8 +29,7 @@ from cuda_llm.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs/settings.md"
 NAMES = {one.name for one in run_options()}
-COMMAND: Any = typer.main.get_command(build_app({"run"}))
-RUN = COMMAND.commands["run"]
+RUN: Any = SUBCOMMANDS["run"].load("run")
 OBJECTS_ALONE = {"reflector", "tuner", "bench", "observers", "reviewer"}
 """Keywords of `optimize` that no plain value stands for."""
 IN_THE_DEVICES_TEXT = {"cluster", "workers", "max_gpus"}

@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import typer.main
 from commands import Ran
 
-from cuda_llm.cli.app import SUBCOMMANDS, build_app
+from cuda_llm.cli.app import SUBCOMMANDS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("agents", "graph", "hardware_profiles", "src/cuda_llm", "tasks", "tools", "traces")
 TEMPLATES = {".j2", ".js", ".md", ".toml"}
 RECORDED = (ROOT / "traces/examples", ROOT / "traces/runs")
-NAMES = "|".join(one.name for one in SUBCOMMANDS)
+NAMES = "|".join(SUBCOMMANDS)
 HOLE = "{}"
 BEGINS = re.compile(
     rf"(?<!\S)cd .+? && |cuda-llm (?:{NAMES})\b|\S+ -P -m cuda_llm\b(?!\.)"
@@ -69,8 +69,9 @@ def find_places() -> set[Place]:
 
 def places_of_help() -> Iterator[Place]:
     """The commands that help names: of the program, of its commands and of their options."""
-    whole = typer.main.get_command(build_app([one.name for one in SUBCOMMANDS]))
-    waiting = [("cuda-llm", whole)]
+    waiting: list[tuple[str, Any]] = [
+        (f"cuda-llm {name}", one.load(name)) for name, one in SUBCOMMANDS.items()
+    ]
     for name, command in waiting:
         waiting += [
             (f"{name} {one}", part) for one, part in getattr(command, "commands", {}).items()

@@ -1,10 +1,7 @@
-"""The `cuda-llm` command: every sub-command in one place, every failure in one line.
-
-A sub-command's module is imported when its name is among the arguments: `--help` loads none.
-"""
+"""The `cuda-llm` command: every command in one table, every failure in one line on stderr."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from cuda_llm.atomic_file import FULL, describe_full_disk
-from cuda_llm.cli.completion import asked_words
 from cuda_llm.errors import CudaLLMError, InfrastructureError
 from cuda_llm.log import CommandLine, Log
 
@@ -29,101 +25,89 @@ _log = Log(__name__)
 
 @dataclass(frozen=True)
 class Subcommand:
-    """One sub-command, or a group of them, and the line that the list of all shows of it."""
+    """A command, or a group of commands, of `cuda-llm`: its home, and its line in the list."""
 
-    name: str
-    module: str
     attribute: str
+    """`module:name` in `cuda_llm.cli`: a function, or a `typer.Typer`."""
     help: str
 
-    def load(self) -> Any:
-        """Return the function, or the group as a `typer.Typer`."""
-        return getattr(import_module(f"cuda_llm.cli.{self.module}"), self.attribute)
+    def load(self, name: str) -> Any:
+        """Import the command and return it as Typer executes it."""
+        module, _, attribute = self.attribute.partition(":")
+        loaded = getattr(import_module(f"cuda_llm.cli.{module}"), attribute)
+        if not isinstance(loaded, typer.Typer):
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.command(name)(loaded)
+            loaded = alone
+        return typer.main.get_command(loaded)
 
 
-SUBCOMMANDS = (
-    Subcommand(
-        "run",
-        "run",
-        "run",
+SUBCOMMANDS: Mapping[str, Subcommand] = {
+    "run": Subcommand(
+        "run:run",
         "Write kernels for a task, keep those that are right, and make the best one faster.",
     ),
-    Subcommand(
-        "resume",
-        "run",
-        "resume",
+    "resume": Subcommand(
+        "run:resume",
         "Go on with a run that was interrupted or killed, or fork one with other hints.",
     ),
-    Subcommand(
-        "evaluate",
-        "evaluate",
-        "evaluate",
+    "evaluate": Subcommand(
+        "evaluate:evaluate",
         "Compile kernels, check them against the task's reference, and time them.",
     ),
-    Subcommand(
-        "tune",
-        "tune",
-        "tune",
+    "tune": Subcommand(
+        "tune:tune",
         "Try other values of the tunables that a kernel declares; asks no model.",
     ),
-    Subcommand(
-        "bench",
-        "bench",
-        "bench",
+    "bench": Subcommand(
+        "bench:bench",
         "Run a set of tasks with the same settings, and write one table of them.",
     ),
-    Subcommand(
-        "export",
-        "trace",
-        "export",
+    "export": Subcommand(
+        "trace:export",
         "Write the best kernel of a run with its proof, ready to be imported.",
     ),
-    Subcommand(
-        "doctor",
-        "doctor",
-        "doctor",
-        "Say what is here, what is missing, and the command that mends it.",
+    "doctor": Subcommand(
+        "doctor:doctor",
+        "Report what this machine has, what it lacks, and the command that installs it.",
     ),
-    Subcommand("tasks", "tasks", "tasks_app", "What to optimise."),
-    Subcommand("hardware", "hardware", "hardware_app", "What is known of each GPU."),
-    Subcommand("trace", "trace", "trace_app", "What happened in a run."),
-    Subcommand(
-        "cache", "cache", "cache_app", "What is built and kept: compiled kernels, native parts."
+    "tasks": Subcommand("tasks:tasks_app", "What to optimise."),
+    "hardware": Subcommand("hardware:hardware_app", "What is known of each GPU."),
+    "trace": Subcommand("trace:trace_app", "What happened in a run."),
+    "cache": Subcommand(
+        "cache:cache_app", "What is built and kept: compiled kernels, native parts."
     ),
-)
+}
 
 
-def build_app(names: Collection[str], *, with_options: bool = True) -> typer.Typer:
-    """Return the command line; sub-commands that are not in `names` are listed, but do nothing.
+class LazyGroup(typer.core.TyperGroup):
+    """The commands of `cuda-llm`, each imported when the command line names it."""
 
-    `with_options` False leaves out the options of all commands, whose values Typer has checked by
-    pydantic even where none is given.
-    """
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the named command, imported, with the arguments behind it."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, SUBCOMMANDS[name].load(name) if name else found, rest
+
+
+def build_app() -> typer.Typer:
+    """Return the command line; its list of commands needs no command's module."""
     app = typer.Typer(
         name="cuda-llm",
+        cls=LazyGroup,
         help="Write, prove and speed up CUDA kernels.",
         no_args_is_help=True,
-        add_completion=with_options,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": list(HELP)},
     )
-    app.callback(add_help_option=with_options)(options if with_options else _no_options)
-    for one in SUBCOMMANDS:
-        loaded = one.load() if one.name in names else _not_loaded
-        if isinstance(loaded, typer.Typer):
-            app.add_typer(loaded, name=one.name)
-        else:
-            app.command(one.name, help=None if one.name in names else one.help)(loaded)
+    app.callback()(options)
+    for name, one in SUBCOMMANDS.items():
+        app.command(name, help=one.help)(_not_imported)
     return app
 
 
-def _not_loaded() -> None:
-    """Stand for a sub-command whose name is not among the arguments."""
-
-
-def _no_options() -> None:
-    """Stand for `options` where only help is shown."""
+def _not_imported() -> None:
+    """Stand in the list of commands for a command that is imported when it is named."""
 
 
 def find_tempdir() -> None:
@@ -177,10 +161,10 @@ def options(
     ] = False,
     log_format: Annotated[
         LogFormat | None,
-        typer.Option(help="What log records look like: lines for people, or JSON."),
+        typer.Option(help="Format of log records: lines for people, or JSON."),
     ] = None,
     log_level: Annotated[
-        LogLevel | None, typer.Option(help="Least grave log records that are written.")
+        LogLevel | None, typer.Option(help="Lowest level of log records that are written.")
     ] = None,
     log_file: Annotated[
         Path | None,
@@ -191,14 +175,15 @@ def options(
 
     The --log options may also stand behind the command.
     """
-    find_tempdir()
-    open_log(ctx.obj, log_format, log_level, log_file)
+    if ctx.obj is not None:
+        find_tempdir()
+        open_log(ctx.obj, log_format, log_level, log_file)
 
 
 def asks_for_help(arguments: list[str]) -> bool:
-    """Return whether a sub-command only shows its help: no log is opened, no setting read."""
+    """Return whether a command only shows its help: no log is opened, no setting is read."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    return bool({*HELP} & {*arguments[:end]}) and not arguments[0].startswith("-")
+    return bool({*HELP} & {*arguments[:end]})
 
 
 def open_log(
@@ -264,12 +249,13 @@ def answer(arguments: list[str], closing: ExitStack) -> int:
     """Return the exit code of a command; its log is open until `closing` is closed."""
     log_options, others = split_log_options(arguments)
     try:
-        if asks_for_help(others):
-            app, arguments = build_app(others, with_options=False), others
-        else:
-            # They belong to all commands, so they stand before the command.
-            app, arguments = build_app([*others, *asked_words()]), [*log_options, *others]
-        code = app(arguments, prog_name="cuda-llm", standalone_mode=False, obj=closing)
+        code = build_app()(
+            # The --log options belong to all commands, so they stand before the command.
+            [*log_options, *others],
+            prog_name="cuda-llm",
+            standalone_mode=False,
+            obj=None if asks_for_help(others) else closing,
+        )
     except typer.TyperException as error:
         message = error.format_message().replace("Value error, ", "")
         if "\n" in message:

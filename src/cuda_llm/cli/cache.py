@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from cuda_llm.tools.native.store import Trimmed
 
 cache_app = typer.Typer(
-    help="What is built and kept: compiled kernels, native parts.", no_args_is_help=True
+    help="What is built and kept: compiled kernels, native parts.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 

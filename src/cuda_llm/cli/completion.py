@@ -1,31 +1,16 @@
-"""Completion in a shell: which commands to load, and words that stand for tasks and runs.
+"""Completion in a shell: names of tasks and runs that begin with what was typed.
 
-The shell asks by calling `cuda-llm` with the line so far in its environment.
+What reads tasks and runs is imported when a shell asks: every command's help imports this module.
 """
 
-import os
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-ASKED = "_CUDA_LLM_COMPLETE"
-"""Set by the shell's script: what it wants."""
-
-
-def asked_words(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the words of the line that a shell asks about; none unless one does."""
-    if ASKED not in environment:
-        return []
-    # Bash has a variable of its own; the others share one.
-    line = environment.get("COMP_WORDS") or environment.get("_TYPER_COMPLETE_ARGS", "")
-    return line.split()[1:]
-
 
 def task_names(incomplete: str) -> list[str]:
-    """Return the tasks that ship and the folders of tasks here that begin so."""
-    from pathlib import Path
-
+    """Return the tasks that ship and the folders of tasks here that begin with `incomplete`."""
     from cuda_llm.tasks.loader import list_tasks
 
     own = (str(one.parent) for one in Path().glob("*/task.toml"))
@@ -33,7 +18,7 @@ def task_names(incomplete: str) -> list[str]:
 
 
 def run_names(incomplete: str) -> list[str]:
-    """Return the runs of the usual folder that begin so, newest first, and `latest`."""
+    """Return runs of the usual folder that begin with `incomplete`, newest first; also `latest`."""
     from cuda_llm.traces.find import list_runs
 
     names = ["latest", *(one.name for one in reversed(list_runs(None)))]

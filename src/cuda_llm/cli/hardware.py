@@ -91,7 +91,9 @@ def probe_document(device: str, probe: "Probe", figures: "Sequence[ProbedFigure]
 
 UNKNOWN_GPU = 1
 
-hardware_app = typer.Typer(name="hardware", help="What is known of each GPU.", no_args_is_help=True)
+hardware_app = typer.Typer(
+    name="hardware", help="What is known of each GPU.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @hardware_app.command("list")

@@ -98,7 +98,7 @@ def test_every_option_it_names_is_one_of_run() -> None:
     with ExitStack() as log:
         output = (
             CliRunner()
-            .invoke(build_app({"run"}), ["run", "--help"], env={"COLUMNS": "300"}, obj=log)
+            .invoke(build_app(), ["run", "--help"], env={"COLUMNS": "300"}, obj=log)
             .output
         )
     options = set(re.findall(r"`?(--[a-z][a-z-]+)", PAGE))

@@ -37,7 +37,7 @@ def doctor(
         typer.Option(metavar="GPU", help="Let a GPU in quarantine be used again, as in cuda:0."),
     ] = None,
 ) -> int:
-    """Say what is here, what is missing, and the command that mends it."""
+    """Report what this machine has, what it lacks, and the command that installs it."""
     if lift is not None:
         return lift_quarantine(lift)
     findings = [run_check(what, check) for what, check in CHECKS.items()]

@@ -98,7 +98,7 @@ def known_before(state: SearchState, context: RunContext) -> frozenset[str]:
     """Return the ids of the attempts that were judged before the last round began."""
     seen = read_json(_file(context, state["round"] - 1), context.folder.mend)
     named = seen.get("attempts", ()) if isinstance(seen, dict) else ()
-    return frozenset(context.folder.look_up(Attempt, one).id for one in named)
+    return frozenset(named)
 
 
 def baseline_of(situation: Situation) -> KernelTimes:

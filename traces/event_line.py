@@ -7,7 +7,7 @@ from typing import Any
 
 from cuda_llm.codec import encode
 from cuda_llm.search import Attempt, Brief, Hint
-from cuda_llm.traces.events import VERSION, Event, IncumbentChosen, RunInterrupted, StopCause
+from cuda_llm.traces.events import VERSION, Event
 
 FIELDS_BY_ID: Mapping[str, type[Attempt | Brief | Hint]] = {
     "attempt_judged.attempt": Attempt,
@@ -75,24 +75,6 @@ def to_line(event: Event, seq: int, at: str, again: int | None = None) -> bytes:
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # Half of a surrogate pair, as a model may send, is no text that anybody could read back.
     return text.encode(errors="replace") + b"\n"
-
-
-_FORMERLY_SAID: Mapping[str, StopCause] = {
-    "stopped for review": StopCause.REVIEW,
-    "interrupted": StopCause.CANCELLED,
-}
-"""`reason` of older runs that stopped without an error."""
-
-
-def of_today(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a line that an older version wrote as this one has them."""
-    if kind == RunInterrupted.kind and "cause" not in fields:
-        cause = _FORMERLY_SAID.get(fields["reason"])
-        return fields if cause is None else {**fields, "cause": cause, "reason": ""}
-    if kind == IncumbentChosen.kind:
-        # What was chosen stood in front of why.
-        return {**fields, "reason": fields["reason"].removeprefix(f"{fields['incumbent']} stays: ")}
-    return fields
 
 
 def now() -> str:

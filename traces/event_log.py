@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import CudaLLMError, UnusableFile, UsageError
 from cuda_llm.log import OURS, Log
-from cuda_llm.traces.event_line import FIELDS_BY_ID, content_of, identity_of, now, of_today, to_line
+from cuda_llm.traces.event_line import FIELDS_BY_ID, content_of, identity_of, now, to_line
 from cuda_llm.traces.events import VERSION, AttemptJudged, AttemptRepeated, Event, RoundBegan
 from cuda_llm.traces.files import cannot_write
 from cuda_llm.traces.run_folder import RunFolder
@@ -286,7 +286,7 @@ def read_line(line: bytes, folder: RunFolder) -> Recorded | Literal["unknown", "
     try:
         fields = json.loads(line)
         version, kind = fields.pop("v"), fields.pop("kind")
-        if version > VERSION or kind not in KINDS:
+        if int(version) != VERSION or kind not in KINDS:
             return "unknown"
         seq, at, again = fields.pop("seq"), fields.pop("at"), fields.pop("again", None)
         datetime.fromisoformat(at)
@@ -296,13 +296,13 @@ def read_line(line: bytes, folder: RunFolder) -> Recorded | Literal["unknown", "
         for name in fields:
             if value_kind := FIELDS_BY_ID.get(f"{kind}.{name}"):
                 fields[name] = _look_up(folder, value_kind, fields[name])
-        event = decode(KINDS[kind], of_today(kind, fields))
+        event = decode(KINDS[kind], fields)
         return Recorded(seq=int(seq), at=at, event=event, again=again)
     except (UsageError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return "torn"
 
 
-def _look_up(folder: RunFolder, kind: type[Any], named: Any) -> Any:
+def _look_up(folder: RunFolder, kind: type[Any], named: str | list[str]) -> Any:
     if isinstance(named, list):
         return tuple(folder.look_up(kind, one) for one in named)
     return folder.look_up(kind, named)

@@ -1,7 +1,7 @@
 """Everything that a run records, one frozen value an event; `events.jsonl` holds one a line.
 
 A line holds attempts, briefs and hints by id. Fields are only added, with a default; a new meaning
-raises `VERSION`: 1 held attempts whole."""
+raises `VERSION`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -26,8 +26,7 @@ T = TypeVar("T")
 _log = Log(__name__)
 
 VERSION = 2
-"""Of run.json and the folder. Files and keys are only added; what changes a meaning raises it.
-1 had no `hints/`: whatever names attempts, briefs and hints now held them whole."""
+"""Of run.json and the folder. Files and keys are only added; what changes a meaning raises it."""
 
 FILES: Mapping[type, str] = {
     Attempt: "candidates/{}/attempt.json",
@@ -90,26 +89,23 @@ class RunFolder:
         write_json(self.path / "run.json", {"version": VERSION, **encode(run)})
 
     def read_run(self) -> dict[str, Any]:
-        """Return what run.json holds. Raises UsageError: no run, broken, or of a newer version."""
+        """Return what run.json holds. Raises UsageError: no run, broken, or of another version."""
         run = read_json(self.path / "run.json", NEW_RUN)
         if run is None:
             raise UnusableFile(self.path, "no run.json", "expected the folder of a run")
         found = run.get("version") if isinstance(run, dict) else None
         if not isinstance(found, int):
             raise UnusableFile(self.path / "run.json", "has no version", NEW_RUN)
-        if found > VERSION:
-            what = f"version {found}, this program reads up to {VERSION}"
-            raise UnusableFile(self.path / "run.json", what, "update cuda-llm")
+        if found != VERSION:
+            what = f"version {found}, this program reads version {VERSION}"
+            raise UnusableFile(self.path / "run.json", what, "use the cuda-llm that wrote it")
         return {key: value for key, value in run.items() if key != "version"}
 
-    def look_up(self, kind: type[T], named: Any) -> T:
+    def look_up(self, kind: type[T], named: str) -> T:
         """Return the Attempt, Brief or Hint of that id; nothing changes it once it is named.
 
-        Schema 1 held whole values where ids stand now: those are decoded, here and nowhere else.
         Raises UsageError where its file is gone.
         """
-        if not isinstance(named, str):
-            return self._decode(kind, named)
         value: T | None = self._looked_up.get((kind, named))
         if value is None:
             file = FILES[kind].format(named)

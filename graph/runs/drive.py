@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from langgraph.graph import StateGraph
     from langgraph.types import Durability, StateSnapshot
 
-BEFORE_ORDERS = "strategy"
-"""The node that stopped for a review before orders were a part of it."""
 RESTORED = "recorded again: the trace had lost it"
 _log = Log(__name__)
 DURABILITY: "Durability" = "sync"
@@ -156,8 +154,6 @@ class GraphRun:
             forget_damaged(self.context)
         try:
             await self._invoke(self.input(state, answer))
-            if stopped_before_orders(state):
-                await self._invoke(self.input(await self.state(), answer))
         except asyncio.CancelledError:
             _log.info("the run is cancelled")
             await self.context.tasks.close()
@@ -183,7 +179,7 @@ class GraphRun:
 
         if state.created_at is None:
             return {"task": self.context.request.task}
-        if not state.interrupts or stopped_before_orders(state):
+        if not state.interrupts:
             return None
         # LangGraph takes an empty mapping for no answer at all.
         return Command(resume=list(answer) if isinstance(answer, tuple) else answer or [])
@@ -203,11 +199,6 @@ class GraphRun:
         values = (await self.state()).values
         round_, best = max(0, values.get("round", 0)), values.get("incumbent")
         self.context.record(RunInterrupted(cause=cause, reason=error, round=round_, best=best))
-
-
-def stopped_before_orders(state: "StateSnapshot") -> bool:
-    """Return whether the run waits where older ones stopped for a review: before its orders."""
-    return any(one.name == BEFORE_ORDERS and one.interrupts for one in state.tasks)
 
 
 def reviews_of(state: "StateSnapshot") -> list[Mapping[str, Any]]:

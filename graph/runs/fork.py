@@ -22,10 +22,10 @@ from cuda_llm.errors import UsageError
 from cuda_llm.graph.runs.record import recorded_request
 from cuda_llm.graph.runs.resolve import name_run
 from cuda_llm.graph.view import standing_hints
-from cuda_llm.search import Attempt, Brief, Hint
+from cuda_llm.search import Brief, Hint
 from cuda_llm.traces.event_line import now, to_line
 from cuda_llm.traces.event_log import read_events
-from cuda_llm.traces.events import HintGiven, RoundBegan, RunForked, RunStarted
+from cuda_llm.traces.events import RoundBegan, RunForked, RunStarted
 from cuda_llm.traces.files import write_file
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -132,8 +132,7 @@ async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
     run = folder.read_run()
     name = name_run(run["task"], datetime.now(UTC))
     new = RunFolder(folder.path.with_name(name))
-    attempts = [folder.look_up(Attempt, one).id for one in values.get("attempts", ())]
-    copy_candidates(folder, new, [*attempts, *values.get("late", ())])
+    copy_candidates(folder, new, [*values.get("attempts", ()), *values.get("late", ())])
     copy_rounds(folder, new, round_)
     copy_hints(folder, new, values, new.candidates())
     edited = {
@@ -142,7 +141,7 @@ async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
     again = {one for names in edited.values() for one in names}
     withdrawn = {key: to for key, to in values.get("withdrawn", {}).items() if key not in again}
     stated = {**values, **edited, "withdrawn": withdrawn}
-    await put_state(new, {**stated, "attempts": attempts, "run_id": name})
+    await put_state(new, {**stated, "run_id": name})
     changed = hints != hints_of(folder, values, round_)
     copy_events(folder, new, RunForked(of=folder.name, round=round_, edited_hints=changed))
     request = replace(recorded_request(folder, run), run_id=name)
@@ -210,9 +209,9 @@ def copy_hints(
 ) -> None:
     """Copy the hints that the state and the briefs name, under the same ids."""
     briefs = [old.look_up(Brief, name) for name in candidates]
-    given = [old.look_up(Hint, one) for channel in CHANNELS for one in values.get(channel, ())]
+    given = {name for channel in CHANNELS for name in values.get(channel, ())}
     named = {one.id for brief in briefs for one in (*brief.error_hints, *brief.performance_hints)}
-    for name in {*named, *(one.id for one in given)} - {""}:
+    for name in named | given:
         (new.path / "hints").mkdir(exist_ok=True)
         shutil.copy(old.path / f"hints/{name}.json", new.path / "hints")
 
@@ -228,9 +227,6 @@ def copy_events(old: RunFolder, new: RunFolder, forked: RunForked) -> None:
             break
         if isinstance(event, RunStarted):
             event = replace(event, run_id=new.name)
-        if isinstance(event, HintGiven):
-            # Events of schema 1 hold hints without ids.
-            event = replace(event, hint=new.keep_hints([event.hint])[0])
         copied[one.seq] = len(lines) + 1
         lines.append(to_line(event, len(lines) + 1, one.at, copied.get(one.again)))
     lines.append(to_line(forked, len(lines) + 1, now()))

@@ -33,9 +33,6 @@ async def mend_judged(context: RunContext, state: Mapping[str, Any]) -> None:
     baseline = KernelTimes(times=tuple(times), launches=(), bottlenecks=())
     whole: list[Attempt] = []
     for name in state.get("attempts", ()):
-        if not isinstance(name, str):
-            # Checkpoints of schema 1 hold attempts whole.
-            continue
         attempt = read_whole(context, name)
         if attempt is None:
             attempt = await mend_attempt(context, name, whole, baseline)

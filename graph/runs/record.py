@@ -22,7 +22,7 @@ DECIDING_FILES = (
     "host.cu",
     "playbook.cu",
 )
-REQUIRED_KEYS = ("request", "brought", "task_files", "forked_from")
+REQUIRED_KEYS = ("request", "brought", "task_files", "forked_from", "device_spec")
 """Keys without which no run can go on."""
 
 
@@ -105,7 +105,6 @@ def recorded_request(folder: RunFolder, run: dict[str, Any]) -> RunRequest:
     if lacking:
         raise UsageError(f"{path}: lacks {', '.join(lacking)}; expected what a run writes")
     try:
-        # Runs that were recorded before `l2` was: all of them were cold.
-        return decode(RunRequest, {"l2": "cold", **run["request"]})
+        return decode(RunRequest, run["request"])
     except ValueError as error:
         raise UsageError(f"{path}: request.{error}") from None

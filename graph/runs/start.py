@@ -149,8 +149,6 @@ async def resume(
     parts = parts_of(folder, overrides)
     budget = open_budget(parts)
     probes = await preflight(parts, budget, report)
-    # In this program's format: an older one that knows no hints by id does not go on with it.
-    folder.write_run(folder.read_run())
     await run_graph(parts, budget, probes, observers, hints or answer, reviewer)
     return read_result(folder)
 
@@ -186,7 +184,7 @@ def parts_of(folder: RunFolder, overrides: Overrides) -> RunParts:
         msg = f"run {folder.name} was started from Python with its own {own}; bring it again"
         raise UsageError(msg)
     # The folder may have been moved, and `auto` would find another device on another day.
-    device = run.get("device_spec", request.device) if request.device == "auto" else request.device
+    device = run["device_spec"] if request.device == "auto" else request.device
     here = replace(request, out=str(folder.path.parent), run_id=folder.name, device=device)
     check_request(here)
     parts = find_parts_by_name(here, overrides)

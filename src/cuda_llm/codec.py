@@ -68,59 +68,12 @@ def encode_verdict(verdict: "Verdict") -> dict[str, Any]:
 
 
 def decode_verdict(data: Mapping[str, Any]) -> "Verdict":
-    """Return the verdict that `data` was encoded from, by this version or an older one.
-
-    Raises ValueError.
-    """
+    """Return the verdict that `data` was encoded from. Raises ValueError."""
     from cuda_llm.outcomes import InfraFailed
 
     fields = {key: value for key, value in data.items() if key != "code"}
-    code = str(data.get("code"))
-    if code in _FORMERLY:
-        fields = _FORMERLY[code](fields)
-    verdict: Verdict = decode(_verdict_kinds().get(code, InfraFailed), fields)
+    verdict: Verdict = decode(_verdict_kinds().get(str(data.get("code")), InfraFailed), fields)
     return verdict
-
-
-Fields = dict[str, Any]
-
-
-def _access_in_words(fields: Fields) -> Fields:
-    """Convert `space`, `access`, `bytes` and a place in words. 0 bytes were a GPU's error."""
-    if "space" not in fields:
-        return fields
-    kept = {name: fields[name] for name in fields.keys() - {"space", "access", "bytes"}}
-    if fields.get("bytes") == 0:
-        return kept
-    size, kind = fields.get("bytes"), fields.get("access") or None
-    return {**kept, "access": {"space": fields["space"] or None, "kind": kind, "bytes": size}}
-
-
-def _pattern_in_words(fields: Fields) -> Fields:
-    """Convert a pattern that was a phrase, and 0 where a hidden size was held back."""
-    changed = dict(fields)
-    if isinstance(fields.get("looks_like"), str):
-        changed["detail"] = changed.pop("looks_like")
-    if fields.get("elements") == 0:
-        changed |= {"wrong": None, "elements": None}
-    return changed
-
-
-def _renamed(**names: str) -> Callable[[Fields], Fields]:
-    """Fields under their names of today."""
-    return lambda fields: {names.get(name, name): value for name, value in fields.items()}
-
-
-_FORMERLY: Mapping[str, Callable[[Fields], Fields]] = {
-    "ILLEGAL_ACCESS": _access_in_words,
-    "MISALIGNED": _access_in_words,
-    "UNINITIALISED_READ": _access_in_words,
-    "WRONG_RESULT": _pattern_in_words,
-    "NO_CODE": _renamed(reason="message"),
-    "COMPILE_FAILED": _renamed(reason="detail"),
-    "QUARANTINED": _renamed(reason="detail"),
-}
-"""How fields of older records become today's. Their words stay words, which are shown."""
 
 
 @cache

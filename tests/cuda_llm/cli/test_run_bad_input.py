@@ -111,4 +111,4 @@ def test_a_run_of_a_newer_version(tidy_command: Command, tmp_path: Path) -> None
     (run / "run.json").write_text('{"version": 99}')
     ran = tidy_command("resume", "mine")
     assert ran.code == 2
-    assert "update cuda-llm" in ran.complaint
+    assert "use the cuda-llm that wrote it" in ran.complaint

@@ -96,7 +96,7 @@ def test_a_run_of_a_newer_program_is_refused(command: Command, runs: Path) -> No
     (runs / "first-run/run.json").write_text('{"version": 99}')
     ran = command("trace", "show", "first")
     assert ran.code == 2
-    assert "update cuda-llm" in ran.stderr
+    assert "use the cuda-llm that wrote it" in ran.stderr
 
 
 def test_a_reader_that_closes_early_ends_it_quietly(runs: Path, tmp_path: Path) -> None:

@@ -157,7 +157,10 @@ REMOVE = "remove .*checkpoint.sqlite: resume works the run out again"
         (removed("candidates"), f"attempt.json: gone; .*{REMOVE}"),
         (removed("hints/r1-h1.json"), f"hints/r1-h1.json: gone; .*{REMOVE}"),
         (removed("run.json"), "no run.json; expected the folder of a run"),
-        (changed(version=99), "version 99, this program reads up to 2; update cuda-llm"),
+        (
+            changed(version=99),
+            "version 99, this program reads version 2; use the cuda-llm that wrote it",
+        ),
         (changed(request=...), "run.json: lacks request; expected what a run writes"),
         (changed(request={"task": "vector_add", "rounds": "many"}), "request.rounds: Input should"),
     ],

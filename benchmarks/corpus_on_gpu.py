@@ -1,16 +1,15 @@
 """Judges every kernel whose verdict is known: no cheat may be accepted, no honest kernel refused.
 
-    PYTHONPATH=src:tests/support python benchmarks/corpus_on_gpu.py --device cuda:0 \
-        --out rows.jsonl --resume --limit-s 540
+    PYTHONPATH=tests/support python benchmarks/corpus_on_gpu.py --out rows.jsonl
 
-Each kernel is a line of `--out` the moment it is judged, so that a run may be stopped at any time
-and goes on with `--resume`. Compilations go ahead in parallel while the device judges one kernel
-after the other. On a GPU a cheat that passed is inspected by compute-sanitizer and by the emulated
-device, as a kernel that may become the incumbent is; so are honest ones with `--inspect-honest`.
-When none is left, `corpus_on_gpu.json` is written into `--results`.
+Compilations go ahead in parallel while the device judges one kernel after the other. On a GPU a
+cheat that passed is inspected by compute-sanitizer and by the emulated device, as a kernel that may
+become the incumbent is: a race that does not show in results passes validation and timing. So are
+honest kernels with `--inspect-honest`. When every kernel has a row, `corpus_on_gpu.json` is written
+into `--results`; with `--device emulated`, `corpus_emulated.json`.
 
-With `--nonces 200` every honest kernel is validated on the inputs of so many nonces instead, and
-not timed: nonce by nonce, a line each of `--out`. A refusal is a false alarm.
+`--nonces 200` validates every honest kernel on the inputs of 200 nonces instead, without timing,
+a row for each nonce. A refusal is a false alarm.
 
 `--hidden` takes the kernels whose faults no result shows, and writes `hidden_on_gpu.json`.
 """
@@ -23,29 +22,21 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import record
 from corpus import HIDDEN_KINDS, KINDS, Known, fault_of
-from corpus_rows import (
-    RAISED,
-    Row,
-    count,
-    hash_of,
-    inspect,
-    inspected_verdict,
-    is_due,
-    read_rows,
-)
 
 from cuda_llm.errors import CudaLLMError, DeviceLost
-from cuda_llm.outcomes import Passed
+from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.cuda.device import CudaDevice
+from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.device_bench import open_bench, validate_compiled
+from cuda_llm.tools.judge.inspection import inspect_kernel
 from cuda_llm.tools.judge.judge import ignore_stage, judge, timed_stage
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source, time_baseline
 from cuda_llm.tools.open_device import open_device
@@ -54,31 +45,74 @@ from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.verdict_wording import describe
 
 Kind = Callable[[], Iterator[Known]]
+SANITIZERS_ALONE = InspectionOptions(counters=False, sass=False)
+State = Literal["clean", "found", "no result"]
+KEPT = (
+    *("name", "honest", "code", "fault", "speedup", "seconds", "inspected"),
+    *("largest_us", "largest_baseline_us"),
+)
+"""Fields of a row that the results keep."""
+RAISED = "RAISED"
+"""In the place of a code: our own parts broke, or the task's baseline was refused."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One kernel that was judged."""
+
+    name: str
+    source: str
+    """Hash of the file."""
+    honest: bool
+    code: str
+    fault: str
+    """What is not right about the verdict; empty where it is."""
+    speedup: float | None
+    summary: str
+    """First line of the verdict in words."""
+    sizes: int = 0
+    """How many sizes were timed at most; 0 is all the task lists."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    inspected: str = ""
+    """`clean` or `no result` of compute-sanitizer, `found` of it or of the emulated device; empty
+    where it was not inspected."""
+    notes: str = ""
+    """What was inspected, and what could not be."""
+    largest_us: float | None = None
+    """Time at the last size."""
+    largest_baseline_us: float | None = None
+    """Time of the baseline beside it: the same for all kernels of a task, but for noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How many kernels were judged, and how many of them wrongly: 0 accepted, 0 refused."""
+
+    judged: int
+    cheats: int
+    honest: int
+    accepted_cheats: int
+    refused_honest: int
+    other_codes: int
+    """Cheats that were refused, but with another code than the table has."""
 
 
 def main() -> None:
     """Judge one shard; write the result when nothing is left."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
-    parser.add_argument("--out", type=Path, required=True, help="a line a kernel")
-    parser.add_argument("--resume", action="store_true", help="keep the lines of --out")
-    parser.add_argument("--limit-s", type=float, default=540)
+    record.add_arguments(parser)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 4))
     parser.add_argument("--sizes", type=int, default=0, help="time so many sizes; 0 is all")
     parser.add_argument("--inspect-honest", action="store_true", help="as cheats are, on a GPU")
     parser.add_argument("--nonces", type=int, default=0, help="validate honest kernels alone")
     parser.add_argument("--hidden", action="store_true", help="races, and their honest twins")
     parser.add_argument("--only", default="", help="names that hold one of these, by commas")
-    parser.add_argument("--results", type=Path, default=record.RESULTS)
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
     gpu = arguments.device.startswith("cuda")
     wanted = arguments.only.split(",")
     every = known_kernels(HIDDEN_KINDS if arguments.hidden else KINDS)
     chosen = [one for one in every if any(part in one.name for part in wanted)]
-    if not arguments.resume:
-        arguments.out.unlink(missing_ok=True)
     rows = read_rows(arguments.out, arguments.sizes)
     bench = CorpusBench(
         arguments.device,
@@ -139,16 +173,14 @@ class CorpusBench:
         """Judge one kernel after the other, each compiled ahead, and write a row each."""
         turns = asyncio.Semaphore(jobs)
         ahead = [asyncio.create_task(self._compile(one, turns)) for one in kernels]
-        out.parent.mkdir(parents=True, exist_ok=True)
         try:
             for known, compiled in zip(kernels, ahead, strict=True):
                 await compiled
                 if time.monotonic() > self._deadline:
                     break
                 row = await self._judge(known)
+                record.add_row(out, asdict(row))
                 print(line(row), flush=True)
-                with out.open("a") as file:
-                    file.write(json.dumps(asdict(row)) + "\n")
         finally:
             left = [*ahead, *self._baselines.values()]
             for one in left:
@@ -273,10 +305,76 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     yield from (line(row) for row in rows if row.fault)
     counts = count(rows)
     yield (
-        f"{counts.accepted_cheats} cheats accepted of {counts.adversarial} (and"
+        f"{counts.accepted_cheats} cheats accepted of {counts.cheats} (and"
         f" {counts.other_codes} refused by another code), {counts.refused_honest} honest kernels"
         f" refused of {counts.honest}"
     )
+
+
+def hash_of(known: Known) -> str:
+    """Return a hash of the source: a row of another version of the kernel does not count."""
+    return hashlib.sha256(known.read().encode()).hexdigest()[:16]
+
+
+def read_rows(path: Path, sizes: int) -> dict[tuple[str, str], Row]:
+    """Read the last row of each kernel timed at so many sizes; a partial line is skipped."""
+    rows = {}
+    for text in path.read_text().splitlines() if path.exists() else []:
+        try:
+            row = Row(**json.loads(text))
+        except (ValueError, TypeError):
+            continue
+        if row.sizes == sizes:
+            rows[row.name, row.source] = row
+    return rows
+
+
+def count(rows: Sequence[Row]) -> Counts:
+    """Count what was judged, and what was judged wrongly."""
+    wrong = [row for row in rows if row.fault]
+    return Counts(
+        judged=len(rows),
+        cheats=sum(not row.honest for row in rows),
+        honest=sum(row.honest for row in rows),
+        accepted_cheats=sum(not row.honest and row.code == Passed.code for row in wrong),
+        refused_honest=sum(row.honest for row in wrong),
+        other_codes=sum(not row.honest and row.code != Passed.code for row in wrong),
+    )
+
+
+def is_due(known: Known, code: str, *, honest_too: bool) -> bool:
+    """Tell whether a kernel with this verdict is inspected before its verdict counts."""
+    return code == Passed.code and (honest_too or not known.honest)
+
+
+async def inspect(task: Task, device: Device, compiled: Compiled) -> Inspection:
+    """Inspect small sizes by the sanitizers and the emulated device."""
+    return await inspect_kernel(task, device, compiled, task.sizes.edge[0], SANITIZERS_ALONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectedVerdict:
+    """The verdict of a kernel after its inspection."""
+
+    verdict: Verdict
+    fault: str
+    """What is not right about it; empty where it is."""
+    state: State
+    """`no result`: not every tool came to one, and none found anything."""
+
+
+def inspected_verdict(known: Known, passed: Verdict, found: Inspection) -> InspectedVerdict:
+    """Return the verdict after an inspection: a fault that it found, else the verdict before.
+
+    Sanitizers and the emulated device find much the same faults, so that the codes that are right
+    for a cheat on the emulated device are right here too.
+    """
+    if found.fault is not None:
+        fault = fault_of(known.as_inspected(), found.fault, gpu=True)
+        return InspectedVerdict(verdict=found.fault, fault=fault, state="found")
+    states = {one.state for one in found.sanitized}
+    state: State = "clean" if states == {"clean"} else "no result"
+    return InspectedVerdict(verdict=passed, fault=fault_of(known, passed, gpu=True), state=state)
 
 
 def write(name: str, results: Path, spec: str, sizes: int, rows: Sequence[Row]) -> None:
@@ -284,22 +382,12 @@ def write(name: str, results: Path, spec: str, sizes: int, rows: Sequence[Row]) 
     device = open_device(spec)
     place = "on_gpu" if device.capabilities.measures_time else "emulated"
     figures = {
-        "device": device.name,
-        "driver": device.driver if isinstance(device, CudaDevice) else "",
+        **record.device_facts(device),
         "sizes_timed_at_most": sizes or "all",
         **asdict(count(rows)),
         "inspected": Counter(row.inspected for row in rows if row.inspected),
-        "kernels": [
-            {
-                "name": row.name,
-                "honest": row.honest,
-                "code": row.code,
-                "fault": row.fault,
-                "speedup": None if row.speedup is None else round(row.speedup, 3),
-                "seconds": row.seconds,
-                "inspected": row.inspected,
-            }
-            for row in sorted(rows, key=lambda row: row.name)
+        "rows": [
+            {key: getattr(row, key) for key in KEPT} for row in sorted(rows, key=lambda r: r.name)
         ],
     }
     print(record.write(f"{name}_{place}", figures, results))

@@ -1,38 +1,49 @@
 """Is the bottleneck that we name the one that Nsight Compute's counters show?
 
-    PYTHONPATH=src:benchmarks python benchmarks/diagnosis_on_gpu.py count --device cuda:0 \\
-        --out FOLDER/diagnosis.jsonl --resume --shard 1/1 --limit-s 500
-    python benchmarks/diagnosis_on_gpu.py model --out FOLDER/modelled.jsonl --resume
-    python benchmarks/diagnosis_on_gpu.py compare --keep --rows FOLDER/diagnosis.jsonl \\
-        --modelled FOLDER/modelled.jsonl
+    python benchmarks/diagnosis_on_gpu.py count --out counted.jsonl
+    python benchmarks/diagnosis_on_gpu.py model --out modelled.jsonl
+    python benchmarks/diagnosis_on_gpu.py compare --keep --rows counted.jsonl \\
+        --modelled modelled.jsonl
 
-`count`, on a GPU, writes a row a kernel as it ends: its time and what `run` says of it, from the
-time and the launches alone; and what Nsight Compute counts of one call, for what `evaluate
---inspect` says and for the rule of `nsight_rule.py`, which knows nothing of either. `model` takes
-the diagnosis of the emulated GPU for the same kernels and sizes. `compare` applies both of today's
-diagnoses and the rule to the rows, or to those kept in `tests/fixtures/counters`, and writes
+`count`, on a GPU, writes for each kernel its time and what `run` says of the kernel, from the time
+and the launches alone; and what Nsight Compute counts of one call, for what `evaluate --inspect`
+says and for the rule of `nsight_rule.py`, which knows nothing of either diagnosis. `model` takes
+the diagnosis of the emulated H200 for the same kernels and sizes. `compare` applies both of today's
+diagnoses and the rule to the rows, or to those kept in `results/h200_diagnosis.jsonl`, and writes
 `results/h200_diagnosis.json`.
+
+The kernels, of six tasks, were chosen by rule before any was counted: every second honest fixture,
+every kernel of `diagnosed/`, and of each playbook the default and the known point. (The rows of
+2026-11-23 have three points of each playbook of that day in place of these two.) A third, by the
+hashes of the names, is held back: no diagnosis may be tuned by these kernels.
 """
 
 import argparse
 import asyncio
+import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import tomllib
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import nsight_rule
 import record
-from diagnosed_kernels import Kernel, kernels, short_hash
-from diagnosis_rows import GPU, compare_rows, kept_row, print_rows, summarise
+from nsight_rule import Shown, show_bottleneck
 
+from cuda_llm.agents.playbook.generator import open_playbook
 from cuda_llm.errors import CudaLLMError
+from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import DependentLaunch, Verdict
+from cuda_llm.profile import LaunchProfile, Profile, SizeTime
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
-from cuda_llm.tools.cuda.ncu import METRICS, NcuRow, parse_table
+from cuda_llm.tools.cuda.ncu import METRICS, NcuRow, parse_table, read_counters
 from cuda_llm.tools.cuda.solve_driver import driver_command
 from cuda_llm.tools.cuda.vendor_tools import find_tool, run_untrusted
 from cuda_llm.tools.device import CallReport, Device, Level, SamplingSession, Site
@@ -43,6 +54,7 @@ from cuda_llm.tools.judge.device_bench import time_compiled
 from cuda_llm.tools.judge.modelled_times import call_unfilled
 from cuda_llm.tools.judge.steps import compile_baseline, compile_source
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.profiler.explain_measured import explain_with_counters, profile_call
 from cuda_llm.tools.profiler.explain_modelled import explain_call
 from cuda_llm.tools.profiler.tables import Translated
 from cuda_llm.tools.timing.failures import without_case
@@ -61,10 +73,96 @@ MORE = (
 )
 BREAKDOWNS = tuple(f"breakdown:{name}" for name in MORE[:2])
 METRICS_KEPT = frozenset((*METRICS, *nsight_rule.READ, *MORE))
-KEPT = record.ROOT / "tests/fixtures/counters/h200_diagnosis.jsonl"
+KEPT = record.RESULTS / "h200_diagnosis.jsonl"
 GROUPS = (METRICS, nsight_rule.READ, MORE, BREAKDOWNS)
 """A version that refuses a name loses its group, not all: the first kernel shows which it takes."""
 NCU_LIMIT_S = 40.0
+HONEST = record.ROOT / "tests/fixtures/honest"
+DIAGNOSED = Path(__file__).parent / "diagnosed"
+POINTS = Path(__file__).parent / "known_points.toml"
+SIZES: Mapping[str, Mapping[str, int]] = {
+    "vector_add": {"n": 1 << 22},
+    "reduction": {"n": 1 << 23},
+    "histogram": {"n": 1 << 24, "num_bins": 256},
+    "matrix_transpose": {"rows": 4096, "cols": 4096},
+    "matrix_multiplication": {"M": 1024, "N": 2048, "K": 4096},
+    "conv2d": {"H": 1024, "W": 1024, "R": 24, "S": 24},
+}
+"""The smallest at which the task's bytes or operations need 10 us; of `reduction` none is timed."""
+VERBS = {
+    "adds": "vector_add",
+    "convolves": "conv2d",
+    "counts": "histogram",
+    "multiplies": "matrix_multiplication",
+    "sums": "reduction",
+    "turns": "matrix_transpose",
+}
+"""The task of a kernel of `diagnosed/`, by the first word of its file."""
+Row = dict[str, Any]
+DIAGNOSES = ("timed", "inspected", "modelled")
+"""Of a run, from the time alone; with Nsight Compute; of the emulated GPU."""
+GPU = "NVIDIA H200"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """One kernel of one task at one size."""
+
+    name: str
+    task: str
+    source: str
+
+    @property
+    def dims(self) -> Mapping[str, int]:
+        """Return its size."""
+        return SIZES[self.task]
+
+    @property
+    def held_back(self) -> bool:
+        """Tell whether nothing may be tuned by it."""
+        return self.name in held_back()
+
+    def load_task(self) -> Task:
+        """Load its task with this size alone."""
+        task = load_task(self.task)
+        return replace(task, sizes=replace(task.sizes, bench=(self.dims,)), weights=())
+
+
+def short_hash(text: str) -> str:
+    """Return a hash that is the same everywhere."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@cache
+def kernels() -> tuple[Kernel, ...]:
+    """Return all kernels, in an order that a time limit leaves some of each kind of."""
+    found = [
+        Kernel(name=f"honest/{task}/{path.stem}", task=task, source=path.read_text())
+        for task in SIZES
+        for path in sorted((HONEST / task).glob("*.cu"))[::2]
+    ]
+    points = tomllib.loads(POINTS.read_text(encoding="utf-8"))
+    for task in SIZES:
+        playbook = open_playbook(load_task(task))
+        for which, point in (("default", playbook.space.defaults), ("known", points[task])):
+            source = playbook.write(dict(point))
+            found.append(Kernel(name=f"playbook/{task}/{which}", task=task, source=source))
+    found += [
+        Kernel(
+            name=f"diagnosed/{path.stem}",
+            task=VERBS[path.stem.partition("_")[0]],
+            source=path.read_text(),
+        )
+        for path in sorted(DIAGNOSED.glob("*.cu"))
+    ]
+    return tuple(sorted(found, key=lambda one: short_hash(f"order {one.name}")))
+
+
+@cache
+def held_back() -> frozenset[str]:
+    """Return the names of a third: those with the smallest hashes."""
+    names = sorted((one.name for one in kernels()), key=short_hash)
+    return frozenset(names[: len(names) // 3])
 
 
 def count() -> None:
@@ -88,10 +186,7 @@ async def _count_all(asked: argparse.Namespace) -> None:
 
 
 def _left(asked: argparse.Namespace) -> list[Kernel]:
-    """Return what is to do, after the rows of an earlier call are kept or thrown away."""
-    if not asked.resume:
-        asked.out.unlink(missing_ok=True)
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    """Return the kernels of the shard that have no row."""
     done = {row["name"] for row in record.read_rows(asked.out)}
     return [one for one in record.sharded(kernels(), asked.shard) if one.name not in done]
 
@@ -297,8 +392,135 @@ def compare() -> None:
     figures = summarise(rows)
     print(json.dumps(figures, indent=1))
     if asked.part == "all":
-        whole = {"gpu": GPU, "figures": figures, "kernels": rows}
+        whole = {"gpu": GPU, "figures": figures}
         print(record.write("h200_diagnosis", whole, asked.results))
+
+
+def kept_row(row: Mapping[str, Any], metrics: Container[str]) -> Row:
+    """Return a row with those metrics alone, in four digits."""
+    counted = [
+        {
+            "kernel": one["kernel"],
+            "metrics": {
+                name: float(f"{value:.4g}")
+                for name, value in one["metrics"].items()
+                if name in metrics
+            },
+        }
+        for one in row.get("counted", ())
+    ]
+    return {**row, "counted": counted}
+
+
+def compare_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Return what each kernel's diagnoses name, and what its counters show, in order of names."""
+    found = [compare_row(row) for row in rows if row.get("code") == "PASSED" and row.get("counted")]
+    return sorted(found, key=lambda row: str(row["name"]))
+
+
+def compare_row(row: Mapping[str, Any]) -> Row:
+    """Return one kernel's."""
+    counted = [one["metrics"] for one in row["counted"]]
+    shown, before = show_bottleneck(counted), show_bottleneck(counted, as_written=True)
+    named = {
+        "timed": explain_timed(row).bottlenecks,
+        "inspected": explain_inspected(row).bottlenecks,
+    }
+    codes = {which: [one.code for one in found] for which, found in named.items()}
+    codes["modelled"] = [one["code"] for one in row.get("modelled", ())]
+    named_first = {which: found[0] for which, found in codes.items() if found}
+    return {
+        "name": row["name"],
+        "held_back": row["held_back"],
+        "time_us": round(row["time_us"], 2),
+        "shown": shown.bottleneck,
+        "shown_as_written": before.bottleneck,
+        "balanced": list(shown.balanced),
+        "causes": list(shown.causes),
+        "stall": shown.stall,
+        "busy": {unit: round(share, 3) for unit, share in shown.shares.items() if share >= 0.1},
+        "named": codes,
+        "agree": {which: is_shown(found, shown) for which, found in named_first.items()},
+        "agree_strictly": {
+            which: is_shown(found, shown, strict=True) for which, found in named_first.items()
+        },
+        "agree_as_written": {
+            which: is_shown(found, before) for which, found in named_first.items()
+        },
+    }
+
+
+def is_shown(code: str, shown: Shown, *, strict: bool = False) -> bool:
+    """Tell whether a headline names what the counters show."""
+    return code in (shown.strict if strict else shown.terms)
+
+
+def explain_timed(row: Mapping[str, Any]) -> Profile:
+    """Explain a recorded kernel as a run does, by today's rules."""
+    hardware, task = find_hardware(GPU), load_task(row["task"])
+    launches = tuple(map(launch_of, row["launches"]))
+    call = profile_call(task, row["dims"], row["time_us"], launches, hardware)
+    timed = SizeTime(dims=row["dims"], time_us=row["time_us"], baseline_us=None, source="measured")
+    return Profile(
+        device=GPU,
+        hardware=hardware.name,
+        source="measured",
+        sizes=(timed,),
+        launches=call.launches,
+        bottlenecks=call.bottlenecks,
+    )
+
+
+def explain_inspected(row: Mapping[str, Any]) -> Profile:
+    """Explain it as `evaluate --inspect` does, by today's rules."""
+    counters = [
+        read_counters(NcuRow(kernel=one["kernel"], metrics=one["metrics"]), flushed=True)
+        for one in row["counted"]
+    ]
+    profile = explain_timed(row)
+    return explain_with_counters(load_task(row["task"]), find_hardware(GPU), profile, counters)
+
+
+def launch_of(recorded: Mapping[str, Any]) -> LaunchProfile:
+    """Return a launch that was written as JSON."""
+    grid, block = (tuple(recorded[name]) for name in ("grid", "block"))
+    return LaunchProfile(**{**recorded, "grid": grid, "block": block})
+
+
+def summarise(rows: Sequence[Row]) -> dict[str, Row]:
+    """Return how many agree: of all kernels, of those held back and of the others."""
+    parts = {
+        "all": list(rows),
+        "held back": [row for row in rows if row["held_back"]],
+        "others": [row for row in rows if not row["held_back"]],
+    }
+    return {name: _figures(part) for name, part in parts.items()}
+
+
+def _figures(rows: Sequence[Row]) -> Row:
+    figures: Row = {"kernels": len(rows)}
+    for which in DIAGNOSES:
+        compared = [row for row in rows if which in row["agree"]]
+        figures[which] = {"compared": len(compared)} | {
+            how: _share([row[how][which] for row in compared])
+            for how in ("agree", "agree_strictly", "agree_as_written")
+        }
+    return figures
+
+
+def _share(found: Sequence[bool]) -> float:
+    return round(sum(found) / len(found), 3) if found else 0.0
+
+
+def print_rows(rows: Iterable[Row]) -> None:
+    """Print a line a kernel, wrong ones marked."""
+    for row in rows:
+        marks = "".join("." if row["agree"].get(which, True) else "X" for which in DIAGNOSES)
+        print(marks, row["name"], f"{row['time_us']} us:", row["shown"], *row["balanced"], end=" ")
+        print(row["causes"], row["stall"], row["busy"])
+        for which in DIAGNOSES:
+            if not row["agree"].get(which, True):
+                print("     ", which, row["named"][which])
 
 
 def _parse() -> argparse.Namespace:

@@ -1,10 +1,10 @@
 """Times one known point of every playbook on a GPU, beside baselines, libraries and plain copies.
 
-    PYTHONPATH=src:benchmarks python benchmarks/results_on_gpu.py --out FOLDER --limit-s 540
+    python benchmarks/results_on_gpu.py --out FOLDER
 
-It is `cuda-llm bench`, but the playbook is not searched: each run judges the point of
-`known_points.toml` alone, inspects it and times it again at the end. The next call goes on where
-the last one stopped; `--shard` takes a part of the tasks. Writes the tables and `rows.json`.
+This is `cuda-llm bench` without a search: each run judges the point of `known_points.toml` alone,
+inspects the kernel and times the kernel again at the end. Writes the tables and `rows.json` into
+`--out`; a later call continues there.
 """
 
 import argparse
@@ -29,14 +29,8 @@ from cuda_llm.graph.runs.resolve import resolve_request
 from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.tasks.loader import list_tasks, load_task
-from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.steps import compile_baseline, compile_source
-from cuda_llm.tools.measure.measure import measure_candidate
-from cuda_llm.tools.measure.options import MeasureOptions
-from cuda_llm.tools.measure.times import KernelTimes
 from cuda_llm.tools.open_device import open_device
 
 POINTS = Path(__file__).parent / "known_points.toml"
@@ -55,36 +49,17 @@ class KnownPoint:
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
         """Return the kernel at the point."""
         point = dict(self._points[situation.task.name])
-        return Draft(source=write(situation.task, point), idea="the known point", tunables=point)
-
-
-def write(task: Task, point: Mapping[str, int]) -> str:
-    """Return the task's playbook at a point."""
-    return open_playbook(task).write(dict(point))
-
-
-def known_kernel(task: Task) -> str:
-    """Return the task's playbook at its known point."""
-    return write(task, tomllib.loads(POINTS.read_text(encoding="utf-8"))[task.name])
-
-
-async def time_kernel(task: Task, device: Device, source: str) -> KernelTimes:
-    """Time a kernel as a candidate, in a screen. Raises AssertionError where it fails."""
-    compiled = await compile_source(task, device, source, f"{task.name}.cu")
-    assert isinstance(compiled, Compiled), compiled
-    baseline = await compile_baseline(task, device.target)
-    timed = await device.carry_out(measure_candidate, task, compiled, baseline, MeasureOptions())
-    assert isinstance(timed, KernelTimes), timed
-    return timed
+        return Draft(
+            source=open_playbook(situation.task).write(point),
+            idea="the known point",
+            tunables=point,
+        )
 
 
 def main() -> None:
     """Judge the points until the time is up."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--shard", default="1/1", help="which of how many, from 1")
-    parser.add_argument("--limit-s", type=float, default=540)
+    record.add_arguments(parser)
     parser.add_argument("tasks", nargs="*")
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
@@ -144,7 +119,7 @@ async def compile_all(
     requests = []
     for task in map(load_task, tasks):
         requests.append(baseline_request(task, device.target))
-        sources = {"source.cu": write(task, points[task.name])}
+        sources = {"source.cu": open_playbook(task).write(dict(points[task.name]))}
         sources |= {
             one.name: one.read_text(encoding="utf-8")
             for one in task.libraries

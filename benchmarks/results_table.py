@@ -1,6 +1,6 @@
 """Prints the table of results in docs/bench.md from `results/h100_results.json`.
 
-PYTHONPATH=src:benchmarks python benchmarks/results_table.py
+python benchmarks/results_table.py
 """
 
 import json

@@ -1,11 +1,10 @@
 """Can a measured time be trusted? Repeated, against Nsight Compute, A/A, and with a planted 3 %.
 
-    PYTHONPATH=src python benchmarks/timing_on_gpu.py --part repeat --out rows.jsonl --resume \
-        --shard 1/1 --limit-s 540
+    python benchmarks/timing_on_gpu.py --out rows.jsonl
 
 Parts: `repeat` (the same kernel in three processes), `ncu` (cold and warm beside Nsight Compute),
-`aa` (a kernel against itself) and `planted` (against one that takes 3 % longer). Each trial is a
-line of `--out` the moment it ends. `--summary` writes `timing_on_gpu.json` into `--results`.
+`aa` (a kernel against itself) and `planted` (against a kernel that takes 3 % longer). Each trial is
+a row. Each call ends by writing `timing_on_gpu.json`, a summary of all rows, into `--results`.
 """
 
 import argparse
@@ -17,13 +16,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import record
-from timing_kernels import MIX, NOTHING, SHORT, TURNS, Kernel, kernels, spinning
 
 from cuda_llm.outcomes import InfraFailed
+from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.cuda.device import CudaDevice
@@ -36,10 +36,80 @@ from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.timing.options import L2, MeasureOptions, Tier
 
+HONEST = record.ROOT / "tests/fixtures/honest"
+SPIN = """extern "C" __global__ void spin(const float* A, const float* B, float* C, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float x = A[i];
+  for (int k = 0; k < %d; ++k) x = fmaf(x, 0.999f, 0.001f);
+  C[i] = A[i] + B[i] + (x == 12345.678f ? 1.0f : 0.0f);
+}
+extern "C" void solve(const float* A, const float* B, float* C, int n) {
+  spin<<<(n + 255) / 256, 256>>>(A, B, C, n);
+}
+"""
+"""Right, and as slow as its loop is long: four clocks a turn, whatever memory does."""
+SPIN_SIZE: Mapping[str, int] = {"n": 65536}
+TURNS = {"5 us": 1_900, "50 us": 23_000, "1 ms": 480_000}
+MIX = ("5 us", *4 * ("50 us", "1 ms"), "50 us")
+"""Of trials, which take longest where a call is short."""
+NOTHING = "spinning no time"
+SHORT = ("spinning 5 us", "matrix_transpose 01_tiled_padded.cu 1024 x 1024")
+"""Of less than 10 us: a profiler's own share of a call counts."""
 PROCESSES = 3
 PLANTED = 0.03
 NCU_PROCESSES = 5
 """Nsight Compute times one call; from one process to the next its time differs by some per cent."""
+MOST_UNROLLED = 64
+SLOPES: dict[str, float] = {}
+"""What `slope_of` has measured."""
+PARTS = ("repeat", "ncu", "aa", "planted")
+FIGURES = ("cold_us", "warm_us", "ncu_cold_us", "ncu_warm_us")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """One kernel of one task at one size."""
+
+    name: str
+    task: str
+    dims: Mapping[str, int]
+    source: str
+
+    def load(self) -> Task:
+        """Load its task with this size alone."""
+        task = load_task(self.task)
+        return replace(task, sizes=replace(task.sizes, bench=(self.dims,)), weights=())
+
+
+def spinning(turns: int, name: str) -> Kernel:
+    """Return a kernel whose time is known to be linear in `turns`."""
+    return Kernel(name=name, task="vector_add", dims=SPIN_SIZE, source=SPIN % turns)
+
+
+def honest(task: str, file: str, **dims: int) -> Kernel:
+    """Return one of the honest fixtures."""
+    size = " x ".join(str(extent) for extent in dims.values())
+    source = (HONEST / task / file).read_text()
+    return Kernel(name=f"{task} {file} {size}", task=task, dims=dims, source=source)
+
+
+def nothing() -> Kernel:
+    """Return a call that is hardly more than its launch."""
+    return spinning(1, NOTHING)
+
+
+def kernels() -> tuple[Kernel, ...]:
+    """Return kernels of a few us to 1 ms: bound by latency, by memory, by arithmetic."""
+    return (
+        *(spinning(turns, f"spinning {name}") for name, turns in TURNS.items()),
+        honest("matrix_transpose", "01_tiled_padded.cu", rows=1024, cols=1024),
+        honest("matrix_transpose", "01_tiled_padded.cu", rows=4096, cols=4096),
+        honest("vector_add", "02_float4_tail.cu", n=4194304),
+        honest("vector_add", "02_float4_tail.cu", n=67108864),
+        honest("matrix_multiplication", "03_register_blocked.cu", M=1024, N=2048, K=1024),
+        honest("conv2d", "02_constant_filter.cu", H=1024, W=1024, R=24, S=24),
+    )
 
 
 async def measure(
@@ -93,7 +163,7 @@ def repeats(holding: str) -> Iterator[tuple[str, TimedTrial]]:
 
 def against_ncu(holding: str) -> Iterator[tuple[str, TimedTrial]]:
     """Yield trials beside Nsight Compute with and without its cache flush."""
-    for kernel in (NOTHING, *kernels()):
+    for kernel in (nothing(), *kernels()):
         if holding in kernel.name and kernel.name not in SHORT:
             yield kernel.name, partial(beside_ncu, kernel=kernel)
 
@@ -141,13 +211,22 @@ def planted(trials: int) -> Iterator[tuple[str, TimedTrial]]:
 
 
 async def with_slow_down(device: Device, name: str) -> dict[str, Any]:
-    """Run a duel with a slower loop; the turns that make 3 % are measured once a process."""
+    """Run a duel with a slower loop."""
+    slope = await slope_of(device, name)
+    turns = like_unrolled(TURNS[name], TURNS[name] * PLANTED / slope)
+    row = await measure(device, spinning(turns, name), spinning(TURNS[name], name))
+    return {**row, "turns": turns, "planted": PLANTED}
+
+
+async def slope_of(device: Device, name: str) -> float:
+    """Return by how much of itself a kernel's time grows for as many turns again.
+
+    It is measured once a process, with three times as many turns, which are unrolled alike.
+    """
     if name not in SLOPES:
         one = await measure(device, spinning(TURNS[name], name), spinning(3 * TURNS[name], name))
         SLOPES[name] = (one["second_us"] - one["first_us"]) / one["first_us"] / 2
-    turns = like_unrolled(TURNS[name], TURNS[name] * PLANTED / SLOPES[name])
-    row = await measure(device, spinning(turns, name), spinning(TURNS[name], name))
-    return {**row, "turns": turns, "planted": PLANTED}
+    return SLOPES[name]
 
 
 def like_unrolled(turns: int, more: float) -> int:
@@ -156,12 +235,6 @@ def like_unrolled(turns: int, more: float) -> int:
     # makes another loop: that alone was worth 1.6 %.
     step = min(2 * (turns & -turns), MOST_UNROLLED)
     return turns + step * round(more / step)
-
-
-MOST_UNROLLED = 64
-SLOPES: dict[str, float] = {}
-"""By how much of itself a kernel's time grows for as many turns again; measured with three times
-as many, which are unrolled alike."""
 
 
 def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -176,7 +249,7 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         summary["repeat_outcomes"] = tally(by_part["repeat"])
     if "ncu" in by_part:
         whole = [row for row in by_part["ncu"] if all(map(row.get, FIGURES))]
-        nothing = [row for row in whole if row["trial"] == NOTHING.name]
+        nothing = [row for row in whole if row["trial"] == NOTHING]
         summary["ncu"] = [bracket(row) for row in whole if row not in nothing]
         # What Nsight Compute counts of a launch itself.
         if nothing:
@@ -222,9 +295,6 @@ def agreement(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         }
 
 
-FIGURES = ("cold_us", "warm_us", "ncu_cold_us", "ncu_warm_us")
-
-
 def bracket(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return where Nsight Compute's two figures lie beside ours, in percent of ours."""
     low, high = sorted((row["cold_us"], row["warm_us"]))
@@ -240,7 +310,7 @@ def parse() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     record.add_arguments(parser)
-    parser.add_argument("--part", choices=("repeat", "ncu", "aa", "planted"), action="append")
+    parser.add_argument("--part", choices=PARTS, action="append", help="all without it")
     parser.add_argument("--kernel", default="", help="of `repeat` and `ncu`: names that hold this")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--process", type=int, default=-1, help="of three; -1: start all")
@@ -268,28 +338,34 @@ async def run_part(asked: argparse.Namespace, part: str, device: Device, until_s
         record.add_row(asked.out, row)
 
 
+def repeat_command(asked: argparse.Namespace, process: int, until_s: float) -> list[str]:
+    """Return the command of one of the processes of `repeat`."""
+    left_s = max(0.0, until_s - time.monotonic())
+    return [
+        *(sys.executable, __file__, "--part", "repeat", "--process", str(process)),
+        *("--device", asked.device, "--out", str(asked.out), "--shard", asked.shard),
+        *("--limit-s", str(left_s), "--kernel", asked.kernel),
+    ]
+
+
 def which_gpu(device: Device) -> str:
     """Return what distinguishes this GPU from others of its name."""
     return device.gpu.uuid if isinstance(device, CudaDevice) else device.name
 
 
 async def main() -> None:
-    """Run the parts, or put the rows together."""
+    """Run the parts, then put the rows together."""
     asked = parse()
     until_s = time.monotonic() + asked.limit_s
-    if not asked.resume and asked.process <= 0 and not asked.summary:
-        asked.out.unlink(missing_ok=True)
-    for part in asked.part or ():
+    for part in asked.part or PARTS:
         if part == "repeat" and asked.process < 0:
             for process in range(PROCESSES):
-                left_s = until_s - time.monotonic()
-                again = [*sys.argv, f"--process={process}", "--resume", f"--limit-s={left_s}"]
-                subprocess.run([sys.executable, "-P", *again], check=True)
+                subprocess.run(repeat_command(asked, process, until_s), check=True)
             continue
         await run_part(asked, part, open_device(asked.device), until_s)
-    if asked.summary:
-        device = open_device(asked.device)
-        figures = {"device": device.name, **summarise(record.read_rows(asked.out))}
+    if asked.process < 0:
+        facts = record.device_facts(open_device(asked.device))
+        figures = {**facts, **summarise(record.read_rows(asked.out))}
         print(record.write("timing_on_gpu", figures, asked.results))
         print(json.dumps(figures, indent=2))
 

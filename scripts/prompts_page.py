@@ -6,7 +6,6 @@ The example and the counts are of recorded runs on the emulated device: the hard
 and the prompts are rendered anew.
 """
 
-import json
 import sys
 from pathlib import Path
 from statistics import fmean
@@ -23,18 +22,14 @@ from cuda_llm.conversation import Message
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "prompts.md"
-BEFORE = ROOT / "benchmarks/results/prompt_tokens.json"
-"""What the same situations' prompts held before each size was told."""
 
 
 def token_table() -> str:
-    """Return the mean tokens of each section over all recorded situations, before and now."""
-    before, now = json.loads(BEFORE.read_text()), measure()
-    rows = ["| section | before | now |", "|---|---|---|"]
-    for name in next(iter(now.values())):
-        means = (fmean(counted[key].get(name, 0) for key in now) for counted in (before, now))
-        rows.append(f"| `{name}` | {' | '.join(f'{mean:,.0f}' for mean in means)} |")
-    return "\n".join(rows)
+    """Return the mean tokens of each section over all recorded situations."""
+    counted = measure()
+    names = next(iter(counted.values()))
+    rows = [f"| `{name}` | {fmean(one[name] for one in counted.values()):,.0f} |" for name in names]
+    return "\n".join(["| section | tokens |", "|---|---|", *rows])
 
 
 def section_table() -> str:

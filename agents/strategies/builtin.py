@@ -33,7 +33,7 @@ class Fsr:
     incumbent after ties and regressions, judges no duplicate again, feeds the profile back beside
     the latency, and leaves the incumbent's structure after rounds without gain. Its switches are
     named in `--strategy`: `fsr+elites+no-critique`. What is on by default was measured
-    (`benchmarks/strategy_switches.py`).
+    (docs/evidence.md).
     """
 
     name: str = "fsr"

@@ -1,15 +1,11 @@
 """Count the tokens of each section of the prompts of recorded situations.
 
-`python tests/support/prompt_tokens.py FILE.json` writes, by situation and section, the mean over
-the briefs that `fsr` writes there. Sections count as they are before they are cut; `whole` is both
-messages as a model gets them. `critique` is the whole question about the kernel that matters most,
-and `sibling` what of it is about another kernel.
+A count is the mean over the briefs that `fsr` writes in the situation. Sections count as they are
+before they are cut; `whole` is both messages as a model gets them. `critique` is the whole question
+about the kernel that matters most, and `sibling` the part of the question about another kernel.
 """
 
 import asyncio
-import json
-import sys
-from pathlib import Path
 from statistics import fmean
 
 from recorded_situations import RECORDED, recorded_rounds
@@ -63,7 +59,3 @@ def measure() -> dict[str, dict[str, float]]:
                 key: round(fmean(row.get(key, 0) for row in rows), 1) for key in rows[0]
             } | critique(situation)
     return found
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(json.dumps(measure(), indent=1) + "\n")

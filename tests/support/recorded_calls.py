@@ -1,5 +1,5 @@
 """Calls of tests/fixtures/recorded/*.cu, as they were made on real hardware. Whoever changes a
-value here has to record again (benchmarks/record_on_gpu.py calls)."""
+value here has to record again (tests/fixtures/recorded/README.md)."""
 
 from hashlib import shake_256
 

@@ -1,5 +1,5 @@
 """Operands on which real hardware was recorded. A recording holds results alone, so whoever changes
-a value here has to record again (benchmarks/record_on_gpu.py operations)."""
+a value here has to record again (tests/fixtures/recorded/README.md)."""
 
 from functools import cache
 from hashlib import shake_256

@@ -1,7 +1,7 @@
 """Every spelling of mma.sync that is emulated, as a kernel of one instruction, with its operands.
 
-Fragments are laid out as PTX documents them for mma. The kernels serve the tests here and the
-recorder on a GPU (benchmarks/record_on_gpu.py).
+Fragments are laid out as PTX documents them for mma. The results of an H200 for
+these kernels are recorded (tests/fixtures/recorded).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

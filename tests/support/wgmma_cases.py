@@ -1,8 +1,8 @@
 """Spellings of wgmma.mma_async as kernels of one product, with operands laid out in shared memory.
 
 Layouts are those of PTX ISA 9.0, written once more here: the image of shared memory is made by
-NumPy, the kernel copies it and says where its matrices begin. They serve the tests here and the
-recorder on a GPU (benchmarks/record_on_gpu.py).
+NumPy, the kernel copies it and says where its matrices begin. The results of
+an H200 for these kernels are recorded (tests/fixtures/recorded).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -114,7 +114,7 @@ def other_gpus(
     """Return the device nodes of all GPUs but one; none where the driver does not map them.
 
     A starting driver initialises every GPU it can open, one process after the other: on a
-    machine with four H200s that took a quarter of the start (`h200_runner_starts.json`).
+    machine with four H200s that took a quarter of the start (docs/evidence.md).
     """
     try:
         files = [path.read_text() for path in driver.glob("*/information")]

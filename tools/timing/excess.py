@@ -110,7 +110,7 @@ answer a little later than others."""
 ALLOWED_CALL_US = 2.0
 ALLOWED_CALL_SHARE = 0.05
 """Of a call, which follows a wait here: on an H200 that made up to three quarters of this
-(`benchmarks/results/h200_apart.json`)."""
+(docs/evidence.md)."""
 QUARTILE_ERROR = 1.363
 """sqrt(p (1 - p)) / density, p = 1/4: times sigma / sqrt(n), the standard error of the lower
 quartile of n normal values (Kendall and Stuart, The Advanced Theory of Statistics, 10.11)."""

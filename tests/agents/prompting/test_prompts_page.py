@@ -1,14 +1,11 @@
 """docs/prompts.md shows the prompt that is really rendered."""
 
-import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import get_args
-
-from prompt_tokens import measure
 
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.components import Components
@@ -23,19 +20,6 @@ def test_the_generated_parts_are_up_to_date() -> None:
     environment = {**os.environ, "PYTHONPATH": "tests/support"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_no_prompt_of_a_recorded_situation_is_longer_than_before_each_size_was_told() -> None:
-    before = json.loads((ROOT / "benchmarks/results/prompt_tokens.json").read_text())
-    now = measure()
-    assert now.keys() == before.keys()
-    assert not [name for name in now if now[name]["whole"] > before[name]["whole"]]
-
-
-def test_a_question_for_a_critique_grows_by_the_kernel_beside_alone() -> None:
-    before = json.loads((ROOT / "benchmarks/results/prompt_tokens.json").read_text())
-    for name, now in measure().items():
-        assert now["critique"] - now["sibling"] <= before[name]["critique"], name
 
 
 def test_the_page_names_every_template_switch_and_outcome() -> None:

@@ -14,6 +14,7 @@ from cuda_llm.atomic_file import write_atomically
 from cuda_llm.data_file import Positive, read_as
 from cuda_llm.errors import HardwareError
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.settings import settings
 
 Origin = Literal["measured", "published"]
 """Where a ceiling comes from: a probe of this machine's card, or the profile."""
@@ -143,6 +144,4 @@ def keep_ceilings(hardware: Hardware, ceilings: Ceilings) -> Path:
 
 def ceilings_path(hardware: Hardware) -> Path:
     """Return the file with the measured ceilings of a GPU model."""
-    from cuda_llm.settings import settings
-
     return settings().cache / "ceilings" / f"{hardware.slug}.json"

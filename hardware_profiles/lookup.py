@@ -12,6 +12,7 @@ from typing import Any
 from cuda_llm.data_file import UnfitError, read_as, read_table
 from cuda_llm.errors import HardwareError
 from cuda_llm.hardware_profiles.hardware import FigureOrigin, Hardware
+from cuda_llm.settings import setting_source, settings
 
 
 def read_hardware(path: Path) -> Hardware:
@@ -117,16 +118,12 @@ def names_of(hardware: Hardware) -> tuple[str, ...]:
 
 
 def _folders() -> list[Path]:
-    from cuda_llm.settings import settings
-
     own = settings().hardware_dir
     return [Path(__file__).parent, *([] if own is None else [own])]
 
 
 def _profiles_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        from cuda_llm.settings import setting_source
-
         msg = (
             f"the setting hardware_dir ({setting_source('hardware_dir')}): no such folder: {folder}"
         )

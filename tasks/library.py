@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda_llm.errors import TaskError
+from cuda_llm.settings import settings
 from cuda_llm.tasks.task_module import import_module_file, named_parameters
 
 
@@ -25,8 +26,6 @@ def load_library(file: Path, arguments: Collection[str]) -> Library:
 
     Raises TaskError naming what is off.
     """
-    from cuda_llm.settings import settings
-
     module = import_module_file(file, settings().reference_limit_s)
     name, call = getattr(module, "NAME", None), getattr(module, "call", None)
     if not isinstance(name, str) or not callable(call):

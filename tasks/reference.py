@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuda_llm.errors import NoMemory, TaskError, describe_error, lacks_memory
+from cuda_llm.settings import settings
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
 from cuda_llm.tasks.task_module import MEND, import_module_file, named_parameters
@@ -75,8 +76,6 @@ def load_reference(task: Task) -> Reference:
     if task.reference is None:
         raise TaskError(f"{task.folder}: has no reference.py; expected one")
     import numpy as np
-
-    from cuda_llm.settings import settings
 
     limit_s = settings().reference_limit_s
     module = import_module_file(task.reference, limit_s)

@@ -20,6 +20,7 @@ from cuda_llm.agents.llm.retry import Failure, TryFailed
 from cuda_llm.agents.prompting.token_budget import count_tokens
 from cuda_llm.conversation import Call, Message, Reply, Usage
 from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.settings import setting_source, settings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -91,8 +92,6 @@ class RequestOptions:
 
 def options_from_settings() -> RequestOptions:
     """Return the options of this machine. Raises UsageError on a bad setting."""
-    from cuda_llm.settings import settings
-
     now = settings()
     return RequestOptions(
         try_s=now.model_try_s,
@@ -157,8 +156,6 @@ def find_endpoint(base_url: str = "") -> str:
 
     Raises UsageError where it is no http address.
     """
-    from cuda_llm.settings import setting_source, settings
-
     own = settings().base_url
     named = base_url or own or os.environ.get("OPENAI_BASE_URL", "")
     address = named or f"https://{OPENAI}/v1"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from cuda_llm.redaction import printable
+from cuda_llm.settings import settings
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -186,8 +187,6 @@ class RetryPolicy:
 
 def policy_from_settings() -> RetryPolicy:
     """Return the policy of this machine. Raises UsageError on a bad setting."""
-    from cuda_llm.settings import settings
-
     now = settings()
     return RetryPolicy(
         tries=now.model_tries, try_s=now.model_try_s, deadline_s=now.model_deadline_s

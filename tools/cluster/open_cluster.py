@@ -8,6 +8,7 @@ from cuda_llm.errors import CudaLLMError, MissingError, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.log import Log
 from cuda_llm.own_thread import run_in_thread
+from cuda_llm.settings import settings
 from cuda_llm.tools.cluster.cluster_device import ClusterDevice
 from cuda_llm.tools.cluster.compilers import ClusterCompilers
 from cuda_llm.tools.cluster.connection import Node, WorkerGone, connect, list_nodes, run_task
@@ -165,8 +166,6 @@ def assemble(
     Machines that are not `known` may join later. Raises UsageError where none is of a kind that is
     named.
     """
-    from cuda_llm.settings import settings
-
     chosen = settings()
 
     def hold(place: Place, worker: Worker) -> RemoteDevice:

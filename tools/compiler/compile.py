@@ -7,6 +7,7 @@ from pathlib import Path
 from cuda_llm.errors import InfrastructureError, UsageError
 from cuda_llm.log import Log
 from cuda_llm.outcomes import CompileFailed, CompilerStop, InfraFailed, LoadFailed, Verdict
+from cuda_llm.settings import settings
 from cuda_llm.tasks.signature import prelude
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.audit import audit, exports, find_outside_read
@@ -64,8 +65,6 @@ _log = Log(__name__)
 
 def compile_request(task: Task, target: str, source: str, name: str) -> CompileRequest:
     """Return the request to compile `source` as a candidate of `task` for `target` (`sm_86`)."""
-    from cuda_llm.settings import settings
-
     chosen = settings()
     wall_s = chosen.compile_wall_s
     return CompileRequest(

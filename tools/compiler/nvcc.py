@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.settings import setting_source, settings
 from cuda_llm.tools.device.candidate import CompileRequest
 
 SOURCE = "kernel.cu"
@@ -56,8 +57,6 @@ def _first_working(candidates: tuple[tuple[str, Path], ...]) -> Toolkit:
         if toolkit is not None:
             return toolkit
         if origin == CHOSEN:
-            from cuda_llm.settings import setting_source
-
             raise MissingError(
                 f"{CHOSEN} ({setting_source('nvcc')}) names no nvcc that runs: {path}", MEND
             )
@@ -66,8 +65,6 @@ def _first_working(candidates: tuple[tuple[str, Path], ...]) -> Toolkit:
 
 def _candidates() -> Iterator[tuple[str, Path]]:
     """Yield where nvcc may be and what names the place, best first; the setting excludes others."""
-    from cuda_llm.settings import settings
-
     chosen = settings().nvcc
     if chosen is not None:
         yield CHOSEN, chosen

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from cuda_llm.settings import settings
 from cuda_llm.tools.compiler.nvcc import CUBIN, DEVICE_READ, DEVICE_TEXT, OBJECT, PREPROCESSED, PTX
 from cuda_llm.tools.device.candidate import CompileLimits
 from cuda_llm.tools.native import cache_folder, unwritable
@@ -34,8 +35,6 @@ _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, as
 
 def compile_slot() -> asyncio.Semaphore:
     """Return the semaphore of compilations at once: as many as the setting `compile_workers`."""
-    from cuda_llm.settings import settings
-
     loop = asyncio.get_running_loop()
     if loop not in _slots:
         workers = settings().compile_workers or len(os.sched_getaffinity(0))

@@ -24,11 +24,13 @@ from cuda_llm.errors import (
     machinery_error,
 )
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.tools.cuda.build import gpu_parts
 from cuda_llm.tools.cuda.client import HostBroken, HostClient, SiteNotOpened
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
+from cuda_llm.tools.cuda.isolation import self_test
 from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.cuda.quarantine import find_quarantine, put_in_quarantine, quarantine_mend
-from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
+from cuda_llm.tools.cuda.site import GPU_CAPABILITIES, GpuSite
 from cuda_llm.tools.device import P, Site, T
 from cuda_llm.tools.native import add_files
 
@@ -133,8 +135,6 @@ def mix_words(
 @asynccontextmanager
 async def open_site(hardware: Hardware, uuid: str, name: str) -> AsyncIterator[Site]:
     """Hold the GPU while the context is open. Runs in the GPU host process."""
-    from cuda_llm.tools.cuda.site import GpuSite
-
     async with GpuSite(hardware, uuid, name) as site:
         yield site
 
@@ -151,9 +151,6 @@ async def try_isolation(site: Site) -> tuple[str, tuple[str, ...]]:
 
     Raises MissingError without nvcc, DeviceLost where a runner cannot be ended.
     """
-    from cuda_llm.tools.cuda.isolation import self_test
-    from cuda_llm.tools.cuda.site import GpuSite
-
     assert isinstance(site, GpuSite), "only a GPU's runners are tried"
     assert site.isolation is not None, "it is known once the site is open"
     try:
@@ -213,8 +210,6 @@ class CudaDevice:
         Raises DeviceLost where the GPU is in quarantine, MissingError where a part of ours can
         neither be built nor was given.
         """
-        from cuda_llm.tools.cuda.build import gpu_parts
-
         self.host.require_no_quarantine()
         self.host.client.start()
         gpu_parts(self.target)

@@ -30,6 +30,7 @@ from cuda_llm.errors import (
     machinery_error,
 )
 from cuda_llm.log import Log, bound
+from cuda_llm.log_setup import send_records
 from cuda_llm.tools.cuda.messages import (
     DeviceBroken,
     Heartbeat,
@@ -212,8 +213,6 @@ async def heartbeats(connection: socket.socket) -> AsyncIterator[None]:
 
 def main(connection: int, lifeline: int, records: int, level: int) -> int:
     """Serve until the orchestrator hangs up; end with it at once when it dies."""
-    from cuda_llm.log_setup import send_records
-
     end_with(lifeline)
     send_records(records, level, process="gpu-host", pid=os.getpid())
     with socket.socket(fileno=connection) as ours:

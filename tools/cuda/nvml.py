@@ -17,6 +17,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cuda_llm.tools.device import ClockReading
+
 if TYPE_CHECKING:
     from cuda_llm.tools.device import ClockReading
 
@@ -92,8 +94,6 @@ def clock_reader(find_bus: Callable[[], str]) -> "Callable[[], ClockReading | No
         read_state(nvml, bus)
     except Exception:  # whatever a driver's library may raise
         return lambda: None
-
-    from cuda_llm.tools.device import ClockReading
 
     def read() -> ClockReading | None:
         try:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cuda_llm.errors import InfrastructureError, MissingError, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.settings import settings
 from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
 from cuda_llm.tools.cuda.device import (
     CudaDevice,
@@ -68,8 +69,6 @@ def open_host(
 
     `name` is what its results call the device; `report` gets a line when it waits for the lease.
     """
-    from cuda_llm.settings import settings
-
     label = f"cuda:{gpu.ordinal}"
     opening = OpenSite(
         site=open_site,
@@ -165,8 +164,6 @@ def describe_gpu(gpu: GpuAttributes) -> tuple[Hardware, tuple[str, ...]]:
 
 def ask_usage() -> MachineUsage:
     """Return what else uses the GPUs, unless the setting `nvml` forbids to ask."""
-    from cuda_llm.settings import settings
-
     if settings().nvml:
         return find_usage()
     return MachineUsage(by_uuid={}, unknown="the setting nvml is off")

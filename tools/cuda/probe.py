@@ -15,6 +15,7 @@ from cuda_llm.hardware_profiles.ceilings import Ceilings, CopyRate
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tools.cuda.build import compile_own
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
+from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.native import write_cached
 
 NO_PACKAGE = 2
@@ -182,8 +183,6 @@ async def run_probe(
     and InfrastructureError where the probe breaks or does not end.
     """
     import asyncio
-
-    from cuda_llm.tools.cuda.lease import Lease
 
     label = f"cuda:{gpu.ordinal} {gpu.name}"
     built = cubin or probe_cubin(target_of(gpu))

@@ -15,6 +15,7 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import wgmma_per_clk
 from cuda_llm.outcomes import Verdict
+from cuda_llm.settings import settings
 from cuda_llm.tools.device import P, Session, Site, T
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Baseline, Compiled
@@ -176,8 +177,6 @@ class EmulatedDevice:
     @property
     def capabilities(self) -> Capabilities:
         """It sees every access and models times. Its calls wait for a core each (`core_slot`)."""
-        from cuda_llm.settings import settings
-
         at_once = settings().device_workers or len(os.sched_getaffinity(0))
         return Capabilities(
             bench_sizes=True,

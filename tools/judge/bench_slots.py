@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from cuda_llm.settings import settings
 from cuda_llm.tools.device import CompilingDevice, Device, GrowingDevice
 
 KEPT_S = 0.1
@@ -62,8 +63,6 @@ class BenchSlots:
 
 def open_slots(device: Device) -> BenchSlots:
     """Return a slot a core for compilers, and those of the device for candidates."""
-    from cuda_llm.settings import settings
-
     cores = asyncio.Semaphore(settings().compile_workers or len(os.sched_getaffinity(0)))
     elsewhere = device.compile_slots if isinstance(device, CompilingDevice) else 0
     devices = asyncio.Semaphore(device.capabilities.at_once)

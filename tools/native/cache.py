@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cuda_llm.atomic_file import FULL, describe_full_disk, write_atomically
 from cuda_llm.errors import MissingError
+from cuda_llm.settings import setting_source, settings
 from cuda_llm.tools.native.in_thread import pause
 
 NATIVE = "native"
@@ -39,8 +40,6 @@ _guard = threading.RLock()
 
 def cache_dir() -> Path:
     """Return the folder for everything that can be made again: the setting `cache`."""
-    from cuda_llm.settings import settings
-
     return settings().cache
 
 
@@ -68,8 +67,6 @@ def write_cached(text: str, name: str, *folders: str) -> Path:
 
 def unwritable(error: OSError) -> MissingError:
     """Return what to raise when something cannot be stored in the cache."""
-    from cuda_llm.settings import setting_source
-
     source = setting_source("cache")
     named = f" (named by {source})" if source else ""
     full = error.errno in FULL

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from cuda_llm.errors import CudaLLMError
 from cuda_llm.log import Log
+from cuda_llm.settings import settings
 from cuda_llm.tools.native.cache import (
     NATIVE,
     cache_dir,
@@ -102,8 +103,6 @@ def trim(limit_bytes: int) -> Trimmed:
 
 def trim_in_background() -> None:
     """Trim to the setting `cache_limit_mb` on a thread, if no process did so lately."""
-    from cuda_llm.settings import settings
-
     limit_mb = settings().cache_limit_mb
     if limit_mb and _claim_trim():
         threading.Thread(target=_trim_quietly, args=(limit_mb * MB,), daemon=True).start()

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cuda_llm.settings import settings
 from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Session, Site, TimedSession
@@ -273,8 +274,6 @@ def rules_for(
     measurement: Measurement, size: SizePlan, baseline: BaselineTime | None
 ) -> BatchRules:
     """Return the rules of a size; limits are generous where the baseline's time is unknown."""
-    from cuda_llm.settings import settings
-
     limit_s = MOST_LIMIT_S
     if baseline is not None:
         limit_s = (

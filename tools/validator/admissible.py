@@ -9,6 +9,7 @@ from cuda_llm.errors import TaskError
 from cuda_llm.outcomes import InfraFailed, Verdict, WrongResult, infrastructure_error
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task, ToleranceClass
+from cuda_llm.tools.compiler.baseline import build_baseline
 from cuda_llm.tools.device import Device, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
 from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
@@ -209,8 +210,6 @@ async def check_task(task: Task, device: Device) -> Admission:
     The baseline must pass all that a candidate has to; outputs that need no computation must be
     rejected; the result must depend on every input. Raises InfrastructureError.
     """
-    from cuda_llm.tools.compiler.baseline import build_baseline
-
     compiled = await build_baseline(task, device.target)
     if not isinstance(compiled, Compiled | LibraryCall):
         return _not_admitted(task, compiled)

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated
+from cuda_llm.settings import settings
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.sizes import scalar_value, shape_of
@@ -55,8 +56,6 @@ def call_options(
     task: Task, dims: Dims, *, level: Level = Level.CHECK, schedule_seed: int = 0
 ) -> CallOptions:
     """Return what a call may use: the task's capabilities, and the time the settings allow."""
-    from cuda_llm.settings import settings
-
     return CallOptions(
         level=level,
         schedule_seed=schedule_seed,

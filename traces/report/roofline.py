@@ -3,6 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from cuda_llm.errors import CudaLLMError
+from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.hardware_profiles.roofline import peak_tflops
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.sizes import least_time
 from cuda_llm.traces.report.view import Ceiling, Roofline
 
 
@@ -13,11 +17,6 @@ def find_roofline(
 
     Task and GPU are looked up as they are today: a task of the user's may be gone.
     """
-    from cuda_llm.hardware_profiles.lookup import find_hardware
-    from cuda_llm.hardware_profiles.roofline import peak_tflops
-    from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tasks.sizes import least_time
-
     try:
         task, hardware = load_task(task_name), find_hardware(hardware_name)
         least = [least_time(task, hardware, dims) for dims in sizes]

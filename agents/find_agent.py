@@ -21,7 +21,7 @@ def find_agent(spec: str) -> PlacedAgent:
 
     `@stage` behind it says after which stage it runs; without, the agent's attribute `after` does,
     else it stands behind the hardware research. Its attribute `agent_name` names it, else the
-    attribute it was found by. Raises UsageError with what is wrong, where, and the mend.
+    attribute it was found by. Raises UsageError with what is wrong, where, and the remedy.
     """
     path, _, stage = spec.partition("@")
     target = SHIPPED.get(path, path)

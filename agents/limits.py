@@ -177,7 +177,7 @@ def possible_saving(profile: Profile, code: str) -> float | None:
     None where the profile does not tell: it has neither that bottleneck nor terms.
     """
     listed = [one for one in profile.bottlenecks if one.code == code]
-    mended = max((one.share for one in listed if one.saved_us > 0), default=0.0)
+    fixed = max((one.share for one in listed if one.saved_us > 0), default=0.0)
     launches = [one for one in profile.launches if combine(one.terms_us) > 0]
     if code in WASTES or not launches:
         nowhere = 0.0 if code in WASTES and profile.source == "modelled" else None
@@ -185,7 +185,7 @@ def possible_saving(profile: Profile, code: str) -> float | None:
     # One launch has to stay.
     spare = sorted(launches, key=lambda one: one.time_us)[:-1] if code == LAUNCHES else launches
     saved_us = sum(one.time_us * _saved_without(one, terms_of(code)) for one in spare)
-    return min(1.0, max(mended, saved_us / sum(one.time_us for one in launches)))
+    return min(1.0, max(fixed, saved_us / sum(one.time_us for one in launches)))
 
 
 NEGLIGIBLE = 0.05

@@ -38,7 +38,7 @@ class BeamSearch:
     components: Components = EVERYTHING
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
-        """The beam's members take turns as parents; without any, failures are mended."""
+        """The beam's members take turns as parents; without any, failures are fixed."""
         orders: list[Assignment] = [(Kind.IMPROVE, parent) for parent in find_beam(situation)]
         orders = orders or [(Kind.FIX, one) for one in distinct_failures(situation.attempts)]
         orders = orders or [(Kind.FIRST, None)]

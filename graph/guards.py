@@ -119,7 +119,7 @@ def strategy_guard(context: RunContext, step: str, round_: int) -> Iterator[None
         yield
     except (Exception, SystemExit) as error:
         msg = f"strategy {context.strategy.name}: {step} failed in round {round_}"
-        raise UsageError(f"{msg}: {describe_error(error)}; mend it and resume the run") from error
+        raise UsageError(f"{msg}: {describe_error(error)}; fix it and resume the run") from error
 
 
 def compose_by_strategy(

@@ -37,7 +37,7 @@ from cuda_llm.errors import NoMemory, TaskError, describe_error, lacks_memory
 from cuda_llm.settings import settings
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
-from cuda_llm.tasks.task_module import MEND, import_module_file, named_parameters
+from cuda_llm.tasks.task_module import REMEDY, import_module_file, named_parameters
 from cuda_llm.tasks.time_limit import Overdue, call_within
 
 Arrays = Mapping[str, Any]
@@ -105,7 +105,7 @@ def load_reference(task: Task) -> Reference:
                     result = call_within(limit_s, lambda: function(xp, *got, **own))
             except Overdue:
                 raise TaskError(
-                    f"{where}: did not return within {limit_s:g} s at {dict(dims)}; {MEND}"
+                    f"{where}: did not return within {limit_s:g} s at {dict(dims)}; {REMEDY}"
                 ) from None
             except Exception as error:
                 if lacks_memory(error):

@@ -10,7 +10,7 @@ from typing import Any
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.time_limit import Overdue, call_within
 
-MEND = "make it end, or allow more by the setting reference_limit_s"
+REMEDY = "make it end, or allow more by the setting reference_limit_s"
 
 
 def import_module_file(path: Path, limit_s: float) -> Any:
@@ -22,7 +22,7 @@ def import_module_file(path: Path, limit_s: float) -> Any:
     try:
         call_within(limit_s, partial(spec.loader.exec_module, module))
     except Overdue:
-        raise TaskError(f"{path}: importing it takes longer than {limit_s:g} s; {MEND}") from None
+        raise TaskError(f"{path}: importing it takes longer than {limit_s:g} s; {REMEDY}") from None
     except Exception as error:
         raise TaskError(f"{path}: {type(error).__name__}: {error}") from error
     return module

@@ -34,8 +34,8 @@ def compose_device(
 def _name_cluster(address: str, device: str) -> ClusterSpec:
     """Return the cluster at an address."""
     if device.strip() != AUTO:
-        mend = "use emulated devices of a cluster with --workers emulated:GPU"
-        more = f"; {mend}" if device.strip().startswith("emulated") else ""
+        remedy = "use emulated devices of a cluster with --workers emulated:GPU"
+        more = f"; {remedy}" if device.strip().startswith("emulated") else ""
         raise UsageError(f"--cluster {address} and --device {device}: name one of them{more}")
     text = address.strip()
     match = HOST.fullmatch(text)
@@ -63,8 +63,8 @@ def _compose_group(device: str, max_gpus: int | None) -> str:
     text, most = split_most(device, "expected cuda:all?max_gpus=N")
     kind, _, which = text.partition(":")
     if kind != "cuda" or not (which.strip() == "all" or "," in which):
-        mend = "it counts the GPUs of a cluster, cuda:all or cuda:0,1"
-        raise UsageError(f"--max-gpus {max_gpus} and --device {device}: {mend}")
+        remedy = "it counts the GPUs of a cluster, cuda:all or cuda:0,1"
+        raise UsageError(f"--max-gpus {max_gpus} and --device {device}: {remedy}")
     if most is not None:
         raise UsageError(f"--max-gpus {max_gpus} and --device {device}: say once how many are used")
     return f"{text}?{MAX_GPUS}={max_gpus}"

@@ -185,7 +185,7 @@ def _profile_lines(profile: Profile) -> Iterator[str]:
     for bottleneck in profile.bottlenecks[:1]:
         spot = bottleneck.spot and replace(bottleneck.spot, file=SOLUTION)
         where = f", at {describe_spot(spot)}" if spot else ""
-        label = "Mend first:" if limit else "Limited by"
+        label = "Fix first:" if limit else "Limited by"
         yield f"- {label} {bottleneck.explanation}{where} ({describe_share(bottleneck)})"
 
 

@@ -129,7 +129,7 @@ def _profile(profile: Profile) -> Iterator[str]:
         yield from labelled("limited by", limit)
     for place, found in enumerate(profile.bottlenecks):
         spot = f" at {describe_spot(found.spot)}" if found.spot else ""
-        label = "also" if place else "mend first" if limit else "limited by"
+        label = "also" if place else "fix first" if limit else "limited by"
         yield from labelled(label, f"{found.explanation}{spot}; {describe_share(found)}")
         if found.advice:
             yield from wrapped(found.advice, indent=INSIDE)

@@ -129,8 +129,8 @@ def write_parquet(events: Iterable[Recorded], path: Path) -> None:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        mend = "use --format csv, or install it: pip install 'cuda-llm[parquet]'"
-        raise MissingError("Parquet needs pyarrow", mend) from None
+        remedy = "use --format csv, or install it: pip install 'cuda-llm[parquet]'"
+        raise MissingError("Parquet needs pyarrow", remedy) from None
     text, types = pyarrow.string(), {int: pyarrow.int64(), float: pyarrow.float64()}
     columns = {
         **{"seq": pyarrow.int64(), "at": pyarrow.timestamp("ms", tz="UTC"), "kind": text},

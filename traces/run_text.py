@@ -36,7 +36,7 @@ INSIDE = 14
 
 BRIEF_TEXTS = {
     Kind.FIRST: "told to write a kernel",
-    Kind.FIX: "told to mend {parent}",
+    Kind.FIX: "to fix {parent}",
     Kind.IMPROVE: "told to speed up {parent}",
     Kind.DEPART: "told to beat {parent} with another structure",
     Kind.TUNE: "{parent} with other values",

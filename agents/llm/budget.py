@@ -295,7 +295,7 @@ def check_limits(
     whole = find_bound(
         round.calls * round.prompt_tokens, round.calls * min(round.answer_tokens, longest), price
     )
-    for bound, what, mend in (
+    for bound, what, remedy in (
         (whole, f"one round takes {{}}: {round}", "raise it, or ask for fewer --candidates"),
         (
             one,
@@ -303,17 +303,19 @@ def check_limits(
             f"raise it, or lower {OUTPUT_SETTING}",
         ),
     ):
-        _check_bound(bound, budget, what, mend)
+        _check_bound(bound, budget, what, remedy)
 
 
-def _check_bound(bound: Bound, budget: Budget, what: str, mend: str) -> None:
+def _check_bound(bound: Bound, budget: Budget, what: str, remedy: str) -> None:
     spent = budget.spent
     if budget.tokens is not None and spent.tokens + bound.tokens > budget.tokens:
         left = f"--max-tokens {budget.tokens:,}" + _spent(f"{spent.tokens:,}", spent.tokens)
-        raise UsageError(f"{left} is too small: {what.format(f'{bound.tokens:,} tokens')}; {mend}")
+        raise UsageError(
+            f"{left} is too small: {what.format(f'{bound.tokens:,} tokens')}; {remedy}"
+        )
     if budget.usd is not None and spent.most_usd + (bound.usd or 0.0) > budget.usd:
         left = f"--budget-usd {budget.usd:g}" + _spent(f"${spent.most_usd:.4f}", spent.most_usd)
-        raise UsageError(f"{left} is too small: {what.format(f'${bound.usd:.4f}')}; {mend}")
+        raise UsageError(f"{left} is too small: {what.format(f'${bound.usd:.4f}')}; {remedy}")
 
 
 def _spent(shown: str, amount: float) -> str:

@@ -64,7 +64,7 @@ async def check_model(
 
 
 def _refuse(failed: CallFailed, name: str, where: str, offered: tuple[str, ...]) -> NoReturn:
-    """Raise one line: what is wrong with the model, and the mend."""
+    """Raise one line: what is wrong with the model, and the remedy."""
     detail = failed.detail
     match failed.kind:
         case "no_access":
@@ -72,8 +72,8 @@ def _refuse(failed: CallFailed, name: str, where: str, offered: tuple[str, ...])
                 f"{where} gives no access ({detail})", "check OPENAI_API_KEY and the account"
             )
         case "unreachable" | "timed_out" | "cut_off":
-            mend = "start the server, or name another with --base-url or OPENAI_BASE_URL"
-            raise MissingError(f"{where} does not answer ({detail})", mend)
+            remedy = "start the server, or name another with --base-url or OPENAI_BASE_URL"
+            raise MissingError(f"{where} does not answer ({detail})", remedy)
         case "rate_limited" | "server_error":
             raise MissingError(f"{where} cannot answer now ({detail})", "try again later")
         case "unknown_model":

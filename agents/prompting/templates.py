@@ -107,9 +107,9 @@ def _check(templates: Templates, name: str, folder: Path) -> None:
         for values in (VALUES, {key: type(value)() for key, value in VALUES.items()}):
             templates.render(name, values)
     except TemplateError as error:
-        raise UsageError(f"{where}:{_line(error)}: {error.message}; mend the template") from None
+        raise UsageError(f"{where}:{_line(error)}: {error.message}; fix the template") from None
     except (ArithmeticError, TypeError, ValueError, LookupError, AttributeError) as error:
-        raise UsageError(f"{where}:{_line(error)}: {error}; mend the template") from None
+        raise UsageError(f"{where}:{_line(error)}: {error}; fix the template") from None
 
 
 def _unknown_names(templates: Templates, name: str) -> Iterator[tuple[int, str]]:

@@ -84,7 +84,7 @@ _REMEDIES: Mapping[BuildFault, tuple[str, str]] = {
 }
 """The cause and what to do. Both may name what the message is about."""
 
-_OTHER = ("other", "The compiler refuses the source: mend its first error before anything else.")
+_OTHER = ("other", "The compiler refuses the source: fix its first error before anything else.")
 
 
 def compile_failed(verdict: CompileFailed, context: FailureContext) -> Diagnosis:

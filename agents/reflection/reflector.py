@@ -146,7 +146,7 @@ def merge(
     """Return a hint for each (code, cause), those seen most often first, at most `MOST_HINTS`.
 
     A hint that several attempts share is about none of them, and so is one about a reply without
-    code or a repeat, which leave no kernel to mend. Any other is about its attempt.
+    code or a repeat, which leave no kernel to fix. Any other is about its attempt.
     """
     groups: dict[tuple[str, str], list[DiagnosedAttempt]] = {}
     for attempt, diagnosis in diagnosed:
@@ -234,7 +234,7 @@ def diagnose_failure(verdict: Verdict, context: FailureContext) -> Diagnosis | N
 
 
 def no_code(verdict: NoCode) -> Diagnosis | None:
-    """Diagnose a reply; None for a generator's other reasons, which no reply mends."""
+    """Diagnose a reply; None for a generator's other reasons, which no reply fixes."""
     reason = describe_reply_fault(verdict)
     if reason is None:
         return None

@@ -208,7 +208,7 @@ CHANGES = (
 REPAIRS = tuple(
     Technique(text=text, kinds=REPAIR)
     for text in (
-        "the smallest change that mends what failed; keep the structure",
+        "the smallest change that fixes what failed; keep the structure",
         "rewrite the part that failed in the simplest form that is surely right, keep the rest",
         "start over with the simplest correct kernel: one thread an output, a bounds check, no "
         "shared memory, no vector access",

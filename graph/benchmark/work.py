@@ -156,9 +156,9 @@ async def work(
             )
             queue.bring_back(name)
             return
-        mend = f"{describe_error(error)}; no device is left, go on with: {folder.resume_command}"
+        remedy = f"{describe_error(error)}; no device is left, go on with: {folder.resume_command}"
         for one in (name, *queue.empty()):
-            end(one, stopped_row(folder, plan, one, own, mend))
+            end(one, stopped_row(folder, plan, one, own, remedy))
 
     async def worker(own: Device) -> None:
         while (name := await queue.take()) is not None:

@@ -41,7 +41,7 @@ def load_dotted(name: str, what: str) -> Any:
 def make_part(found: Any, name: str, what: str) -> Any:
     """Return what `load_dotted` found; of a class, an object that is made without arguments.
 
-    Raises UsageError: the class needs arguments, with the mend, or it raises something.
+    Raises UsageError: the class needs arguments, with the remedy, or it raises something.
     """
     if not isinstance(found, type):
         return found

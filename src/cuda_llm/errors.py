@@ -6,13 +6,13 @@ CudaLLMError
 │   ├── HardwareError     a GPU name nobody has described
 │   ├── UnusableFile      a file of a run that is gone, damaged or of a newer version
 │   └── InputRefused      the input of the graph itself; a ValueError, too
-├── MissingError          the machine lacks something; the message names the mend (exit 3)
+├── MissingError          the machine lacks something; the message names the remedy (exit 3)
 ├── Interrupted           a run stopped before its end; it can be resumed (exit 130)
 ├── InternalError         a bug of ours in another process; never tried again
 └── InfrastructureError   our own parts failed; the only kind worth retrying
     ├── NoMemory          our own buffers found none; smaller ones may
     ├── BrokenByWork      one work broke a device that is fine without it
-    └── DeviceLost        a device that stays broken; the message names it and the mend
+    └── DeviceLost        a device that stays broken; the message names it and the remedy
 """
 
 from collections.abc import Iterable
@@ -43,15 +43,15 @@ class HardwareError(UsageError):
 class UnusableFile(UsageError):
     """A file of a run cannot be used: it is gone, damaged or of a newer version."""
 
-    def __init__(self, path: Path, what: str, mend: str) -> None:
-        super().__init__(f"{path}: {what}; {mend}")
+    def __init__(self, path: Path, what: str, remedy: str) -> None:
+        super().__init__(f"{path}: {what}; {remedy}")
         self.path = path
         self.what = what
-        self.mend = mend
+        self.remedy = remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As MissingError's."""
-        return type(self), (self.path, self.what, self.mend)
+        return type(self), (self.path, self.what, self.remedy)
 
 
 class InputRefused(UsageError, ValueError):
@@ -64,14 +64,14 @@ class MissingError(CudaLLMError):
 
     exit_code = 3
 
-    def __init__(self, what: str, mend: str) -> None:
-        super().__init__(f"{what}; {mend}")
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}; {remedy}")
         self.what = what
-        self.mend = mend
+        self.remedy = remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel between our processes; an exception's own pickle keeps the text alone."""
-        return type(self), (self.what, self.mend)
+        return type(self), (self.what, self.remedy)
 
 
 class Interrupted(CudaLLMError):

@@ -8,7 +8,7 @@ from cuda_llm.time_terms import dominating_term
 
 
 def describe_time_spent(profile: Profile) -> str:
-    """Return what a call spends its time on, where its first bottleneck is what to mend first.
+    """Return what a call spends its time on, where its first bottleneck is what to fix first.
 
     `DRAM bandwidth, 98% of the time`; empty where the first bottleneck says that itself.
     """
@@ -20,15 +20,15 @@ def describe_time_spent(profile: Profile) -> str:
 
 
 def describe_share(found: Bottleneck) -> str:
-    """Return what mending it alone saves of its call, or else the part of the time it accounts for.
+    """Return what fixing it alone saves of its call, or else the part of the time it accounts for.
 
-    `mended: 16.9 -> 14.2 us, 16% less`; `40% of the time`.
+    `without it: 16.9 -> 14.2 us, 16% less`; `40% of the time`.
     """
     if not found.saved_us:
         return f"{found.share:.0%} of the time"
     before, after = found.time_us, found.time_us - found.saved_us
     figures = f"{before:,.0f} -> {after:,.0f}" if before >= 1000 else f"{before:.1f} -> {after:.1f}"
-    return f"mended: {figures} us, {found.share:.0%} less"
+    return f"without it: {figures} us, {found.share:.0%} less"
 
 
 def describe_dims(dims: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""What diagnoses and critiques predicted of a mend, and what came of it: a kind of diagnosis that
+"""What diagnoses and critiques predicted of a remedy, and what came of it: a kind of diagnosis that
 does not come true loses rank.
 """
 
@@ -20,7 +20,7 @@ Predictor = Literal["diagnosis", "critique"]
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What mending one thing of the parent should save at the largest size, and what was saved."""
+    """What fixing one thing of the parent should save at the largest size, and what was saved."""
 
     code: str
     """Of the parent's bottleneck that the order was against."""
@@ -93,8 +93,8 @@ def rank(
     What critiques expected says nothing of the diagnosis' own predictions.
     """
     trust = {one.code: one.trust for one in tally(predictions) if one.by == "diagnosis"}
-    mendable = [one for one in bottlenecks if one.saved_us > 0]
+    removable = [one for one in bottlenecks if one.saved_us > 0]
     ordered = iter(
-        sorted(mendable, key=lambda one: one.saved_us * trust.get(one.code, 1.0), reverse=True)
+        sorted(removable, key=lambda one: one.saved_us * trust.get(one.code, 1.0), reverse=True)
     )
     return tuple(next(ordered) if one.saved_us > 0 else one for one in bottlenecks)

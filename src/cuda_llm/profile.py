@@ -89,15 +89,15 @@ class Bottleneck:
     code: str
     """Stable name, e.g. `bank_conflicts`, `uncoalesced_global`, `dram_bandwidth`, `latency`."""
     share: float
-    """Part of the modelled or measured time that mending it alone saves, 0 to 1; where nothing is
-    known to mend it, part of the time that it accounts for."""
+    """Part of the modelled or measured time that fixing it alone saves, 0 to 1; where nothing is
+    known to fix it, part of the time that it accounts for."""
     explanation: str
     """One sentence with figures, e.g. "shared-memory bank conflicts: 32-way"."""
     spot: SourceSpot | None = None
     advice: str = ""
     saved_us: float = 0.0
-    """What mending it alone saves of `time_us`, as modelled; those of several may overlap. 0 where
-    nothing is known to mend it, where times were measured, and in older records."""
+    """What fixing it alone saves of `time_us`, as modelled; those of several may overlap. 0 where
+    nothing is known to fix it, where times were measured, and in older records."""
     time_us: float = 0.0
     """Time of the call that was explained; 0 in older records."""
 

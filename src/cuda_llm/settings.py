@@ -181,7 +181,7 @@ def _read(_environment: tuple[str | None, ...]) -> Settings:
 
 
 def _refuse(error: ValidationError) -> UsageError:
-    """Return the error of ours for the first setting that does not fit: where, what, the mend."""
+    """Return the error of ours for the first setting that does not fit: where, what, the remedy."""
     first = error.errors()[0]
     name = str(first["loc"][0])
     source = setting_source(name)

@@ -129,8 +129,8 @@ def test_one_launch_has_to_stay() -> None:
 
 def test_what_its_mend_saves_counts_where_that_is_more() -> None:
     terms = {"shared": 80.0, "issue": 79.0}
-    mended = found("shared_bandwidth", 0.4, saved_us=40.0)
-    assert possible_saving(profiled(mended, **terms), "shared_bandwidth") == 0.4
+    fixed = found("shared_bandwidth", 0.4, saved_us=40.0)
+    assert possible_saving(profiled(fixed, **terms), "shared_bandwidth") == 0.4
     heavy = possible_saving(profiled(found("shared_bandwidth", 0.5), **terms), "shared_bandwidth")
     assert heavy is not None
     assert heavy < 0.2

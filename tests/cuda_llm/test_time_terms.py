@@ -1,4 +1,4 @@
-"""What a time goes to is one thing, and what to mend first another."""
+"""What a time goes to is one thing, and what to fix first another."""
 
 from dataclasses import replace
 

@@ -200,7 +200,7 @@ def test_a_device_object_stands_beside_no_cluster(tmp_path: Path) -> None:
 
 
 def test_the_settings_page_lists_every_option() -> None:
-    """Mended with: python tests/support/option_table.py"""
+    """Fixed with: python tests/support/option_table.py"""
     begin = "<!-- options: python tests/support/option_table.py -->\n"
     table = PAGE.read_text(encoding="utf-8").partition(begin)[2].partition("\n<!-- end -->")[0]
     assert table == option_table()

@@ -80,7 +80,7 @@ def test_decisions_by_id_change_hints_and_orders(tmp_path: Path) -> None:
         decided = {
             "hints": {about["r1-c1"]: {"text": "Wider loads."}, about["r1-c2"]: "reject"},
             "orders": {
-                "r2-c1": {"parent": "r1-c2", "direction": "mend the bound"},
+                "r2-c1": {"parent": "r1-c2", "direction": "remedy the bound"},
                 "r2-c2": "reject",
                 "r2-c3": "accept",
             },
@@ -92,7 +92,7 @@ def test_decisions_by_id_change_hints_and_orders(tmp_path: Path) -> None:
     second, about = asyncio.run(run())
     told = context.folder.brief("r2-c1")
     assert told is not None
-    assert (told.kind, told.parent, told.direction) == (Kind.FIX, "r1-c2", "mend the bound")
+    assert (told.kind, told.parent, told.direction) == (Kind.FIX, "r1-c2", "remedy the bound")
     third = context.folder.brief("r2-c3")
     assert third is not None
     shown = {one["id"]: one for one in second["orders"]}["r2-c3"]

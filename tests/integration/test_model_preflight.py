@@ -1,4 +1,4 @@
-"""What is wrong with a model is said by the command before any work, with exit code and mend."""
+"""What is wrong with a model is said by the command before any work, with exit code and remedy."""
 
 import os
 import subprocess
@@ -80,7 +80,7 @@ def test_nothing_that_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "options", "code", "mend"),
+    ("server", "options", "code", "remedy"),
     [
         (ModelServer([], key="right"), (), 3, "check OPENAI_API_KEY"),
         (ModelServer([], model="qwen3"), ("--model", "qwen2"), 2, "it has qwen3"),
@@ -91,12 +91,12 @@ def test_nothing_that_answers(tmp_path: Path) -> None:
     ids=["wrong key", "unknown model", "no json", "few tokens", "no price"],
 )
 def test_what_the_endpoint_or_the_budget_refuses(
-    refuse: Refuse, server: ModelServer, options: tuple[str, ...], code: int, mend: str
+    refuse: Refuse, server: ModelServer, options: tuple[str, ...], code: int, remedy: str
 ) -> None:
     with server:
         done = refuse(server.base_url, *options, OPENAI_API_KEY="wrong")
     assert done.code == code, done.stderr
-    assert mend in done.stderr
+    assert remedy in done.stderr
     assert len(server.requests) <= 2
 
 

@@ -1,4 +1,4 @@
-"""Kernels that race, or trust what nobody has set, are refused; mended, each of them passes."""
+"""Kernels that race, or trust what nobody has set, are refused; fixed, each of them passes."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -34,12 +34,12 @@ async def judge_text(task: str, text: str, name: str, turn: asyncio.Semaphore) -
         return judged.verdict
 
 
-def judge_all(*, mended: bool) -> dict[str, Verdict]:
-    """Judge every kernel of the table, as written or mended, side by side."""
+def judge_all(*, fixed: bool) -> dict[str, Verdict]:
+    """Judge every kernel of the table, as written or fixed, side by side."""
 
     async def run() -> dict[str, Verdict]:
         turn = asyncio.Semaphore(AT_ONCE)
-        kernels = [one for one in races() if one.honest is mended and one.path.stem in JUDGED]
+        kernels = [one for one in races() if one.honest is fixed and one.path.stem in JUDGED]
         async with asyncio.TaskGroup() as group:
             judging = {
                 one.path.stem: group.create_task(
@@ -54,12 +54,12 @@ def judge_all(*, mended: bool) -> dict[str, Verdict]:
 
 @pytest.fixture(scope="module")
 def as_written() -> Iterator[dict[str, Verdict]]:
-    yield judge_all(mended=False)
+    yield judge_all(fixed=False)
 
 
 @pytest.fixture(scope="module")
-def mended() -> Iterator[dict[str, Verdict]]:
-    yield judge_all(mended=True)
+def fixed() -> Iterator[dict[str, Verdict]]:
+    yield judge_all(fixed=True)
 
 
 @pytest.mark.parametrize("name", JUDGED)
@@ -69,8 +69,8 @@ def test_what_races_is_refused(as_written: dict[str, Verdict], name: str) -> Non
 
 
 @pytest.mark.parametrize("name", JUDGED)
-def test_the_same_kernel_mended_passes(mended: dict[str, Verdict], name: str) -> None:
-    verdict = mended[name]
+def test_the_same_kernel_mended_passes(fixed: dict[str, Verdict], name: str) -> None:
+    verdict = fixed[name]
     assert isinstance(verdict, Passed), f"{verdict.code}: {describe(verdict)}"
 
 

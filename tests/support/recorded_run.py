@@ -72,7 +72,7 @@ ERROR_HINT = Hint(
 FIRST = Brief(id="r1-c1", round=1, index=1, kind=Kind.FIRST, direction="one thread an element")
 SECOND = Brief(id="r1-c2", round=1, index=2, kind=Kind.FIRST, direction="tiles in shared memory")
 THIRD = Brief(id="r1-c3", round=1, index=3, kind=Kind.FIRST, direction="vector loads")
-MEND = Brief(
+REMEDY = Brief(
     id="r2-c1",
     round=2,
     index=1,
@@ -82,7 +82,7 @@ MEND = Brief(
     error_hints=(ERROR_HINT,),
     history=("r1-c1", "r1-c2"),
 )
-TOLD = (FIRST, SECOND, THIRD, MEND)
+TOLD = (FIRST, SECOND, THIRD, REMEDY)
 
 
 def attempt(brief: Brief, code: str, speedup: float | None = None, summary: str = "") -> Attempt:
@@ -110,7 +110,7 @@ ATTEMPTS = (
     attempt(FIRST, "PASSED", 1.25),
     attempt(SECOND, "COMPILE_FAILED", summary='identifier "tile" is undefined'),
     attempt(THIRD, "NO_CODE", summary="the reply was cut off at its limit"),
-    attempt(MEND, "PASSED", 3.5),
+    attempt(REMEDY, "PASSED", 3.5),
 )
 
 
@@ -180,7 +180,7 @@ def beginning() -> tuple[Event, ...]:
 def ending() -> tuple[Event, ...]:
     """Its second round and its end."""
     return (
-        RoundBegan(round=2, incumbent="r1-c1", briefs=(MEND,), late=("r1-c3",)),
+        RoundBegan(round=2, incumbent="r1-c1", briefs=(REMEDY,), late=("r1-c3",)),
         AttemptJudged(attempt=ATTEMPTS[2]),
         AttemptJudged(attempt=ATTEMPTS[3]),
         TunerSearched(round=2, parent="r2-c1", tried=("r2-t1",), best=None, reason="no gain"),

@@ -264,9 +264,9 @@ def _briefs(
     for index in range(1, count + 1):
         kind, parent = Kind.FIRST, None
         if best is not None:
-            mends = failed and index % 4 == 0
-            kind = Kind.FIX if mends else numbers.choice((Kind.IMPROVE, Kind.IMPROVE, Kind.DEPART))
-            parent = numbers.choice(failed) if mends else best
+            fixes = failed and index % 4 == 0
+            kind = Kind.FIX if fixes else numbers.choice((Kind.IMPROVE, Kind.IMPROVE, Kind.DEPART))
+            parent = numbers.choice(failed) if fixes else best
         yield Brief(
             id=f"r{round_}-c{index}",
             round=round_,

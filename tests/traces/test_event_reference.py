@@ -25,7 +25,7 @@ def written() -> dict[str, Any]:
 
 
 def test_the_schema_is_that_of_the_code(written: dict[str, Any]) -> None:
-    """Mended with: python scripts/event_reference.py schema"""
+    """Fixed with: python scripts/event_reference.py schema"""
     assert written == event_schema()
 
 

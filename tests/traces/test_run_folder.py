@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded_run import ATTEMPTS, ERROR_HINT, HINT, MEND, SOURCE, passed
+from recorded_run import ATTEMPTS, ERROR_HINT, HINT, REMEDY, SOURCE, passed
 
 from cuda_llm.conversation import Call, CallStore, Message, Reply, Usage
 from cuda_llm.errors import UnusableFile, UsageError
@@ -37,11 +37,11 @@ def store_of(run: RunFolder) -> CallStore:
 
 def test_every_part_of_a_candidate_reads_back_as_it_was_written(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "a-run")
-    run.write_brief(MEND)
+    run.write_brief(REMEDY)
     run.write_draft("r2-c1", Draft(source=SOURCE, idea="tiles", tunables={"TILE": 32}))
     run.write_attempt(ATTEMPTS[0])
     run.write_build_log("r2-c1", ["a warning"])
-    assert run.brief("r2-c1") == MEND
+    assert run.brief("r2-c1") == REMEDY
     assert run.draft("r2-c1") == Draft(source=SOURCE, idea="tiles", tunables={"TILE": 32})
     assert run.attempt("r1-c1") == ATTEMPTS[0]
     assert archive_of(run).source("r2-c1") == SOURCE
@@ -79,13 +79,13 @@ def test_a_hint_that_was_changed_is_another_one_whatever_id_it_brings(tmp_path: 
 
 def test_a_brief_names_its_hints_and_reads_back_with_them(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    run.write_brief(MEND)
-    written = json.loads((run.candidate(MEND.id) / "brief.json").read_text())
+    run.write_brief(REMEDY)
+    written = json.loads((run.candidate(REMEDY.id) / "brief.json").read_text())
     assert written["error_hints"] == ["r1-h1"]
-    assert RunFolder(tmp_path).brief(MEND.id) == MEND
+    assert RunFolder(tmp_path).brief(REMEDY.id) == REMEDY
     (tmp_path / "hints/r1-h1.json").unlink()
     with pytest.raises(UsageError, match=r"hints/r1-h1\.json: gone; restore it"):
-        RunFolder(tmp_path).brief(MEND.id)
+        RunFolder(tmp_path).brief(REMEDY.id)
 
 
 def test_a_source_that_is_not_the_one_answered_is_refused(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_what_cannot_be_used_is_told_apart_from_its_mend_in_another_process_too(
         run.look_up(Hint, "r1-h1")
     arrived = pickle.loads(pickle.dumps(caught.value))
     assert (arrived.path, arrived.what) == (tmp_path / "hints/r1-h1.json", "gone")
-    assert arrived.mend == run.mend
+    assert arrived.remedy == run.remedy
     assert str(arrived) == str(caught.value)
 
 

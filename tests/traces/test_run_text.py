@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recorded_run import ATTEMPTS, FIRST, HINT, MEND, OTHERS, beginning, ending, write_run
+from recorded_run import ATTEMPTS, FIRST, HINT, OTHERS, REMEDY, beginning, ending, write_run
 
 from cuda_llm.conversation import Call, Reply
 from cuda_llm.errors import UsageError
@@ -35,7 +35,7 @@ from cuda_llm.traces.run_text import describe_run
 from cuda_llm.traces.summary import summarise
 from cuda_llm.traces.text import WIDTH
 
-DEPART = dataclasses.replace(MEND, kind=Kind.DEPART)
+DEPART = dataclasses.replace(REMEDY, kind=Kind.DEPART)
 NASTY = "\x1b[2J\x1b]0;title\x07 \u202ereversed \x9b31m"
 Shown = Callable[..., str]
 
@@ -93,7 +93,7 @@ def test_a_finished_run_is_shown_from_the_request_to_the_reason_of_the_winner(sh
         "seen: out[x * rows + y]: 32 sectors a request",
         "the baseline -> r1-c1: the first kernel that passed",
         "round 2 · to beat: r1-c1",
-        "told to mend r1-c2: keep the tiles",
+        "to fix r1-c2: keep the tiles",
         "r1-c3 from an earlier round",
         "tuned r2-c1: tried r2-t1; no gain",
         "r1-c1 -> r2-c1: 3.50x is more than 1.25x",
@@ -192,7 +192,7 @@ def test_attempts_told_as_they_land_read_like_those_told_when_their_round_was_ov
     tmp_path: Path,
 ) -> None:
     """Older runs hold the second order. The late candidate lands before the round it joins."""
-    first, second, third, mend = (AttemptJudged(attempt=one) for one in ATTEMPTS)
+    first, second, third, remedy = (AttemptJudged(attempt=one) for one in ATTEMPTS)
     whole = [*beginning(), *ending()]
     rest = [one for one in whole if not isinstance(one, AttemptJudged)]
     late = next(place for place, one in enumerate(rest) if isinstance(one, CandidateLate))
@@ -200,7 +200,7 @@ def test_attempts_told_as_they_land_read_like_those_told_when_their_round_was_ov
     chosen = next(place for place, one in enumerate(rest) if isinstance(one, IncumbentChosen))
     landed: list[Event] = [
         *(*rest[:late], second, first, *rest[late : chosen + 1]),
-        *(third, *rest[chosen + 1 : ends], mend, *rest[ends:]),
+        *(third, *rest[chosen + 1 : ends], remedy, *rest[ends:]),
     ]
     old, new = (
         write_run(tmp_path / name / "a-run", *events)
@@ -287,7 +287,7 @@ def test_a_candidate_is_shown_whole(tmp_path: Path) -> None:
     text = flat("\n".join(describe_candidate(run, "r2-c1")))
     assert in_order(
         text,
-        "round 2, told to mend r1-c2: keep the tiles",
+        "round 2, to fix r1-c2: keep the tiles",
         "COMPILE_FAILED, from r1-c2: Declare every name.",
         "written by model",
         "PASSED",

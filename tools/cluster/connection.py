@@ -261,7 +261,7 @@ def _own_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _one_line(spec: ClusterSpec) -> Iterator[None]:
-    """Raise what keeps Ray from connecting as an error of ours with its mend."""
+    """Raise what keeps Ray from connecting as an error of ours with its remedy."""
     from ray.exceptions import RayError
 
     place = spec.address.removeprefix("//")
@@ -274,8 +274,8 @@ def _one_line(spec: ClusterSpec) -> Iterator[None]:
             raise MissingError(msg, TOKEN) from error
         if "version" in text.lower():
             told = " ".join(text.split())[:300]
-            mend = f"install the Ray and the Python that it runs (here {_ours()})"
-            msg = f"the cluster at {place} is of another version: {told}; {mend}"
+            remedy = f"install the Ray and the Python that it runs (here {_ours()})"
+            msg = f"the cluster at {place} is of another version: {told}; {remedy}"
             raise UsageError(msg) from error
         what = f"no Ray cluster can be used at {place}: {' '.join(text.split())[:200]}"
         raise MissingError(what, START) from error

@@ -122,8 +122,8 @@ def _none_works(faults: Sequence[BaseException]) -> BaseException:
     known = [one for one in faults if isinstance(one, CudaLLMError)]
     if known:
         return known[0]
-    mend = "see `ray status`; every machine needs this package: pip install 'cuda-llm[ray]'"
-    return MissingError(f"no worker of the cluster works: {faults[0]}", mend)
+    remedy = "see `ray status`; every machine needs this package: pip install 'cuda-llm[ray]'"
+    return MissingError(f"no worker of the cluster works: {faults[0]}", remedy)
 
 
 async def find_compilers(nodes: Sequence[Node], report: Callable[[str], None]) -> ClusterCompilers:

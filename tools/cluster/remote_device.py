@@ -210,8 +210,8 @@ class RemoteDevice:
                 why = f"{worker.facts.name} is another device"
                 worker.actor.kill()
             await asyncio.sleep(AGAIN_S)
-        mend = "look at `ray status`, start workers, then resume the run"
-        msg = f"the worker of {self.name} is gone and none took its place ({why}); {mend}"
+        remedy = "look at `ray status`, start workers, then resume the run"
+        msg = f"the worker of {self.name} is gone and none took its place ({why}); {remedy}"
         raise DeviceLost("cluster", msg)
 
     def _take(self, worker: Worker) -> None:

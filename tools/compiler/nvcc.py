@@ -27,7 +27,7 @@ PREPROCESSED = f"{KEEP_DIR}/kernel.cpp4.ii"
 DEVICE_TEXT = f"{KEEP_DIR}/kernel.cpp1.ii"
 
 CHOSEN = "the setting nvcc"
-MEND = "point CUDA_LLM_NVCC at an nvcc, or install one: pip install 'cuda-llm[toolkit]'"
+REMEDY = "point CUDA_LLM_NVCC at an nvcc, or install one: pip install 'cuda-llm[toolkit]'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +58,9 @@ def _first_working(candidates: tuple[tuple[str, Path], ...]) -> Toolkit:
             return toolkit
         if origin == CHOSEN:
             raise MissingError(
-                f"{CHOSEN} ({setting_source('nvcc')}) names no nvcc that runs: {path}", MEND
+                f"{CHOSEN} ({setting_source('nvcc')}) names no nvcc that runs: {path}", REMEDY
             )
-    raise MissingError("nvcc is missing", MEND)
+    raise MissingError("nvcc is missing", REMEDY)
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:

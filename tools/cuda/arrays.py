@@ -43,8 +43,8 @@ def require_nvrtc(nvrtc: Any) -> None:
         nvrtc.getVersion()
     except (ImportError, RuntimeError, OSError) as error:
         what = "CuPy lacks the libraries of a CUDA toolkit (NVRTC)"
-        mend = "install a CUDA toolkit, or what CuPy takes of one: pip install 'cuda-llm[worker]'"
-        raise MissingError(what, mend) from error
+        remedy = "install a CUDA toolkit, or what CuPy takes of one: pip install 'cuda-llm[worker]'"
+        raise MissingError(what, remedy) from error
 
 
 _EXACT = "-DCUDA_LLM_KEEPS_SUBNORMALS"

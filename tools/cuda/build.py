@@ -127,7 +127,7 @@ def _run_nvcc(command: list[str], scratch: str) -> None:
 
 def _includes() -> list[str]:
     folders = [_NATIVE, _COMMON, _SANDBOX, _PROTOTYPES.parent]
-    # The API's prototypes are the toolkit's own; its warnings are not ours to mend.
+    # The API's prototypes are the toolkit's own; its warnings are not ours to fix.
     return [
         *(f"-I{folder}" for folder in folders),
         "-isystem",

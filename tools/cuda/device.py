@@ -29,7 +29,7 @@ from cuda_llm.tools.cuda.client import HostBroken, HostClient, SiteNotOpened
 from cuda_llm.tools.cuda.driver_query import GpuAttributes
 from cuda_llm.tools.cuda.isolation import self_test
 from cuda_llm.tools.cuda.lease import Lease
-from cuda_llm.tools.cuda.quarantine import find_quarantine, put_in_quarantine, quarantine_mend
+from cuda_llm.tools.cuda.quarantine import find_quarantine, put_in_quarantine, quarantine_remedy
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES, GpuSite
 from cuda_llm.tools.device import P, Site, T
 from cuda_llm.tools.native import add_files
@@ -85,7 +85,7 @@ class GpuHost:
         found = find_quarantine(self.gpu)
         if found is not None:
             msg = f"{self.label} is in quarantine since {found.since}: {found.reason}"
-            raise DeviceLost("device", f"{msg}; {quarantine_mend(self.label)}")
+            raise DeviceLost("device", f"{msg}; {quarantine_remedy(self.label)}")
 
     async def _blame(self, broken: HostBroken) -> NoReturn:
         """Raise for the work or for the GPU: the known answer alone tells which one it is."""

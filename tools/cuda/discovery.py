@@ -30,8 +30,8 @@ def detect_gpus(library: str = DRIVER) -> tuple[GpuAttributes, ...]:
         msg = f"the driver did not answer within {LIMIT_S:g} s; see nvidia-smi"
         raise InfrastructureError("GPU", msg) from None
     if done.returncode == NO_DRIVER:
-        mend = "install NVIDIA's driver, or use --device emulated"
-        raise MissingError(f"no CUDA driver ({library}) on this machine", mend)
+        remedy = "install NVIDIA's driver, or use --device emulated"
+        raise MissingError(f"no CUDA driver ({library}) on this machine", remedy)
     if done.returncode != 0:
         msg = f"asking the driver ended with {done.returncode}; see nvidia-smi"
         raise InfrastructureError("GPU", msg)

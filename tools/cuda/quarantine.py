@@ -68,7 +68,7 @@ def lift_quarantine(name: str) -> list[Quarantine]:
     return lifted
 
 
-def quarantine_mend(label: str) -> str:
+def quarantine_remedy(label: str) -> str:
     """Return what a person can do about it."""
     return f"look at nvidia-smi, restart the machine if need be; `cuda-llm doctor --lift {label}`"
 

@@ -1,6 +1,6 @@
 """Which reasons for a time are listed as bottlenecks, and in which order where it is modelled.
 
-There they are ranked by what mending each alone would save of the call; what no known mend relieves
+There they are ranked by what removing each alone would save of the call; what no known change relieves
 comes after them, by how much it weighs.
 """
 
@@ -76,25 +76,25 @@ class _Ranked:
 
 
 def find_bottlenecks(launches: Sequence[ModelledLaunch]) -> tuple[Bottleneck, ...]:
-    """Find what limits a call, first what saves most when it alone is mended."""
+    """Find what limits a call, first the cause whose removal alone saves most."""
     total_us = sum(launch.time.time_us for launch in launches)
     if total_us <= 0:
         return ()
     ranked = _merge_repeats([*_of_launches(launches), *_of_call(launches)])
-    mendable = [one for one in ranked if one.saved_us >= LEAST_WASTE * total_us]
-    mendable.sort(key=lambda one: one.saved_us, reverse=True)
-    codes = {one.finding.code for one in mendable}
+    removable = [one for one in ranked if one.saved_us >= LEAST_WASTE * total_us]
+    removable.sort(key=lambda one: one.saved_us, reverse=True)
+    codes = {one.finding.code for one in removable}
     roofs = [one for one in ranked if not one.finding.waste and one.finding.code not in codes]
     roofs.sort(key=lambda one: one.weight_us, reverse=True)
     busy = [one for one in roofs if one.weight_us >= LEAST_ROOF * total_us]
-    listed = [*mendable, *busy][:MOST] or roofs[:1]
+    listed = [*removable, *busy][:MOST] or roofs[:1]
     name_kernels = len({launch.name for launch in launches}) > 1
     return tuple(
         as_bottleneck(
             one.finding,
-            min(1.0, (one.saved_us if one in mendable else one.weight_us) / total_us),
+            min(1.0, (one.saved_us if one in removable else one.weight_us) / total_us),
             one.kernel if name_kernels else "",
-            saved_us=one.saved_us if one in mendable else 0.0,
+            saved_us=one.saved_us if one in removable else 0.0,
             time_us=total_us,
         )
         for one in listed

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.counters import SiteCounters
-from cuda_llm.tools.profiler.mends import (
+from cuda_llm.tools.profiler.relief import (
     in_single_precision,
     with_data_kept,
     with_fewer_instructions,
@@ -198,9 +198,9 @@ def _relieved(launch: ModelledLaunch, term: Term) -> LaunchTime:
     return launch.time
 
 
-def _saving(launch: ModelledLaunch, mended: LaunchTime, *terms: Term) -> Saving:
-    """Return what is saved once it is mended; the share is how much the resource weighs now."""
-    saved_us = max(0.0, launch.time.time_us - mended.time_us)
+def _saving(launch: ModelledLaunch, fixed: LaunchTime, *terms: Term) -> Saving:
+    """Return what is saved once it is fixed; the share is how much the resource weighs now."""
+    saved_us = max(0.0, launch.time.time_us - fixed.time_us)
     return Saving(saved_us=saved_us, share=launch.time.share(*terms))
 
 

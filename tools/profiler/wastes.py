@@ -9,7 +9,7 @@ from cuda_llm.tools.profiler.counts import (
     accesses_by_line,
     count_instructions,
 )
-from cuda_llm.tools.profiler.mends import (
+from cuda_llm.tools.profiler.relief import (
     coalesced,
     is_on_banks,
     is_plain_global,

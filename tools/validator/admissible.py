@@ -259,7 +259,7 @@ def _not_admitted(task: Task, verdict: Verdict) -> Admission:
                 f"{verdict.expected:.9g} at {where or 'a hidden size'}, {verdict.distribution} "
                 f"inputs ({verdict.error:.3g} rounding units, limit {verdict.limit:.3g})"
             )
-            detail += "".join(f"; {mend}" for mend in _tolerance_mends(task, verdict))
+            detail += "".join(f"; {remedy}" for remedy in _tolerance_remedies(task, verdict))
         case _:
             detail = next(iter(describe(verdict)), "")
     return Admission(problems=(f"{task.baseline}: {verdict.code}: {detail}",), checked={})
@@ -269,7 +269,7 @@ ROUNDED = 2.0**-10
 """A value nearer to the right one than this part of it may be right, and only rounded otherwise."""
 
 
-def _tolerance_mends(task: Task, verdict: WrongResult) -> Iterator[str]:
+def _tolerance_remedies(task: Task, verdict: WrongResult) -> Iterator[str]:
     """Yield what to change in the task where the baseline may only round otherwise."""
     apart = abs(verdict.got - verdict.expected)
     if not apart <= ROUNDED * max(abs(verdict.got), abs(verdict.expected)):

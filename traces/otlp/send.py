@@ -53,8 +53,8 @@ def check_exporter() -> None:
         import opentelemetry.exporter.otlp.proto.http.trace_exporter
         import opentelemetry.sdk.trace  # noqa: F401
     except ImportError:
-        mend = "install them: pip install 'cuda-llm[otlp]'"
-        raise MissingError("sending spans needs the OpenTelemetry packages", mend) from None
+        remedy = "install them: pip install 'cuda-llm[otlp]'"
+        raise MissingError("sending spans needs the OpenTelemetry packages", remedy) from None
     for name in PROTOCOLS:
         if os.environ.get(name, "http/protobuf") not in ("", "http/protobuf"):
             here = f"{name}={os.environ[name]}"

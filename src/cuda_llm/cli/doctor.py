@@ -1,4 +1,4 @@
-"""`cuda-llm doctor`: what is here, what is missing, and the command that mends it."""
+"""`cuda-llm doctor`: what is here, what is missing, and the command that fixes it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ NOT_ON_WORKERS = "a cluster's worker with a GPU does without"
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorCheck:
-    """What was looked for, what was found, and how to mend it."""
+    """What was looked for, what was found, and how to fix it."""
 
     what: str
     found: str
-    mend: str = ""
-    """Empty when nothing needs mending."""
+    remedy: str = ""
+    """Empty when nothing needs fixing."""
     needed: bool = True
     """False: everything works without it, only with less."""
 
@@ -43,11 +43,11 @@ def doctor(
     findings = [run_check(what, check) for what, check in CHECKS.items()]
     findings += gpu_checks()
     for finding in findings:
-        mark = "ok" if not finding.mend else "MISSING" if finding.needed else "less"
+        mark = "ok" if not finding.remedy else "MISSING" if finding.needed else "less"
         typer.echo(f"{mark:8} {finding.what:12} {finding.found}")
-        if finding.mend:
-            typer.echo(f"{'':8} {'':12} {finding.mend}")
-    lacking = any(finding.mend and finding.needed for finding in findings)
+        if finding.remedy:
+            typer.echo(f"{'':8} {'':12} {finding.remedy}")
+    lacking = any(finding.remedy and finding.needed for finding in findings)
     return MACHINE_LACKS if lacking else 0
 
 
@@ -69,12 +69,12 @@ def run_check(what: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
     try:
         return check()
     except MissingError as error:
-        mend = f"{error.mend}; {NOT_ON_WORKERS}" if what in COMPILERS else error.mend
-        return DoctorCheck(what=what, found=error.what, mend=mend)
+        remedy = f"{error.remedy}; {NOT_ON_WORKERS}" if what in COMPILERS else error.remedy
+        return DoctorCheck(what=what, found=error.what, remedy=remedy)
     except CudaLLMError as error:
-        return DoctorCheck(what=what, found="broken", mend=str(error))
+        return DoctorCheck(what=what, found="broken", remedy=str(error))
     except OSError as error:
-        return DoctorCheck(what=what, found="broken", mend=f"{error.filename}: {error.strerror}")
+        return DoctorCheck(what=what, found="broken", remedy=f"{error.filename}: {error.strerror}")
 
 
 def python() -> DoctorCheck:
@@ -129,8 +129,10 @@ def isolation() -> DoctorCheck:
     level = asyncio.run(find_isolation_level())
     if level.full:
         return DoctorCheck(what="isolation", found=f"full (Landlock ABI {level.landlock_abi})")
-    mend = "run on Linux 6.2 or newer with Landlock, seccomp and user namespaces"
-    return DoctorCheck(what="isolation", found="; ".join(level.missing), mend=mend, needed=False)
+    remedy = "run on Linux 6.2 or newer with Landlock, seccomp and user namespaces"
+    return DoctorCheck(
+        what="isolation", found="; ".join(level.missing), remedy=remedy, needed=False
+    )
 
 
 def emulated() -> DoctorCheck:
@@ -197,21 +199,21 @@ def gpu_checks(library: str | None = None) -> list[DoctorCheck]:
 
 def quarantine_checks() -> Iterator[DoctorCheck]:
     """Yield the GPUs that nobody uses until somebody has looked, driver or no driver."""
-    from cuda_llm.tools.cuda.quarantine import list_quarantined, quarantine_mend
+    from cuda_llm.tools.cuda.quarantine import list_quarantined, quarantine_remedy
 
     for one in list_quarantined():
         found = f"in quarantine since {one.since}: {one.reason}"
         yield DoctorCheck(
-            what=one.label, found=found, mend=quarantine_mend(one.label), needed=False
+            what=one.label, found=found, remedy=quarantine_remedy(one.label), needed=False
         )
 
 
 def failed_check(what: str, error: CudaLLMError) -> DoctorCheck:
     """Return an error as a finding: less than there could be."""
     if isinstance(error, MissingError):
-        return DoctorCheck(what=what, found=error.what, mend=error.mend, needed=False)
-    mend = "see nvidia-smi; the emulated device works without it"
-    return DoctorCheck(what=what, found=str(error), mend=mend, needed=False)
+        return DoctorCheck(what=what, found=error.what, remedy=error.remedy, needed=False)
+    remedy = "see nvidia-smi; the emulated device works without it"
+    return DoctorCheck(what=what, found=str(error), remedy=remedy, needed=False)
 
 
 def _cupy(gpu: "GpuAttributes") -> Iterator[DoctorCheck]:
@@ -227,8 +229,8 @@ def _cupy(gpu: "GpuAttributes") -> Iterator[DoctorCheck]:
 
 def _nvml(usage: "MachineUsage") -> Iterator[DoctorCheck]:
     if usage.unknown:
-        mend = "to know what else a GPU does: pip install nvidia-ml-py"
-        yield DoctorCheck(what="nvml", found=usage.unknown, mend=mend, needed=False)
+        remedy = "to know what else a GPU does: pip install nvidia-ml-py"
+        yield DoctorCheck(what="nvml", found=usage.unknown, remedy=remedy, needed=False)
 
 
 def _gpu(gpu: "GpuAttributes", usage: "MachineUsage") -> Iterator[DoctorCheck]:
@@ -238,8 +240,10 @@ def _gpu(gpu: "GpuAttributes", usage: "MachineUsage") -> Iterator[DoctorCheck]:
 
     label = f"cuda:{gpu.ordinal}"
     for disturbance in usage_of(gpu, usage).disturbances:
-        mend = "times suffer: end that, or name another GPU"
-        yield DoctorCheck(what=label, found=f"{gpu.name}: {disturbance}", mend=mend, needed=False)
+        remedy = "times suffer: end that, or name another GPU"
+        yield DoctorCheck(
+            what=label, found=f"{gpu.name}: {disturbance}", remedy=remedy, needed=False
+        )
     if find_quarantine(gpu.uuid) is not None:
         return
     try:
@@ -269,9 +273,9 @@ def _target(label: str, device: "CudaDevice") -> DoctorCheck:
         return DoctorCheck(
             what=label, found=f"{device.hardware.name}: nvcc compiles {device.target}"
         )
-    mend = "install a newer CUDA toolkit, and point CUDA_LLM_NVCC at its nvcc"
+    remedy = "install a newer CUDA toolkit, and point CUDA_LLM_NVCC at its nvcc"
     found = f"nvcc {toolkit.version} knows no {device.target}"
-    return DoctorCheck(what=label, found=found, mend=mend, needed=False)
+    return DoctorCheck(what=label, found=found, remedy=remedy, needed=False)
 
 
 def _known_answer(label: str, device: "CudaDevice") -> Iterator[DoctorCheck]:
@@ -298,5 +302,5 @@ def _known_answer(label: str, device: "CudaDevice") -> Iterator[DoctorCheck]:
     yield DoctorCheck(
         what=label, found=f"{device.name}: the known answer is right, in {took_s:.1f} s"
     )
-    mend = "; ".join(missing)
-    yield DoctorCheck(what=label, found=f"isolation: {summary}", mend=mend, needed=False)
+    remedy = "; ".join(missing)
+    yield DoctorCheck(what=label, found=f"isolation: {summary}", remedy=remedy, needed=False)

@@ -68,4 +68,4 @@ def ask_editor(hints: "Hints", run: Path) -> "Hints":
     except UsageError as error:
         kept = run / UNREADABLE_COPY
         write_atomically(kept, text)
-        raise UsageError(f"{error}; they are kept: mend them and use --hints {kept}") from None
+        raise UsageError(f"{error}; they are kept: fix them and use --hints {kept}") from None

@@ -253,12 +253,12 @@ def spread_text(spread: float) -> str:
 
 
 def bottleneck_rows(profile: Profile) -> Iterator[Row]:
-    """Yield what the time goes to, what to mend first with its place and remedy, and the others."""
+    """Yield what the time goes to, what to fix first with its place and remedy, and the others."""
     first, *others = profile.bottlenecks
     where = f" at {describe_spot(first.spot)}" if first.spot else ""
     if spent := describe_time_spent(profile):
         yield "limited by", spent
-    label = "mend first" if spent else "limited by"
+    label = "fix first" if spent else "limited by"
     yield label, f"{first.explanation}{where}; {describe_share(first)}"
     if first.advice:
         yield "", first.advice
@@ -266,7 +266,10 @@ def bottleneck_rows(profile: Profile) -> Iterator[Row]:
         where = f" at {other.spot}" if other.spot else ""
         yield "also", f"{other.explanation}{where}; {describe_share(other)}"
     if sum(1 for one in profile.bottlenecks if one.saved_us) > 1:
-        yield "", "each mended alone: where two overlap, both together save less than the sum"
+        yield (
+            "",
+            "each saving assumes that its cause alone is removed; overlapping savings do not add up",
+        )
 
 
 def resources(kernel: KernelResources) -> str:
@@ -291,7 +294,7 @@ def print_table(task: Task, judged: Sequence[Judged]) -> None:
     names = without_common_folder([one.name for one in judged])
     table = Table(box=box.SIMPLE_HEAD)
     speedup = f"speedup{describe_over(task.objective)}"
-    for title in ("file", "verdict", "largest size", speedup, "mend first"):
+    for title in ("file", "verdict", "largest size", speedup, "fix first"):
         numbers = title in {"largest size", speedup}
         table.add_column(title, justify="right" if numbers else "left", overflow="fold")
     for one, name in sorted(zip(judged, names, strict=True), key=lambda row: rank(row[0])):

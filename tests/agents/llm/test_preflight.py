@@ -1,4 +1,4 @@
-"""What is wrong with a model is reported in one line, with the mend, before any work."""
+"""What is wrong with a model is reported in one line, with the remedy, before any work."""
 
 import asyncio
 from pathlib import Path

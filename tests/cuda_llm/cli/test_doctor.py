@@ -42,7 +42,7 @@ def test_compilers_are_missing_unless_the_machine_is_a_worker(
     for what in ("g++", "nvcc"):
         finding = run_check(what, CHECKS[what])
         assert finding.needed
-        assert finding.mend.endswith("; a cluster's worker with a GPU does without")
+        assert finding.remedy.endswith("; a cluster's worker with a GPU does without")
 
 
 def test_a_machine_without_compilers_is_told_of_each_in_lines_and_nothing_else(
@@ -67,7 +67,7 @@ def test_a_machine_without_compilers_is_told_of_each_in_lines_and_nothing_else(
 def test_a_missing_driver_is_reported_with_its_mend_and_is_not_needed(tmp_path: Path) -> None:
     (finding,) = gpu_checks(str(tmp_path / "libcuda.so.1"))
     assert finding.found.startswith("no CUDA driver")
-    assert "install NVIDIA's driver" in finding.mend
+    assert "install NVIDIA's driver" in finding.remedy
     assert not finding.needed
 
 
@@ -77,9 +77,9 @@ def test_without_cupy_and_nvml_each_gpu_is_reported_with_the_mends(
     install_nvml(tmp_path, monkeypatch)
     findings = gpu_checks(build_driver(tmp_path, H200, count=2))
     assert by_name(findings, "driver")[0].found == "(CUDA 13.0)"
-    assert "cuda-llm[gpu]" in by_name(findings, "cupy")[0].mend
+    assert "cuda-llm[gpu]" in by_name(findings, "cupy")[0].remedy
     assert "Driver Not Loaded" in by_name(findings, "nvml")[0].found
-    assert "cuda-llm[gpu]" in by_name(findings, "cuda:1")[0].mend
+    assert "cuda-llm[gpu]" in by_name(findings, "cuda:1")[0].remedy
 
 
 def test_other_users_of_a_gpu_are_reported_as_less_than_there_could_be(
@@ -88,7 +88,7 @@ def test_other_users_of_a_gpu_are_reported_as_less_than_there_could_be(
     install_nvml(tmp_path, monkeypatch, QUIET | {"display": 1})
     findings = by_name(gpu_checks(build_driver(tmp_path, H200)), "cuda:0")
     assert findings[0].found == "NVIDIA H200: it drives a display"
-    assert "name another GPU" in findings[0].mend
+    assert "name another GPU" in findings[0].remedy
 
 
 def test_a_gpu_in_quarantine_is_not_asked_and_can_be_let_out(
@@ -99,7 +99,7 @@ def test_a_gpu_in_quarantine_is_not_asked_and_can_be_let_out(
     put_in_quarantine(H200.uuid, "cuda:0", "7 known words were wrong")
     (finding,) = by_name(gpu_checks(build_driver(tmp_path, H200)), "cuda:0")
     assert "7 known words were wrong" in finding.found
-    assert "cuda-llm doctor --lift cuda:0" in finding.mend
+    assert "cuda-llm doctor --lift cuda:0" in finding.remedy
     assert lift_quarantine("cuda:0") == 0
     assert list_quarantined() == []
     with pytest.raises(UsageError, match="cuda:0 is not in quarantine; no GPU is"):
@@ -137,5 +137,5 @@ def test_a_gpu_that_cannot_be_opened_is_reported_with_what_it_lacks(
     install_cupy(tmp_path, monkeypatch)
     install_nvml(tmp_path, monkeypatch, QUIET)
     *_, last = by_name(gpu_checks(build_driver(tmp_path, H200)), "cuda:0")
-    assert (last.found, last.mend) == ("CuPy", "install it: pip install 'cuda-llm[gpu]'")
+    assert (last.found, last.remedy) == ("CuPy", "install it: pip install 'cuda-llm[gpu]'")
     assert not last.needed

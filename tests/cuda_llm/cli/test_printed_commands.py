@@ -24,7 +24,7 @@ from cuda_llm.errors import UsageError
 from cuda_llm.graph.runs.start import start
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.nvcc import find_toolkit
-from cuda_llm.tools.cuda.quarantine import put_in_quarantine, quarantine_mend
+from cuda_llm.tools.cuda.quarantine import put_in_quarantine, quarantine_remedy
 from cuda_llm.tools.validator.example_case import draw_example
 from cuda_llm.traces.export.export import ExampleData, export
 from cuda_llm.traces.report.serve import ReportServer
@@ -386,7 +386,7 @@ def test_a_gpu_is_let_out_of_quarantine_by_what_is_printed(
 ) -> None:
     monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path / "cache"))
     put_in_quarantine("GPU-1", "cuda:0", "7 known words were wrong")
-    line = printed.pick(quarantine_mend("cuda:0"), "cuda-llm doctor")
+    line = printed.pick(quarantine_remedy("cuda:0"), "cuda-llm doctor")
     lifted = printed.run(line, CUDA_LLM_CACHE=str(tmp_path / "cache"))
     assert (lifted.code, "cuda:0 (GPU-1) is used again" in lifted.stdout) == (0, True)
 

@@ -1,4 +1,4 @@
-"""A run whose files were damaged comes to the same winner, or says in one line what to mend."""
+"""A run whose files were damaged comes to the same winner, or says in one line what to fix."""
 
 import asyncio
 import json

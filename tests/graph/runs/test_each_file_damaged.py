@@ -103,7 +103,7 @@ def test_a_damaged_file_is_made_good_or_told_in_one_line(
 
 
 def told_in_one_line(work: Callable[[], object], what: str) -> str:
-    """What an error of ours says, which names a mend or a place; other errors fail the test."""
+    """What an error of ours says, which names a remedy or a place; other errors fail the test."""
     try:
         work()
     except CudaLLMError as error:

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster is told in one line with its mend."""
+"""What is wrong with a cluster is told in one line with its remedy."""
 
 import shutil
 import socket

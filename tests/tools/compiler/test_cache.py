@@ -1,4 +1,4 @@
-"""Outcomes are remembered, kept apart by what decides them, and mended when broken."""
+"""Outcomes are remembered, kept apart by what decides them, and fixed when broken."""
 
 import asyncio
 import os

@@ -62,4 +62,4 @@ def test_a_setting_that_names_no_working_nvcc_is_an_error(
 
     with pytest.raises(MissingError, match=r"CUDA_LLM_NVCC\) names no nvcc that runs") as raised:
         find_toolkit()
-    assert "pip install 'cuda-llm[toolkit]'" in raised.value.mend
+    assert "pip install 'cuda-llm[toolkit]'" in raised.value.remedy

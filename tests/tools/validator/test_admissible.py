@@ -52,7 +52,7 @@ SCALED = f"{PLAIN}\ndef scale(xp, *, A, B):\n    return {{'C': 0 * A + 1e-30}}\n
 
 
 @pytest.mark.parametrize(
-    ("kind", "linear", "reference", "mend"),
+    ("kind", "linear", "reference", "remedy"),
     [
         ("elementwise", False, PLAIN, "if it only rounds otherwise, define scale() in"),
         ("exact", False, PLAIN, '`kind = "exact"` is too strict: elementwise'),
@@ -62,7 +62,7 @@ SCALED = f"{PLAIN}\ndef scale(xp, *, A, B):\n    return {{'C': 0 * A + 1e-30}}\n
     ids=["scale", "exact", "linear", "units"],
 )
 def test_a_baseline_that_only_rounds_otherwise_is_told_what_to_change_in_the_task(
-    tmp_path: Path, kind: str, linear: bool, reference: str, mend: str
+    tmp_path: Path, kind: str, linear: bool, reference: str, remedy: str
 ) -> None:
     small = small_task("vector_add")
     tolerance = replace(small.tolerance, kind=ToleranceClass(kind))
@@ -74,7 +74,7 @@ def test_a_baseline_that_only_rounds_otherwise_is_told_what_to_change_in_the_tas
         return b["A"] + b["B"] if exact else (b["A"] + b["B"]) * np.float32(1.00001)
 
     found = check(with_reference(task, tmp_path, reference), writes("vector_add", off))
-    assert mend in found.problems[0]
+    assert remedy in found.problems[0]
     assert "\n" not in found.problems[0]
 
 

@@ -227,15 +227,15 @@ except ImportError as error:
 """
 
 
-@pytest.mark.parametrize(("to", "mend"), [("cupy", "CuPy is missing"), ("torch", "PyTorch is")])
+@pytest.mark.parametrize(("to", "remedy"), [("cupy", "CuPy is missing"), ("torch", "PyTorch is")])
 def test_a_package_imports_without_its_framework_and_says_what_it_needs(
-    tmp_path: Path, to: Any, mend: str
+    tmp_path: Path, to: Any, remedy: str
 ) -> None:
     package = tmp_path / f"mine_{to}"
     export(winner_of("matrix_transpose"), to, package)
     code = WITHOUT.format(folder=str(tmp_path), support="", package=package.name)
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
-    assert done.stdout.startswith(mend), done.stderr
+    assert done.stdout.startswith(remedy), done.stderr
 
 
 @pytest.mark.parametrize("to", ["cupy", "torch"])

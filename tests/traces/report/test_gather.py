@@ -214,7 +214,7 @@ def test_a_damaged_run_is_read_as_far_as_it_goes(tmp_path: Path, name: str) -> N
     harm(run)
     view = gather(RunFolder(run)).run
     assert told in " · ".join(view.missing)
-    assert "expected" not in " · ".join(view.missing), "the mend is the command's to tell"
+    assert "expected" not in " · ".join(view.missing), "the remedy is the command's to tell"
     assert str(tmp_path) not in " · ".join(view.missing)
     if name != "no-candidates":
         assert len(view.rows) == 12

@@ -44,7 +44,7 @@ def in_order(device: int) -> Iterator[None]:
 
 
 def need_cupy() -> Any:
-    """CuPy. Raises ImportError with the mend."""
+    """CuPy. Raises ImportError with the remedy."""
     try:
         return importlib.import_module("cupy")
     except ImportError:

@@ -94,7 +94,7 @@ def as_operator(
 
 
 def need_torch() -> Any:
-    """PyTorch. Raises ImportError with the mend."""
+    """PyTorch. Raises ImportError with the remedy."""
     try:
         return importlib.import_module("torch")
     except ImportError:

@@ -110,7 +110,7 @@ const SHAPES = {
 };
 const SHAPE_WORDS = [
   ["first", "first kernel"],
-  ["fix", "mends its parent"],
+  ["fix", "fixes its parent"],
   ["improve", "speeds its parent up"],
   ["depart", "another structure"],
   ["tune", "other tunables"],

@@ -124,7 +124,7 @@ function viewHints() {
           h(
             "p",
             { class: "note" },
-            `What mending one thing should have saved of a call at the largest size, and what was saved; times ${TIME_WORD}.`,
+            `What fixing one thing should have saved of a call at the largest size, and what was saved; times ${TIME_WORD}.`,
           ),
           h(
             "table",

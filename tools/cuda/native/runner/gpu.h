@@ -21,7 +21,7 @@ Gpu open_gpu(const char* which);
 // Gives up with `what` where a call of our own failed; says `faulted` where the context is lost.
 void expect(const Gpu& gpu, CUresult result, const char* what);
 
-// Waits for all work; an error by now is one that nothing but a new process mends: says `faulted`.
+// Waits for all work; an error by now is one that nothing but a new process fixes: says `faulted`.
 void settle(const Gpu& gpu);
 
 // The same of the stream alone: what a batch waits for.

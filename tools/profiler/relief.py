@@ -1,4 +1,4 @@
-"""Launches with one thing mended: wastes left out, or a busy resource relieved in the usual way.
+"""Launches with one cause of time removed: a waste left out, or a busy resource relieved.
 
 The counts that a launch would have then; the formulas of the time model stay the same.
 """

@@ -1,7 +1,7 @@
 """Which reasons for a time are listed as bottlenecks, and in which order where it is modelled.
 
-There they are ranked by what removing each alone would save of the call; what no known change relieves
-comes after them, by how much it weighs.
+Modelled reasons are ranked by what removing each alone would save of the call; reasons that no
+known change relieves come after them, by their share of the time.
 """
 
 from collections.abc import Iterator, Sequence

@@ -268,7 +268,7 @@ def bottleneck_rows(profile: Profile) -> Iterator[Row]:
     if sum(1 for one in profile.bottlenecks if one.saved_us) > 1:
         yield (
             "",
-            "each saving assumes that its cause alone is removed; overlapping savings do not add up",
+            "each saving removes its cause alone; savings that overlap do not add up",
         )
 
 

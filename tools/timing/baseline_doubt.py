@@ -1,4 +1,4 @@
-"""What is made of a baseline that takes another time than its reference."""
+"""Decides what follows when a baseline takes another time than its reference."""
 
 import math
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from cuda_llm.tools.timing.stopping import VAGUE_US
 from cuda_llm.tools.timing.times import KernelTimes
 
 SAME_FACTOR = 1.25
-"""Within it two times of one baseline are the same. Beside 12 kernels each, on two H200s, those of
-six tasks lay up to 1.066 apart (`h200_corpus.json`): this is three times as far, and a process that
-was odd was off by 3.1 and more."""
+"""Two times of one baseline count as equal within this factor. Beside 12 kernels each, on two
+H200s, times of six tasks' baselines lay up to 1.066 apart (`h200_corpus.json`); an odd process was
+off by a factor of 3.1 and more."""
 
 SAME_US = 2 * VAGUE_US
 """So are those of a few microseconds: each may be as vague as that."""
@@ -71,7 +71,8 @@ def slower_sizes(one: Readings, other: Readings) -> frozenset[SizeKey]:
 
 
 def judge_processes(first: Readings, second: Readings, reference: Readings) -> DoubtOutcome:
-    """Tell what a second process says of a first one that differs from the reference."""
+    """Decide from the times of two processes of the baseline which of them, or the reference, is
+    wrong."""
     if not sizes_apart(second, reference):
         return "odd-process"
     return "unsettled" if sizes_apart(second, first) else "stale-reference"

@@ -51,14 +51,14 @@ SLOW_US = 5000.0
 """A baseline beyond this is not run beside every candidate."""
 PILOT_SLOTS = 3
 BASELINE_AIM = 0.02
-"""See `choose_lengths`."""
+"""Relative error of the slope that `choose_lengths` aims at for a baseline."""
 BASELINE_ROUNDS = 5
 """Pairs of batches, of a baseline that is not slow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineReading:
-    """What one call of a baseline took, in one process."""
+    """Time of one call of a baseline in one process."""
 
     call_us: float
     spread: float
@@ -76,7 +76,7 @@ class BaselineTime(BaselineReading):
 
     @property
     def is_slow(self) -> bool:
-        """Whether it is too slow to run beside each candidate."""
+        """Whether a call takes too long for the baseline to run beside each candidate."""
         return self.call_us > SLOW_US
 
 
@@ -97,10 +97,8 @@ def keep_time(file: Path, found: BaselineTime) -> None:
 async def measure_baseline_time(
     session: TimedSession, input_plan: InputPlan, rules: BatchRules, most: int
 ) -> BaselineTime:
-    """Measure a slow baseline by one slope over few calls, another by rounds of longer batches.
-
-    Raises TaskError where the baseline is refused.
-    """
+    """Measure a slow baseline by one slope over few calls, and a fast baseline by rounds of longer
+    batches. Raises TaskError where the baseline is refused."""
     slots = min(PILOT_SLOTS, most)
     kernel = await prepare_trusted(session, input_plan, slots)
     rounds = [await time_round(kernel, lengths_up_to(slots), rules)]

@@ -1,4 +1,4 @@
-"""How many calls a batch may have, on how many slots, and the memory that they take."""
+"""Plans how many calls a batch may have, on how many slots, and the memory that slots take."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,13 @@ from cuda_llm.tools.validator.budget import MemoryPlan, SizePlan, buffer_bytes
 from cuda_llm.tools.validator.buffers import buffer_specs
 
 LAID_OUT_BYTES = MappingProxyType({tier: 1 << (30 if tier is Tier.SCREEN else 32) for tier in Tier})
-"""Of inputs in all slots, unless four calls need more. How fast memory is depends on where in it a
-slot lies, by a per cent or two, and more slots level that.
-"""
+"""Bytes of inputs in all slots together, unless four calls need more. Memory speed depends by one
+or two per cent on where in memory a slot lies; more slots level that."""
 STAGED_BYTES = MappingProxyType(
     {Tier.SCREEN: 1 << 30, Tier.CONFIRM: 1 << 31, Tier.PRECISE: 1 << 32}
 )
-"""The same of one batch, drawn twice and compared: of large calls that takes many times as long as
-the calls. A batch of fewer calls than there are slots is on other ones each time.
+"""Bytes of inputs of one batch, which are drawn and compared anew: for large calls that takes many
+times as long as the calls. A batch of fewer calls than there are slots uses other slots each time.
 """
 FEWEST_STAGED = 4
 MOST_SLOTS = 256
@@ -26,7 +25,7 @@ MOST_SLOTS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRoom:
-    """How many calls of one size a batch may have, and on how many slots."""
+    """The number of calls that a batch of one size may have, and the number of slots."""
 
     calls: int
     slots: int

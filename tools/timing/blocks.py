@@ -41,33 +41,36 @@ class ComparedSessions:
     candidate: TimedSession
     baseline: TimedSession
     idle: TimedSession | None = None
-    """Where what is not `solve` is timed, and no candidate's code runs; None: the baseline's."""
+    """Session whose batches without calls are timed, in which no candidate's code runs; None: the
+    baseline's session."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementFault:
-    """The verdict on one of two kernels that was found wrong."""
+    """The verdict on one of two kernels."""
 
     which: str
-    """`first` or `second`."""
+    """`first` or `second` kernel."""
     verdict: Verdict
     failed: FailedCase | None = None
     """The case, where a GPU said no more of it than an error code."""
     at_small_case: bool = False
-    """It was no timed call."""
+    """Whether the fault was found at a small case, not at a timed call."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedKernels:
-    """A candidate and the baseline at one size."""
+    """A candidate and the baseline in slots of one size."""
 
     first: PreparedKernel
-    """The candidate."""
+    """The candidate's slots."""
     baseline: PreparedKernel
     ground: PreparedKernel
-    """Whose batches without calls are timed: the baseline, or a program that does nothing."""
+    """The kernel whose batches without calls are timed: the baseline, or a program that does
+    nothing."""
     beside_baseline: bool = False
-    """Whether the baseline is timed beside it; else only its batches without calls are."""
+    """Whether the baseline's calls are timed beside the candidate's; otherwise only its batches
+    without calls are."""
 
     @property
     def slots(self) -> int:
@@ -126,14 +129,14 @@ def require_baseline(task: Task, opened: Session | Verdict) -> TimedSession:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRules:
-    """What all batches of one size share."""
+    """Limits and keys that all batches of one size share."""
 
     oracle: Oracle
     rng: np.random.Generator
     """Secret: lengths and orders are drawn from it."""
     l2: L2
     limit_s: float
-    """For one batch."""
+    """Seconds that one batch may take."""
     read_clocks: ReadClocks = read_nothing
     """Reads clocks, heat and power."""
     settle_s: float = 0.0
@@ -145,11 +148,12 @@ SETTLE_S = 0.012
 
 
 def settle_s_for(task: Task, dims: Dims) -> float:
-    """Return how long memory is left alone before a batch: SETTLE_S where a call has LARGE_BYTES.
+    """Return the seconds for which memory is left alone before a batch: SETTLE_S where a call has
+    LARGE_BYTES.
 
     An H100 moved memory 15 % slower for some 8 ms after outputs of gigabytes had been compared, and
-    after a call of PyTorch on as many, so that the first call of a batch took up to 400 us longer
-    than the second one (docs/measuring.md).
+    after a PyTorch call on as many bytes; the first call of a batch then took up to 400 us longer
+    than the second (docs/evidence.md).
     """
     buffers, _, _ = buffer_bytes(task, dims)
     return SETTLE_S if buffers >= LARGE_BYTES else 0.0
@@ -278,9 +282,10 @@ MOST_CHECKS = 2
 
 
 async def verify_single_calls(kernel: PreparedKernel, rules: BatchRules) -> Verdict | None:
-    """Call random slots alone on fresh contents: None where all outputs are right.
+    """Call random slots alone on fresh contents; return None where all outputs are right.
 
-    First on contents as the timed ones, then on others, which count for their results alone.
+    Contents are drawn from the timed distributions first, then from distributions that count for
+    their results alone.
     """
     inputs = kernel.input_plan
     smallest = inputs.dims == inputs.task.sizes.bench[0]

@@ -1,4 +1,5 @@
-"""Whether the time of a call depends on how many are timed, or on what is known of the next."""
+"""Finds kernels whose time of a call depends on how many calls are timed, or on knowledge of the
+next call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,10 +30,10 @@ from cuda_llm.tools.timing.stopping import StoppingRule
 from cuda_llm.tools.timing.verify import find_overwritten
 
 STEPWISE_BUDGET_S = 0.3
-"""Of calls, for one kernel: of slow ones fewer batches are made, for the noise is less beside
+"""Seconds of calls for one kernel: slow calls get fewer batches, as their noise is smaller beside
 them."""
 MOST_STEPWISE_CALLS = 64
-"""Of a batch: what batches differ by is shared by so many."""
+"""Largest number of calls of a batch whose keys are released step by step."""
 FEWEST_ROUNDS = 6
 LOOK_EVERY = 4
 """Rounds between two looks: a kernel that clearly merges no calls is let go before the last."""
@@ -48,7 +49,7 @@ class StepwiseSeconds:
 
 @dataclass(frozen=True, kw_only=True)
 class StepwiseRound:
-    """Seconds of one batch of each kernel."""
+    """Seconds of one stepwise batch of each kernel."""
 
     seconds: Mapping[str, float]
     throttled: bool
@@ -112,7 +113,7 @@ def calm_seconds(
 async def run_stepwise_round(
     kernels: ComparedKernels, names: Sequence[str], calls: int, rules: BatchRules
 ) -> StepwiseRound | MeasurementFault:
-    """Run one batch of each, in random order."""
+    """Run one stepwise batch of each kernel, in random order."""
     before = rules.read_clocks()
     seconds: dict[str, float] = {}
     for name in rules.rng.permutation(list(names)):
@@ -126,7 +127,7 @@ async def run_stepwise_round(
 async def run_stepwise_batch(
     kernels: ComparedKernels, name: str, calls: int, rules: BatchRules
 ) -> float | Verdict:
-    """Run one batch whose keys are released step by step; that of `empty` has no calls."""
+    """Run one batch whose keys are released step by step; the batch of `empty` has no calls."""
     trusted = {"empty": kernels.ground, "second": kernels.baseline}
     kernel = trusted.get(name, kernels.first)
     return await run_batch(kernel, calls, rules, solve=name != "empty", stepwise=True)
@@ -141,7 +142,8 @@ class NoCheating:
     note: str = ""
     """Why it was not measured, where it should have been."""
     is_clear: bool = False
-    """Whether calls step by step took no longer than is allowed, by a standard error and more."""
+    """Return whether stepwise calls took no longer than is allowed, by a standard error and more.
+    """
 
 
 def is_answered(found: MeasurementFault | NoCheating) -> bool:
@@ -229,7 +231,7 @@ few blocks, and they gain nothing by merging calls."""
 BLOCKS_TO_QUARANTINE = 12
 """Outliers of a machine may be most of three blocks, but not of these."""
 MOST_UNSURE_BLOCKS = 24
-"""Where it is noisy still, more would hardly help."""
+"""Largest number of blocks while noise leaves the answer open; more blocks would hardly help."""
 
 
 def needs_more_blocks(kernels: ComparedKernels, blocks: Sequence[BatchBlock]) -> bool:
@@ -247,10 +249,11 @@ async def find_cheating(
     rule: StoppingRule,
     comparison: Comparison,
 ) -> MeasurementFault | NoCheating:
-    """Compare short batches with long ones and, where the rule asks for it, slopes with calls whose
-    keys are released step by step.
+    """Compare short batches with long batches and, where the rule asks for it, slopes with stepwise
+    calls.
 
-    `comparison` is of the same blocks.
+    A stepwise call's key is released when the previous call is over. `comparison` is of the same
+    blocks.
     """
     found = uneven_start_of(kernels, blocks)
     if found.seems_so:
@@ -263,7 +266,7 @@ async def find_cheating(
 
 
 def uneven_start_of(kernels: ComparedKernels, blocks: Sequence[BatchBlock]) -> UnevenStart:
-    """See `find_uneven_start`."""
+    """Return what `find_uneven_start` finds in the batches of a comparison."""
     empties = [block.empty for block in blocks]
     trusted = [empties]
     usual = kernels.beside_baseline and kernels.ground is kernels.baseline

@@ -1,4 +1,4 @@
-"""Estimates from blocks: how much slower one kernel is than another, and how sure that is."""
+"""Estimates from blocks how much slower one kernel is than another, with an interval."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Comparison:
     """Two kernels over the same blocks."""
 
     first_us: Estimate
-    """Time of one call."""
+    """Microseconds of one call of the first kernel."""
     second_us: Estimate
     most_us: float
     """The most that a call of the first can have taken. See `most_call_us`."""
@@ -38,7 +38,8 @@ class Comparison:
     """Relative difference that equal kernels may show."""
     blocks: int
     empty: Estimate
-    """Time of all but the call, in microseconds. An error in it is one in both times."""
+    """Microseconds of a step without its call. An error of this figure is an error of both times.
+    """
 
     @property
     def half_width(self) -> float:
@@ -100,7 +101,7 @@ def compare_blocks(
 
 
 def call_us(pair: BatchPair, empty_us: float) -> float:
-    """Return the time of one call, given what everything else in a step takes."""
+    """Return the microseconds of one call, given those of the rest of a step."""
     return max(slope_us(pair) - empty_us, RESOLUTION_US)
 
 
@@ -118,10 +119,8 @@ def most_call_us(blocks: Sequence[BatchBlock]) -> float:
 
 
 def noise_floor(logs: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES) -> float:
-    """Return what equal kernels may differ by, from the log ratios of a kernel to itself.
-
-    Twice the farther end of the interval of their median, and never below one per cent.
-    """
+    """Return the ratio by which equal kernels may differ, from log ratios of a kernel to itself:
+    twice the farther end of the interval of their median, and at least 1 %."""
     if not logs:
         return SMALLEST_FLOOR
     same = estimate_median(logs, seed=seed, resamples=resamples)

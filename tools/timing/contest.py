@@ -97,9 +97,10 @@ async def hold_contest(
 
 
 def decide_all(contest: Contest, look: int, spent_s: float) -> float:
-    """End the contest for whom it is decided; return after how many seconds it has to be.
+    """End the contest for each contender that is decided, and return the seconds after which all
+    must be.
 
-    Figures that say nothing decide nothing, and in the end it was too noisy to tell.
+    Figures that are too wide decide nothing; at the time limit such a contest ends as noise.
     """
     rule, ends_s = contest.rule, contest.rule.wall_s
     for number in contest.active:
@@ -114,7 +115,7 @@ def decide_all(contest: Contest, look: int, spent_s: float) -> float:
 
 
 def decide_one(contest: Contest, number: int, look: int, *, late: bool) -> None:
-    """End the contest for one contender, if it is decided or this is the last look."""
+    """End the contest for one contender where it is decided or this look is the last."""
     _, score = contest.score(number)
     outcome = decide(score, look)
     if outcome is not None:
@@ -166,10 +167,10 @@ async def begin_size(contest: Contest, number: int, size: SizePlan) -> Measureme
 
 
 async def run_blocks(contest: Contest, record: SizeRecord, count: int) -> MeasurementFault | None:
-    """Run so many blocks at one size, or until no contender is left.
+    """Run `count` blocks at one size, or until no contender is left.
 
-    The first one at a size says how long batches have to be; where it says that more slots are
-    needed, it is done again, once.
+    The first block at a size gives the batch lengths; where it shows that more slots are needed,
+    the slots are laid out again, once.
     """
     now_s = asyncio.get_running_loop().time
     lengths, ran = contest.lengths_at(record), 0
@@ -226,7 +227,7 @@ async def prepare_at(
 async def prepare_one(
     contest: Contest, record: SizeRecord, number: int, count: int
 ) -> PreparedKernel | Verdict:
-    """Prepare one kernel, or the baseline for batches without calls. Raises TaskError."""
+    """Put one kernel into slots, or the baseline for batches without calls. Raises TaskError."""
     trusted = number == EMPTY
     input_plan = contest.measurement.input_plan(record.size)
     kernel = await prepare_kernel(
@@ -262,7 +263,8 @@ async def run_contest_block(
 
 
 async def prove_fastest(contest: Contest) -> int | None:
-    """Look at the calls of the contenders that are faster, best first, until one has no fault."""
+    """Verify the calls of contenders that are faster, fastest first, until one contender has no
+    fault."""
     faster = [
         (one.ratio, number)
         for number, one in contest.ended.items()
@@ -276,7 +278,7 @@ async def prove_fastest(contest: Contest) -> int | None:
 
 
 async def prove(contest: Contest, number: int) -> MeasurementFault | None:
-    """Look at one kernel's calls at every size; see `Contest.fail` for a fault."""
+    """Verify one kernel's calls at every size; `Contest.fail` records a fault."""
     for record in contest.records:
         found = await find_fault_of_calls(contest, record, number)
         if found is not None:
@@ -285,10 +287,11 @@ async def prove(contest: Contest, number: int) -> MeasurementFault | None:
 
 
 async def find_fault_of_calls(contest: Contest, record: SizeRecord, number: int) -> Verdict | None:
-    """Verify single calls and guards, and that calls took alike in all batches. Raises TaskError.
+    """Verify single calls and guards, and that calls took equally long in all batches. Raises
+    TaskError.
 
-    What was timed beside the incumbent counts; blocks of the one kernel are added where those are
-    few, unless it is clear by them.
+    Blocks timed beside the incumbent count; where they are few and leave the answer open, blocks of
+    the one kernel are added.
     """
     contest.prepared = None
     blocks = list(record.blocks_of(number))

@@ -1,4 +1,4 @@
-"""What is known of a contest under way: blocks of all kernels, size by size, and who is out."""
+"""State of a contest: blocks of all kernels, size by size, and which contenders are out."""
 
 import math
 import statistics
@@ -39,12 +39,12 @@ from cuda_llm.tools.validator.budget import SizePlan
 INCUMBENT = -1
 """Number of the incumbent among the kernels of a contest; contenders have theirs from 0."""
 EMPTY = -2
-"""The same of batches without calls."""
+"""Number that stands for batches without calls."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContestSize:
-    """A contender beside the incumbent at one size."""
+    """A contender compared with the incumbent at one size."""
 
     dims: Dims
     comparison: Comparison
@@ -53,30 +53,31 @@ class ContestSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Contested:
-    """How a contest ended for one contender."""
+    """The end of the contest for one contender."""
 
     outcome: Outcome
     ratio: float
     """Its time over the incumbent's."""
     half_width: float
-    """Of the interval of the logarithm of `ratio`, which holds however often was looked."""
+    """Half-width of the interval of log(`ratio`); the interval holds at every look."""
     sizes: tuple[ContestSize, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContestResult:
-    """What became of each contender, by its number."""
+    """The end of a contest: each contender's result, by its number."""
 
     ended: Mapping[int, Contested | MeasurementFault]
     fastest: int | None
-    """The one that is faster than the incumbent and whose calls have been looked at."""
+    """Number of the contender that is faster than the incumbent and whose calls have been verified.
+    """
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Of its parts: `open`, `first pass`, `passes` after the first look, `proof`."""
+    """Seconds of the parts `open`, `first pass`, `passes` (after the first look) and `proof`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContestBlock:
-    """One pair of batches of each kernel, and one without calls, by number."""
+    """One pair of batches of each kernel, by its number, and one pair without calls."""
 
     pairs: Mapping[int, BatchPair]
     throttled: bool
@@ -99,7 +100,7 @@ class PreparedKernels:
 
 @dataclass(kw_only=True)
 class SizeRecord:
-    """What is known of one size so far."""
+    """The blocks of one size so far."""
 
     number: int
     size: SizePlan
@@ -107,7 +108,7 @@ class SizeRecord:
     rules: BatchRules
     blocks: list[ContestBlock] = field(default_factory=list)
     seconds: float = 0.0
-    """Of all blocks."""
+    """Seconds of all blocks of the size."""
     by_host: set[int] = field(default_factory=set)
     """Kernels whose time includes their host part."""
 
@@ -131,10 +132,10 @@ class SizeRecord:
         return statistics.median(call_us(pair, empty_us) for pair in pairs)
 
     def is_vague(self, number: int) -> bool:
-        """Return whether the figures say nothing: wider than ±10 % and ±0.5 us of the longer call.
+        """Return whether an interval is too wide to decide: beyond ±10 % and ±0.5 us of the longer
+        call.
 
-        A slope below that of empty batches is read as next to no time, whatever the noise: its
-        ratio would seem sure.
+        A slope below that of empty batches counts as a time near zero: its ratio would seem sure.
         """
         found = compare_blocks(self.blocks_of(number), resamples=QUICK_RESAMPLES)
         longer_us = max(found.first_us.value, found.second_us.value)
@@ -182,7 +183,7 @@ class Contest:
 
     @property
     def scoring(self) -> Scoring:
-        """Return how `records` make one score."""
+        """Return how the sizes of `records` make one score."""
         return scoring_of(self.measurement.task, [one.size.dims for one in self.records])
 
     @property

@@ -33,11 +33,11 @@ class Estimate:
 def estimate_median(
     values: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Estimate:
-    """Return the median, and the percentile interval of the medians of `resamples` samples drawn
-    with replacement (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13), widened
-    for few values as Student's t is, for resampling them hides how little they say.
+    """Return the median with the percentile interval of medians of `resamples` bootstrap samples.
 
-    The order of `values` does not matter, and the same seed gives the same interval.
+    The interval (Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13) is widened for
+    few values as Student's t is. The order of `values` does not matter, and the same seed gives the
+    same interval.
     """
     if not values:
         raise ValueError("no values to estimate from")

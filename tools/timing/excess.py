@@ -56,31 +56,32 @@ def medians_apart_us(seconds: Sequence[float]) -> float:
 
 
 ALLOWED_START_SHARE = 0.03
-"""Of the time of all calls of a long batch: clocks change while it lasts."""
+"""Share of the time of all calls of a long batch: clocks change during a batch."""
 ALLOWED_START_US = 60.0
-"""Instruction caches fill, and a host clock jitters: on an H200 single batches of one kernel begin
-some 15 us apart, and a candidate's 10 us later than a baseline's."""
+"""Microseconds: instruction caches fill, and a host clock jitters. On an H200 batches of one kernel
+begin some 15 us apart, and a candidate's batch 10 us later than a baseline's."""
 ALLOWED_START_WITH_HOST_US = 150.0
-"""The same where times include the host: its caches fill too, and it is compared with graphs."""
+"""Microseconds where times include the host: host caches fill too, and the comparison is with
+graphs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnevenStart:
-    """By how much batches of a kernel start later than trusted ones."""
+    """Delay of the start of a kernel's batches against trusted batches."""
 
     beyond_us: float
     """Microseconds beyond what is allowed; 0 where they do not start later."""
     noise_us: float
-    """How much of that may be noise, as trusted batches show it."""
+    """Microseconds of the delay that may be noise, as trusted batches show it."""
 
     @property
     def seems_so(self) -> bool:
-        """Whether they start later than is allowed."""
+        """Whether batches start later than is allowed."""
         return self.beyond_us > 0
 
     @property
     def is_sure(self) -> bool:
-        """Whether noise does not explain it."""
+        """Whether the delay exceeds what noise explains."""
         return self.beyond_us > self.noise_us
 
 
@@ -91,7 +92,7 @@ def find_uneven_start(
     *,
     allowed_us: float = ALLOWED_START_US,
 ) -> UnevenStart:
-    """Compare a kernel's batches with trusted ones. `empty_us` is a step without its call."""
+    """Compare a kernel's batches with trusted batches. `empty_us` is a step without its call."""
     usual = max(statistics.median(start_us(pair) for pair in pairs) for pairs in trusted)
     excess = statistics.median(start_us(pair) for pair in own) - usual
     calls_us = statistics.median(pair.long * call_us(pair, empty_us) for pair in own)
@@ -109,8 +110,8 @@ ALLOWED_BATCH_US = 12.0
 answer a little later than others."""
 ALLOWED_CALL_US = 2.0
 ALLOWED_CALL_SHARE = 0.05
-"""Of a call, which follows a wait here: on an H200 that made up to three quarters of this
-(docs/evidence.md)."""
+"""Share of a call, which follows a wait here: honest kernels on an H200 took up to three quarters
+of the allowance (docs/evidence.md)."""
 QUARTILE_ERROR = 1.363
 """sqrt(p (1 - p)) / density, p = 1/4: times sigma / sqrt(n), the standard error of the lower
 quartile of n normal values (Kendall and Stuart, The Advanced Theory of Statistics, 10.11)."""
@@ -123,39 +124,39 @@ class StepwiseBatches:
     calls: int
     """Calls of each batch."""
     own: tuple[float, ...]
-    """Of the kernel that is checked."""
+    """Times of the kernel that is checked."""
     empty: tuple[float, ...]
-    """Of batches without calls, in the trusted runner."""
+    """Times of batches without calls, in the trusted runner."""
     usual: tuple[float, ...] = ()
-    """Of the trusted kernel; empty where it is not timed."""
+    """Times of the trusted kernel; empty where the trusted kernel is not timed."""
     usual_call_us: float = 0.0
     """Time of a call of the trusted kernel by its slope."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergedCalls:
-    """By how much a call takes longer step by step than the slope says."""
+    """Difference between a stepwise call and the slope."""
 
     beyond_us: float
     """Microseconds beyond what is allowed of any kernel."""
     allowed_us: float
     noise_us: float
-    """How much more noise explains, as trusted batches show it."""
+    """Microseconds of the difference that noise explains, as trusted batches show it."""
 
     @property
     def is_sure(self) -> bool:
-        """Whether noise does not explain it."""
+        """Whether the difference exceeds what noise explains."""
         return self.beyond_us > self.noise_us
 
     @property
     def is_vague(self) -> bool:
-        """Whether noise explains it, and is more than is allowed itself."""
+        """Whether noise explains the difference, and noise itself exceeds the allowance."""
         return 0 < self.beyond_us <= self.noise_us and self.noise_us > self.allowed_us
 
     @property
     def is_clear(self) -> bool:
-        """Whether it does not, by a standard error and more: further batches would hardly tell
-        otherwise of a kernel that enough of them are sure of."""
+        """Whether the call takes no longer than allowed, by a standard error and more, so that
+        further batches would not change the answer."""
         return self.beyond_us < -self.noise_us / SURE_ERRORS
 
 

@@ -1,5 +1,5 @@
-"""Failures that end a measurement: a refused baseline, noise, one case on a GPU,
-and times below what the bytes and the arithmetic of a task need."""
+"""Failures that end a measurement: a refused baseline, noise, one case on a GPU, and impossible
+times."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,7 +68,7 @@ def hidden_by_doubt(doubt: BaselineDoubt) -> InfraFailed:
 
 
 MOST_REPLAY_BYTES = 64 << 20
-"""Of all buffers of a case that is replayed: its inputs travel between processes."""
+"""Largest bytes of all buffers of a case that is replayed: its inputs travel between processes."""
 
 HostInputs = Mapping[str, npt.NDArray[Any]]
 
@@ -124,7 +124,7 @@ ROOFLINE_SLACK = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class ModelledCall:
-    """What a call that was executed on the emulated device counted."""
+    """Counts of one call that the emulated device executed."""
 
     dims: Mapping[str, int]
     launches: Sequence[LaunchProfile]
@@ -178,8 +178,8 @@ def modelled_floor_us(
 ) -> float:
     """Return the least microseconds of a size whose work is done as one of `calls` did it.
 
-    CUDA cores need not do the part of it that the call did on tensor cores, and those have their
-    peak, too. With no call, CUDA cores do it all.
+    CUDA cores need not do what the call did on tensor cores; tensor cores have their own peak.
+    Without a call, CUDA cores do all of it.
     """
     precision = core_precision(task, hardware)
     least = least_time(task, hardware, dims, precision=precision)

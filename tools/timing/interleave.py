@@ -49,7 +49,8 @@ class CountedBlocks:
 
 
 def count_blocks(blocks: Sequence[BatchBlock], *, discard: int = 0) -> CountedBlocks:
-    """Leave out the first `discard` blocks, in which clocks rise, and throttled ones."""
+    """Return the blocks without the first `discard`, in which clocks rise, and without throttled
+    blocks."""
     settled = tuple(blocks[discard:])
     calm = tuple(block for block in settled if not block.throttled)
     return CountedBlocks(blocks=calm or settled, throttled=len(settled) - len(calm))
@@ -68,7 +69,7 @@ QUICK_RESAMPLES = 200
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSize:
-    """Figures of a candidate and the baseline at one size."""
+    """Times of a candidate and the baseline at one size."""
 
     comparison: Comparison
     first_class: TimeClass
@@ -79,9 +80,9 @@ class MeasuredSize:
     slots: int
     """Calls of the longest batch."""
     stepwise_us: float | None = None
-    """See `SizeTime`."""
+    """Microseconds of a call whose key is released when the call before is over."""
     note: str = ""
-    """What was not checked, and why."""
+    """Checks that were not made, and why."""
 
 
 async def measure_size(
@@ -94,12 +95,12 @@ async def measure_size(
     *,
     room: BatchRoom,
 ) -> MeasuredSize | MeasurementFault:
-    """Interleave candidate and baseline in batches that have `room`.
+    """Interleave candidate and baseline in batches that have `room`. Raises TaskError for a refused
+    baseline.
 
-    `pace`, the speed-up that is expected, says how long the first batches have to be. Where blocks
-    show that a call is much quicker or slower, the next ones have other lengths; where the first
-    one says that more slots are needed, it is done again, once. Raises TaskError where the baseline
-    is refused.
+    `pace`, the expected speed-up, gives the length of the first batches. Where blocks show that a
+    call is much quicker or slower, the next batches have other lengths; where the first block shows
+    that more slots are needed, the slots are laid out again, once.
     """
     now_s = asyncio.get_running_loop().time
     begun_s = now_s()
@@ -216,7 +217,8 @@ async def measure_alone(
     *,
     room: BatchRoom,
 ) -> MeasuredSize | MeasurementFault:
-    """Run one block of a candidate that is slow too, or as many as one that is quick needs."""
+    """Time a candidate without the baseline: one block of a slow candidate, as many as needed of a
+    quick one."""
     now_s = asyncio.get_running_loop().time
     begun_s = now_s()
     kernels = await prepare_kernels(sessions, input_plan, min(SLOW_SLOTS, room.calls), alone=True)
@@ -261,7 +263,7 @@ async def measure_alone(
 
 
 def equal_lengths(top: int) -> PairLengths:
-    """Return the same lengths for both kernels, where one is timed alone."""
+    """Return equal batch lengths for both kernels, where one kernel is timed alone."""
     return PairLengths(first=lengths_up_to(top), second=lengths_up_to(top))
 
 

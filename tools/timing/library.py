@@ -92,7 +92,7 @@ async def _measure_within(
 async def _time_size(
     measurement: Measurement, sessions: ComparedSessions, size: SizePlan
 ) -> Estimate | Verdict:
-    """Time one size in blocks of batches, the empty ones in a session of their own."""
+    """Time one size in blocks of batches; batches without calls have a session of their own."""
     rules = rules_for(measurement, size, None)
     rule = rule_for(measurement.options.tier, len(measurement.plan.sizes))
     input_plan, room = measurement.input_plan(size), measurement.room(size)

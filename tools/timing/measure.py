@@ -118,7 +118,7 @@ async def _measure_within(
 async def measure_beside(
     measurement: Measurement, compiled: Compiled, baseline: Baseline, *, fresh: bool
 ) -> KernelTimes | Verdict | FailedCase:
-    """Open both and time all sizes. `fresh`: the baseline's runner is a new one."""
+    """Open both kernels and time all sizes; with `fresh`, the baseline's runner is new."""
     site = measurement.site
     open_baseline = site.open if fresh else site.open_cached
     async with (
@@ -184,9 +184,9 @@ def replace_reference(
 async def measure_sizes(
     measurement: Measurement, sessions: ComparedSessions
 ) -> KernelTimes | Verdict | FailedCase:
-    """Time each size, check it against its physical floor, then explain one call.
+    """Time each size, compare it with its physical floor, then explain one call.
 
-    Sizes come in any order, as in a process that is validated.
+    Sizes come in random order, as in a process that is validated.
     """
     await reserve_all(measurement, sessions)
     timed_sizes: dict[int, SizeTime] = {}
@@ -245,7 +245,7 @@ async def time_size(
     *,
     begins_small: bool = True,
 ) -> tuple[MeasuredSize | MeasurementFault, BaselineTime]:
-    """Time one size beside the baseline, or against its cached time; or first a small case."""
+    """Time one size beside the baseline or against its cached time; or first a small case."""
     input_plan = measurement.input_plan(size)
     baseline_time = await time_baseline_at(measurement, sessions.baseline, size)
     found = await check_small_case(measurement, sessions.candidate) if begins_small else None

@@ -1,4 +1,4 @@
-"""What all sizes of one measurement share: oracle, memory, limits and the baseline's times."""
+"""Values that all sizes of one measurement share: oracle, memory, limits, baseline times."""
 
 import math
 import re
@@ -74,13 +74,13 @@ async def open_oracle(task: Task, site: Site, baseline: Baseline) -> AsyncIterat
 
 
 KEPT_SHARE = 0.015
-"""The same for a batch's inputs, until its outputs are verified."""
+"""Share of the GPU's memory for a batch's inputs until its outputs are verified."""
 
 
 LIMIT_FACTOR = 50.0
 """A batch may take this many times what the baseline needs for it."""
 OVERHEAD_US = 200.0
-"""Of a step besides its call, assumed for limits: inputs, flush, tag."""
+"""Assumed microseconds of a step besides its call (inputs, flush, tag), for limits."""
 MOST_LIMIT_S = 60.0
 """Slow baselines are timed on so few calls that nothing honest takes longer."""
 _ALLOCATION = re.compile(r"alloc|thrust", re.IGNORECASE)
@@ -90,7 +90,7 @@ so much that their runners could not be used again."""
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What all sizes of one measurement share."""
+    """Values that all sizes of one measurement share."""
 
     site: Site
     task: Task
@@ -100,14 +100,14 @@ class Measurement:
     reference: Reference | None
     """None: the baseline is the oracle."""
     cache_key: tuple[str, ...]
-    """What the cached times of the baseline depend on."""
+    """Everything that the baseline's cached times depend on."""
     read_clocks: ReadClocks
     baseline_allocates: bool
-    """Whether the baseline may allocate memory of its own."""
+    """Whether the baseline may allocate memory."""
     limit_s: float = math.inf
     """For the whole measurement. See `rule_for`."""
     begins_small: bool = True
-    """Whether a small case comes before the first size, too."""
+    """Whether a small case comes before the first size too."""
 
     def input_plan(self, size: SizePlan) -> InputPlan:
         """Return how the inputs of a size are drawn."""

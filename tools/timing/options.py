@@ -7,23 +7,23 @@ from types import MappingProxyType
 
 
 class Tier(StrEnum):
-    """How sure a figure has to be."""
+    """How narrow the interval of a figure has to be."""
 
     SCREEN = "screen"
     """A candidate among many: about 0.3 s for all its sizes together."""
     CONFIRM = "confirm"
-    """What was chosen, for a person: some seconds."""
+    """The precision that was chosen, in words: seconds of timed blocks."""
     PRECISE = "precise"
     """Until the interval is narrow: what is published."""
 
 
 class L2(StrEnum):
-    """What the second-level cache holds when a timed call begins."""
+    """Contents of the L2 cache when a timed call begins."""
 
     COLD = "cold"
     """Nothing of the call's data: more than L2 holds was written in between."""
     WARM = "warm"
-    """What the arrival of the call's inputs left there."""
+    """L2 holds what the arrival of the call's inputs left in it."""
 
 
 PRECISIONS: Mapping[str, Tier] = MappingProxyType(
@@ -34,10 +34,10 @@ PRECISIONS: Mapping[str, Tier] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureOptions:
-    """How to measure. A modelled device ignores it."""
+    """Options of a measurement on a GPU; a modelled device ignores them."""
 
     tier: Tier = Tier.SCREEN
     l2: L2 = L2.COLD
     proved: bool = False
-    """Whether a contest has looked for merged calls in this kernel: half as many batches, whose
-    keys are released step by step, then show it."""
+    """Whether a contest has searched this kernel for merged calls: half as many stepwise batches
+    then suffice."""

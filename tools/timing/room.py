@@ -1,4 +1,4 @@
-"""Which sizes a measurement has memory for, and what is done where it lacks some all the same."""
+"""Plans which sizes a measurement has memory for, and frees memory where it lacks."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -15,10 +15,11 @@ _log = Log(__name__)
 T = TypeVar("T")
 
 MEMORY_SHARES = (0.88, 0.7, 0.55, 0.4)
-"""Of the GPU's memory that a measurement may plan with: contexts and pools take some too. It is the
-first, unless memory lacked with that."""
+"""Shares of the GPU's memory that a measurement may plan with, in the order tried: contexts and
+pools take memory too."""
 SPARE_SHARE = 0.08
-"""Of those, what is kept from whoever takes all that is left: scratch, and further slots."""
+"""Share of the planned memory that is kept from whoever takes all that is left: scratch, and
+further slots."""
 
 
 def memory_bytes(site: Site) -> int:
@@ -110,6 +111,6 @@ def _blames_the_kernel(outcome: object) -> bool:
 
 
 def _verdicts_of(outcome: object) -> list[object]:
-    """Return the verdict of one kernel, or of all of a contest."""
+    """Return the verdict of one kernel, or the verdicts of all kernels of a contest."""
     each = getattr(outcome, "ended", {0: outcome}).values()
     return [getattr(one, "verdict", one) for one in each]

@@ -30,10 +30,11 @@ from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR, decide_outcome
 TIE_MARGIN = 0.02
 """Kernels that differ by less are equivalent. `Plan.tie` is the same of two separate times."""
 ERROR = 0.05
-"""Of all looks together, on both sides."""
+"""Probability that any look of a contest, on either side, leaves the true ratio outside its
+interval."""
 USUAL_DEVIATION = 0.025
-"""Of the logarithm of a ratio of one block, which is little known from few: of the kernels of
-`h200_timing.json` two have more, additions and transposes of some microseconds."""
+"""Deviation of the log ratio of one block, towards which deviations of few blocks are moderated. Of
+the kernels of `h200_timing.json` two have more: additions and transposes of some microseconds."""
 USUAL_FREEDOM = 2.0
 PROCESS_DEVIATION = 0.003
 """In that file 106 of 127 kernels differ from themselves by less, what few blocks leave open
@@ -46,7 +47,7 @@ NORMAL_FROM_MAD = 1.4826
 
 @dataclass(frozen=True, kw_only=True)
 class SizeScore:
-    """Logarithms of the ratio of two kernels at one size. See the module for the figures."""
+    """Log ratios of two kernels at one size, by the formulas of this module's docstring."""
 
     mean: float
     deviation: float
@@ -64,7 +65,7 @@ class SizeScore:
 
 
 def score_size(logs: Sequence[float]) -> SizeScore:
-    """Return the score of blocks at one size. Raises ValueError where there are none."""
+    """Return the score of blocks at one size. Raises ValueError where there are no blocks."""
     if not logs:
         raise ValueError("no blocks to score")
     values = np.asarray(logs, np.float64)
@@ -79,7 +80,7 @@ def score_size(logs: Sequence[float]) -> SizeScore:
 
 
 def moderate(deviation: float, blocks: int) -> float:
-    """Return the deviation drawn to the usual one."""
+    """Return the deviation moderated towards USUAL_DEVIATION."""
     own = blocks - 1
     squares = USUAL_FREEDOM * USUAL_DEVIATION**2 + own * deviation**2
     return math.sqrt(squares / (USUAL_FREEDOM + own))
@@ -87,7 +88,7 @@ def moderate(deviation: float, blocks: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """One score over all sizes."""
+    """One score over all sizes, with its standard error."""
 
     mean: float
     """Logarithm of the contender's time over the incumbent's."""
@@ -96,7 +97,7 @@ class Score:
     lasting_error: float = 0.0
     """The part of `error` that processes make, which no block lessens."""
     sizes: int = 1
-    """So many means have to lie within the interval, each of them with that error."""
+    """Number of sizes whose means have to lie within the interval."""
 
     @property
     def is_settled(self) -> bool:
@@ -110,7 +111,7 @@ class Score:
 
 
 def join_sizes(sizes: Sequence[SizeScore], weights: Sequence[float]) -> Score:
-    """Return the score over sizes; equal weights where there is not one for each."""
+    """Return the score over sizes; weights are equal unless there is one for each size."""
     shares = shares_of(weights, len(sizes))
     parts = [share**2 * one.variance for share, one in zip(shares, sizes, strict=True)]
     variance = sum(parts)
@@ -161,7 +162,7 @@ def join_worst(sizes: Sequence[SizeScore], places: Sequence[float]) -> Score:
 
 
 def shares_of(weights: Sequence[float], count: int) -> list[float]:
-    """Return weights whose sum is 1; equal ones where there are not `count` of them."""
+    """Return weights whose sum is 1; equal weights where there are not `count` of them."""
     known = list(weights) if len(weights) == count else [1.0] * count
     return [one / sum(known) for one in known]
 
@@ -195,8 +196,9 @@ def decide(score: Score, look: int) -> Outcome | None:
 
 
 LAST_MARGIN = 0.0175
-"""What a difference has to exceed where time is up: simulated, no task calls a kernel faster than
-itself in 1 of 100 contests then, or misses a difference of 3 % in 5 (docs/measuring.md)."""
+"""Log ratio that a difference has to exceed where time is up. Simulated, no task then calls a
+kernel faster than itself in 1 of 100 contests, or misses a difference of 3 % in 5 of 100
+(docs/evidence.md)."""
 
 
 def decide_at_last(score: Score, look: int) -> Outcome:

@@ -20,7 +20,7 @@ class BatchPair:
     """Two batches of different lengths, each timed as a whole."""
 
     short: int
-    """Calls in the shorter one."""
+    """Calls of the shorter batch."""
     short_s: float
     long: int
     long_s: float
@@ -31,7 +31,7 @@ class BatchPair:
 
 
 def slope_us(pair: BatchPair) -> float:
-    """Return the microseconds that one more call adds to a batch; below zero only by noise."""
+    """Return the microseconds that one more call adds to a batch; noise can make it negative."""
     return (pair.long_s - pair.short_s) / (pair.long - pair.short) * MICROSECONDS
 
 
@@ -65,7 +65,8 @@ SHORT_CALL_US = 10.0
 JITTER_US = 5.0
 """Two equal batches usually differ by this on a quiet machine, by a host clock."""
 LONGEST_BATCH_US = 12_000.0
-"""Longer ones heat the chip, and a disturbance spoils more."""
+"""Longest batch in microseconds: longer batches heat the chip, and a disturbance spoils more calls.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,7 @@ class BatchLengths:
 
 @dataclass(frozen=True, kw_only=True)
 class PairLengths:
-    """Lengths of two compared kernels: a slow one needs fewer calls to be timed as surely."""
+    """Batch lengths of two compared kernels: a slow kernel needs fewer calls to be as sure."""
 
     first: BatchLengths
     second: BatchLengths
@@ -95,9 +96,8 @@ class PairLengths:
 
 
 def choose_lengths(*, call_us: float, overhead_us: float, aim: float, most: int) -> BatchLengths:
-    """Return lengths by which one slope is off by a part `aim` of the call, as far as `most` slots
-    and `LONGEST_BATCH_US` allow. Raises ValueError where `most` leaves no two lengths.
-    """
+    """Return lengths by which one slope has a relative error of `aim`, within `most` slots and
+    LONGEST_BATCH_US. Raises ValueError where `most` leaves no two lengths."""
     if most < 2:
         raise ValueError(f"a slope needs at least two slots, there are {most}")
     wanted = math.sqrt(2) * JITTER_US / (aim * max(call_us, 1e-3))
@@ -117,7 +117,8 @@ def lengths_up_to(top: int) -> BatchLengths:
 
 
 def draw_lengths(lengths: BatchLengths, rng: np.random.Generator) -> tuple[int, int]:
-    """Draw one shorter and one longer length: no candidate knows where a batch ends."""
+    """Draw one shorter and one longer length at random, so that no candidate knows where a batch
+    ends."""
     short = int(rng.integers(*lengths.short, endpoint=True))
     long = int(rng.integers(*lengths.long, endpoint=True))
     return short, long
@@ -125,16 +126,17 @@ def draw_lengths(lengths: BatchLengths, rng: np.random.Generator) -> tuple[int, 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchBlock:
-    """One pair of batches of each kernel, and one without calls, in random order."""
+    """One pair of batches of each kernel, and one pair without calls, in random order."""
 
     first: BatchPair
     """The kernel that is judged."""
     second: BatchPair
-    """What it is compared with."""
+    """Seconds of the kernel that the first is compared with."""
     empty: BatchPair
-    """The same without calls: inputs, flush and tags."""
+    """Seconds of batches without calls: inputs, flush and tags."""
     second_empty: BatchPair | None = None
-    """The same of the second kernel, where its session is of another kind."""
+    """Seconds of batches without calls of the second kernel, where its session is of another kind.
+    """
     again: BatchPair | None = None
     """The second kernel once more: how much equal kernels differ."""
     throttled: bool = False

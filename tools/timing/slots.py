@@ -1,4 +1,4 @@
-"""One kernel in many slots: captured, and with inputs sealed until their call begins."""
+"""One kernel in many slots of buffers: captured, with inputs sealed until their call begins."""
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from cuda_llm.tools.validator.columns import fill
 from cuda_llm.tools.validator.distributions import draw, spellings_in
 
 GROUP_BYTES = 1 << 28
-"""Inputs drawn, and outputs compared, at once, unless one call has more."""
+"""Bytes of inputs drawn, and of outputs compared, at once, unless one call has more."""
 
 INDEPENDENT = frozenset(
     {"normal", "uniform", "uniform_signed", "uniform_unit", "heavy_tail", "large", "denormal"}
@@ -30,7 +30,7 @@ INDEPENDENT = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class InputPlan:
-    """How the inputs of one timed size are drawn."""
+    """How inputs and expected outputs of one timed size are made."""
 
     task: Task
     dims: Dims
@@ -38,16 +38,16 @@ class InputPlan:
     reference: Reference | None = None
     """The task's, loaded once."""
     method: Method = Method.REFERENCE
-    """How outputs are compared."""
+    """How outputs are compared with the reference."""
     scratch_bytes: int = SCRATCH_BYTES
     """Memory that `solve` may allocate."""
     trusted_scratch_bytes: int = SCRATCH_BYTES
-    """The same of a trusted kernel."""
+    """Scratch bytes of a trusted kernel."""
 
     kept_bytes: int = 0
-    """Of a batch's inputs that may be kept until its outputs are verified."""
+    """Bytes of a batch's inputs that may be kept until its outputs are verified."""
     drawn: Case | None = None
-    """Other inputs than the timed ones, for calls whose results alone count."""
+    """Distributions beside the timed ones, for calls whose results alone count."""
 
     @cached_property
     def case(self) -> Case:
@@ -62,17 +62,17 @@ class InputPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotGroup:
-    """Slots whose contents come from one seed."""
+    """Slots whose contents are drawn from one seed."""
 
     slots: tuple[int, ...]
     seed: int
-    """128 secret bits."""
+    """The 128 secret bits."""
     kept: Mapping[str, Array] | None = None
     """The contents, where there is room for them."""
 
 
 def input_bytes(specs: Sequence[BufferSpec]) -> int:
-    """Return the bytes of the inputs of one call."""
+    """Return the bytes of one call's inputs."""
     return sum(spec.nbytes for spec in specs if spec.role is not Role.OUT)
 
 
@@ -127,7 +127,7 @@ class PreparedKernel:
     input_plan: InputPlan
     slots: Slots
     trusted: bool
-    """Whether it is the baseline's: its batches need no fresh contents and no check."""
+    """Whether the kernel is the baseline: its batches need neither fresh contents nor a check."""
     time_class: TimeClass
     key: bytes
     """Key of the contents that a trusted kernel has in all of its batches."""
@@ -136,7 +136,8 @@ class PreparedKernel:
 
     @property
     def includes_host(self) -> bool:
-        """Whether its batches are no graphs: their constant differs from that of empty ones."""
+        """Whether batches are made by the runner's loop instead of a graph: their constant time
+        differs from that of batches without calls."""
         return self.time_class is TimeClass.HOST_INCLUSIVE
 
 
@@ -177,10 +178,10 @@ async def prepare_kernel(
 def fill_inputs(
     session: TimedSession, input_plan: InputPlan, slots: Slots, key: bytes, sealed: int
 ) -> None:
-    """Write contents into the first slot, which is called to warm up, and seal so many slots.
+    """Write contents into the first slot, which is called to warm up, and seal `sealed` slots.
 
-    A trusted kernel keeps these contents, the same in each group of slots, for it knows nothing to
-    gain by that; another kernel has none sealed, and gets new ones before each batch.
+    A trusted kernel keeps these contents, equal in each group of slots; an untrusted kernel has
+    none sealed and gets new contents before each batch.
     """
     groups = [*split_into_groups(input_plan, range(max(1, sealed)))]
     contents = draw_group(input_plan, SlotGroup(slots=groups[0], seed=secrets.randbits(SEED_BITS)))
@@ -231,7 +232,7 @@ class StagedBatch:
     order: tuple[int, ...]
     key: bytes
     keys: tuple[bytes, ...] = ()
-    """One for each call, where they are released step by step."""
+    """One key for each call, where keys are released step by step."""
     groups: tuple[SlotGroup, ...] = ()
     """Empty where the outputs are not checked."""
 
@@ -266,9 +267,10 @@ def stage_batch(
 def stage_group(
     kernel: PreparedKernel, numbers: tuple[int, ...], keys: Sequence[bytes], *, keeps: bool
 ) -> SlotGroup:
-    """Draw the contents of these slots, seal them, and keep them if wanted.
+    """Draw and seal the contents of these slots, and keep them if `keeps`.
 
-    Else they are gone when it returns: there is room for one group's, not for the next one's too.
+    Contents that are not kept are gone when the function returns: memory holds one group's
+    contents.
     """
     group = SlotGroup(slots=numbers, seed=secrets.randbits(SEED_BITS))
     contents = draw_group(kernel.input_plan, group)

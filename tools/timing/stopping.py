@@ -18,39 +18,40 @@ LOW_FLOOR = 1.25 * SMALLEST_FLOOR
 CLEAR_FACTOR = 3.0
 """Times the floor: beyond it a lower floor would make a difference no surer."""
 VAGUE_WIDTH = 0.1
-"""Relative half-width beyond which a figure says nothing: a busy host can hold up every batch of
-the few blocks that a short time allows."""
+"""Relative half-width beyond which a time decides nothing: a busy host can hold up every batch of
+the few blocks of a screen."""
 VAGUE_US = 0.5
-"""The same for calls of a few microseconds, which would take too long to be known better."""
+"""Half-width in microseconds below which a time of few microseconds still decides."""
 VAGUE_FACTOR = 5.0
 """Times the wall time, for figures that are vague."""
 BLOCKS_SHARE = 0.6
-"""Of the limit of a whole measurement, for its blocks: memory is laid out before them, and single
+"""Share of a measurement's limit that blocks may take: memory is laid out before blocks, and single
 calls are verified after them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoppingRule:
-    """When one size is measured well enough."""
+    """When one size has been measured well enough."""
 
     discard: int
     """First blocks that do not count: clocks rise in them."""
     compares_same: bool
-    """Whether the second kernel is timed twice a block, to see what equal ones differ by."""
+    """Whether the second kernel is timed twice a block, to learn by how much equal kernels differ.
+    """
     aim: float
-    """What one slope may be off by, relative to the call: how long batches are made."""
+    """Relative error of one slope, which gives the length of batches."""
     slots: int
     """Calls of a batch at most."""
     fewest: int
-    """Blocks that count, whatever they say."""
+    """Least number of blocks that count."""
     most: int
     half_width: float
-    """Relative, of the ratio and of the first's own time: narrower ones need no more blocks, once
-    the floor is low too or far from where it would matter."""
+    """Relative half-width of the ratio's and the first kernel's interval at which no more blocks
+    are needed, once the floor is low or far from the difference."""
     wall_s: float
     """After this no block is begun, once there are the fewest and the figures are not vague."""
     longest_s: float
-    """After this no block is begun, however vague the figures are."""
+    """Longest seconds of a contest whose figures decide nothing."""
     stepwise: int = 0
     """Batches of each kernel afterwards whose keys are released step by step."""
 
@@ -135,7 +136,7 @@ class ContestRule:
     """How a contest is measured."""
 
     aim: float = 0.002
-    """As `StoppingRule.aim`."""
+    """Relative error of one slope, which gives the length of batches."""
     slots: int = 256
     first_blocks: int = 3
     """At each size, before the first look."""

@@ -26,7 +26,7 @@ from cuda_llm.tools.validator.oracle import Oracle
 
 @dataclass(frozen=True, kw_only=True)
 class KernelTimes:
-    """Every timed size, and what the largest one says about the kernel."""
+    """Times at every timed size, and the profile of the largest size."""
 
     times: tuple[tuple[Dims, float], ...]
     """Dims and microseconds, in the order of the task."""
@@ -35,24 +35,24 @@ class KernelTimes:
     launched: Dims | None = None
     """The size that `launches` and `bottlenecks` are of; None: the last of `times`."""
     smaller: tuple[SizeProfile, ...] = ()
-    """The same of the sizes below the largest, where it is known of them."""
+    """Profiles of the sizes below the largest, where they are known."""
     sizes: tuple[SizeTime, ...] = ()
     """Measured: each size beside the baseline that was timed with it; empty where modelled."""
     left_out: tuple[str, ...] = ()
-    """Sizes that were not timed, and why, one line each."""
+    """Sizes that were not timed, with the reason, one line each."""
     notes: tuple[str, ...] = ()
     """How the times were obtained, as far as a reader of the verdict must know."""
     device: str = ""
-    """Which of several devices was measured; empty where there is one."""
+    """Which of several devices measured; empty where there is one device."""
     hardware: str = ""
-    """Name of its GPU; empty where there is one kind."""
+    """Name of the GPU; empty where all devices are of one kind."""
     isolation: str = ""
-    """How runners were confined; empty where that was not tried."""
+    """How runners were confined; empty where confinement was not tried."""
     spreads: tuple[float, ...] = ()
     """Modelled: relative half-width of each time, as far as blocks that stand for all tell; empty
     where all were executed."""
     size_notes: tuple[str, ...] = ()
-    """How each of `times` was obtained; empty where there is nothing to know."""
+    """How each of `times` was obtained, by size; empty without a note."""
     arithmetic: float | None = None
     """Floating-point operations at the last size; None where they are not counted."""
     doubt: BaselineDoubt | None = None
@@ -178,7 +178,7 @@ def find_unseen_stores(
 def compare_with_baseline(
     timing: KernelTimes, baseline: KernelTimes, source: TimeSource
 ) -> tuple[SizeTime, ...]:
-    """Put each size beside the baseline's time for it: the one measured with it, where it was."""
+    """Put each size beside the baseline's time: the time measured beside it, where there is one."""
     if timing.sizes:
         return timing.sizes
     none = (0.0,) * len(timing.times)
@@ -241,7 +241,7 @@ def relative_spread(estimate: Estimate) -> float:
 
 
 def score_of(task: Task, sizes: Sequence[SizeTime]) -> float | None:
-    """Return the score that the sizes' speed-ups make; None where one of them has none."""
+    """Return the score of the sizes' speed-ups; None where a size has no speed-up."""
     speedups = [size.speedup for size in sizes if size.speedup is not None]
     if not speedups or len(speedups) != len(sizes):
         return None

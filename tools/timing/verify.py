@@ -1,5 +1,4 @@
-"""Verification of timed calls: outputs of every one, inputs, guards, late writes; and of one more
-call, which explains them."""
+"""Verifies timed calls: outputs of every call, inputs, guards, late writes."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -110,7 +109,8 @@ def find_mutated(
 async def find_wrong(
     kernel: PreparedKernel, numbers: Sequence[int], contents: Mapping[str, Array], oracle: Oracle
 ) -> Verdict | None:
-    """Return the first call of the group with wrong outputs: all at once, then one by one."""
+    """Return the first call of the group with wrong outputs: all calls compared at once, then one
+    by one."""
     case, dims, task = kernel.input_plan.case, kernel.input_plan.dims, kernel.input_plan.task
     outputs = outputs_of(kernel, numbers)
     if kernel.input_plan.reference is not None:
@@ -137,7 +137,8 @@ async def find_wrong(
 def find_wrong_by_reference(
     input_plan: InputPlan, contents: Mapping[str, Array], outputs: Mapping[str, Array]
 ) -> WrongResult | None:
-    """Return the same for a task with a reference, which can take many calls, or parts of one."""
+    """Return the first call with wrong outputs, for a task whose reference takes many calls, or
+    parts of a call."""
     found = check_batch(
         input_plan.task,
         input_plan.case,
@@ -156,7 +157,7 @@ def all_are_right(
     own: ErrorLimits,
     arrays: Arrays,
 ) -> bool:
-    """Return whether every call is surely right, in one comparison; else each is compared alone."""
+    """Return whether every call is right by one comparison; if not, calls are compared alone."""
     if any(one.own_rule is not None for one in expectations):
         return False
     together = {
@@ -178,7 +179,7 @@ def stacked(xp: Any, scales: Sequence[Array | None]) -> Array | None:
 
 
 def outputs_of(kernel: PreparedKernel, numbers: Sequence[int]) -> dict[str, Array]:
-    """Return the outputs of these calls, one index a call."""
+    """Return the outputs of these calls, with the call as the first axis."""
     return {
         name: gather(buffer.data, numbers, kernel.input_plan.arrays)
         for name, buffer in kernel.slots.buffers.items()

@@ -1,4 +1,4 @@
-"""Checks that a task distinguishes right kernels from wrong ones."""
+"""Checks that a task tells correct kernels from wrong kernels."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ TAIL = 32
 """Elements of the last tile that a kernel forgets, at most."""
 
 FURTHER_DRAWS = 2
-"""Inputs on which an output that passed on the first ones, and needs no computation, is tried."""
+"""Number of further input draws on which a trivial output that passed the first draw is tried."""
 
 ArraysByName = Mapping[str, Array]
 
@@ -74,7 +74,7 @@ def _without_tail(right: Array, untouched: Array) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class _Draw:
-    """Inputs of one size, and what the oracle expects of them."""
+    """Inputs of one size, and the outputs that the oracle expects."""
 
     case: Case
     inputs: ArraysByName
@@ -88,8 +88,8 @@ async def find_problems(
 ) -> AsyncIterator[str]:
     """Yield a line for each way in which a wrong kernel could pass. Raises TaskError.
 
-    Any one draw may come out near a guess: a sum near zero proves no tolerance too loose. What
-    passes on a size's first inputs is a problem where it passes on further ones as well.
+    One draw may come near a guess (a sum near zero proves no tolerance too loose), so an output
+    that passes on a size's first inputs is a problem only where it passes on further inputs too.
     """
     nonce = fresh_nonce() if nonce is None else nonce
     rounding_passes = True
@@ -126,7 +126,7 @@ async def find_problems(
 
 
 async def _draw(task: Task, case: Case, rng: Random, oracle: Oracle, arrays: Arrays) -> _Draw | str:
-    """Draw inputs; return why nothing can be said of them where that is so."""
+    """Draw inputs; return the reason where the oracle cannot judge them."""
     inputs = draw_inputs(task, case, rng, arrays)
     expectation = await oracle(inputs, case.dims)
     if not isinstance(expectation, Expectation):
@@ -191,12 +191,13 @@ def _stored(task: Task, case: Case, expectation: Expectation) -> dict[str, Array
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """What the check of a task found."""
+    """Result of `tasks check`."""
 
     problems: tuple[str, ...]
-    """One line each: what is wrong, and where."""
+    """What is wrong with the task, and where, one line each."""
     checked: Mapping[str, int]
-    """What the baseline was compared on, as counts; empty where it did not pass."""
+    """Numbers of sizes, inputs and elements that the baseline was compared on; empty where it
+    failed."""
 
     @property
     def ok(self) -> bool:
@@ -247,7 +248,7 @@ async def check_sessions(
 
 
 def _not_admitted(task: Task, verdict: Verdict) -> Admission:
-    """Return why the baseline did not pass, on one line."""
+    """Return why the baseline failed, on one line."""
     detail = ""
     match verdict:
         case InfraFailed():
@@ -266,7 +267,7 @@ def _not_admitted(task: Task, verdict: Verdict) -> Admission:
 
 
 ROUNDED = 2.0**-10
-"""A value nearer to the right one than this part of it may be right, and only rounded otherwise."""
+"""Relative distance from the correct value below which a value may be correct and rounded."""
 
 
 def _tolerance_remedies(task: Task, verdict: WrongResult) -> Iterator[str]:

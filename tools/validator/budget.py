@@ -15,13 +15,13 @@ from cuda_llm.tools.validator.distributions import drawing_bytes
 from cuda_llm.tools.validator.parts import EXACT_ROWS, WIDE, elements, part_extent, working_bytes
 
 PROJECT_ABOVE_S = 0.25
-"""A float64 reference may take so long for one call; above that, all elements are projected."""
+"""Longest seconds of a float64 reference for one call; above, all elements are projected."""
 LONGEST_S = 5.0
 """A reference that cannot be projected may take so long; above that, the size is left out."""
 SHARE_OF_PEAK = 0.5
 """Share of the published float64 rate that a reference is assumed to reach."""
 GUARD_BYTES = 1 << 16
-"""Guards around one buffer, at most."""
+"""Largest bytes of the guards around one buffer."""
 RESERVED_BYTES = 1 << 30
 """CUDA contexts of host and two runners, kernels, and what a memory pool leaves unused."""
 COMPARED = 5
@@ -30,20 +30,20 @@ COMPARED = 5
 
 @dataclass(frozen=True, kw_only=True)
 class SizePlan:
-    """How a size that fits is judged."""
+    """How a size that fits into memory is judged."""
 
     dims: Dims
     method: Method
     slots: int
-    """Most slots of one lane."""
+    """Largest number of slots of one lane."""
     peak_bytes: int
     """Memory with the fewest slots; more of them take what is free."""
     scratch_bytes: int
-    """What `solve` may allocate in one lane: as much as the task allows, or all that is left."""
+    """Bytes that `solve` may allocate in one lane: the task's allowance, or all that is left."""
     reference_s: float
     """Seconds of one float64 reference with its scales."""
     cost: str
-    """How `reference_s` comes about, in words."""
+    """The terms of `reference_s`, in words."""
     words: str
     """The arithmetic of the plan, on one line."""
 
@@ -54,7 +54,7 @@ class MemoryPlan:
 
     sizes: tuple[SizePlan, ...]
     left_out: tuple[str, ...]
-    """One line each: the size, and the figures that speak against it."""
+    """Sizes that do not fit, with the figures that exclude them, one line each."""
 
     @property
     def how_checked(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class MemoryPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class LaneCounts:
-    """How many runners there are beside each other, and with how many slots."""
+    """Number of runners beside each other, and slots of each."""
 
     lanes: int
     libraries: int
@@ -183,7 +183,8 @@ def _plan_size(
 
 
 def most_drawing_bytes(task: Task, dims: Dims) -> int:
-    """Return what drawing one input takes beside the inputs themselves, whatever is drawn."""
+    """Return the largest bytes that drawing one input takes beside the inputs, for any
+    distribution."""
     sizes = {spec.name: prod(spec.shape) for spec in buffer_specs(task, dims)}
     return max(
         (
@@ -199,7 +200,7 @@ def most_drawing_bytes(task: Task, dims: Dims) -> int:
 def reference_cost(
     task: Task, dims: Dims, reference: Reference | None, hardware: Hardware
 ) -> tuple[float, str]:
-    """Return the seconds of one float64 reference, bounded below by its traffic, and the reason."""
+    """Return the seconds of one float64 reference, at least those of its traffic, and why."""
     if reference is None:
         return 0.0, "compared with the baseline's results"
     passes = 1 if reference.scale is None else 2
@@ -226,7 +227,7 @@ def check_bytes(task: Task, dims: Dims, reference: Reference | None, arrays: Arr
 
 
 def buffer_bytes(task: Task, dims: Dims) -> tuple[int, int, int]:
-    """Return the bytes of one slot: buffers with their guards, the inputs alone, the outputs."""
+    """Return the bytes of one slot: buffers with guards, inputs alone, outputs."""
     specs = buffer_specs(task, dims)
     inputs = sum(spec.nbytes for spec in specs if spec.role is not Role.OUT)
     outputs = sum(spec.nbytes for spec in specs if spec.role is not Role.IN)
@@ -239,5 +240,5 @@ def _gb(count: int) -> str:
 
 
 def format_dims(dims: Dims) -> str:
-    """Return `rows=1,024 cols=512`."""
+    """Return a size as text, as in `rows=1,024 cols=512`."""
     return " ".join(f"{name}={extent:,}" for name, extent in dims.items())

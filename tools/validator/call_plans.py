@@ -29,7 +29,7 @@ from cuda_llm.tools.validator.distributions import draw, spellings_in
 
 FEWEST_CHEAP = 4
 MOST_REPEATED_SHARE = 0.25
-"""Of the work of the dearest case that is called again: up to it, any case may be."""
+"""Share of the work of all cases up to which any case may be the one that is called again."""
 
 EXTRA_CALLS = 60
 EXTRA_CALLS_ON_GPU = 4
@@ -37,18 +37,18 @@ EXTRA_CALLS_ON_GPU = 4
 that are timed come by the hundred."""
 
 LATE_SHARE = 0.7
-"""Of evaluations, in which these come after most other cases."""
+"""Share of evaluations in which the many extra calls come after most other cases."""
 
 MOST_CHANGED = 3
 """Inputs of the dearest case that may be, each of which has an element changed."""
 
 MOST_REPEATED_WORK = 1e5
-"""Of a case that is called again between timed sizes."""
+"""Largest operations and bytes of a case that is called again between timed sizes."""
 
 MOST_WATCHED_WORK = 2e7
 """Operations and bytes of the smallest timed size at which races are looked for: 0.2 s."""
 MOST_WATCHED_AGAIN = 5e6
-"""The same of another one."""
+"""Largest operations and bytes of another case that is watched for races between timed sizes."""
 
 
 MOST_OPENING_WORK = 2e10
@@ -65,27 +65,27 @@ ELEMENTWISE = frozenset(
 
 
 class Repeat(StrEnum):
-    """How a call is made again."""
+    """How a call is repeated."""
 
     ONE_CHANGED = "one-changed"
-    """The same buffers in the same place, one element of one input changed."""
+    """Same buffers in the same place, with one element of one input changed."""
     FRESH = "fresh"
-    """The same place, all contents new."""
+    """Same place, all contents new."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallPlan:
-    """Where the buffers of a case lie, and how often it is called."""
+    """Where the buffers of a case lie, and how often the case is called."""
 
     seed: int = 0
-    """Of everything that is drawn for it."""
+    """Seed of everything that is drawn for the case."""
     repeats: tuple[Repeat, ...] = ()
     changed_input: int = 0
-    """Position of the input of which an element changes; at the next repeat it is the next one."""
+    """Position of the input of which an element changes; the next repeat changes the next input."""
     elsewhere: bool = False
     """Then the same contents in other places, with other poison."""
     extra_calls: int = 0
-    """The same contents in the same place, before all that."""
+    """Number of calls on the same contents in the same place before the other repeats."""
 
     def generator(self) -> np.random.Generator:
         """Return what is drawn from on the host."""
@@ -100,7 +100,8 @@ REPETITIONS = (
     CallPlan(repeats=(Repeat.FRESH,)),
     CallPlan(elsewhere=True),
 )
-"""Dealt to cheap cases, shuffled: each is repeated in one way, to save time."""
+"""Ways of repeating, dealt in shuffled order to cheap cases: each case is repeated in one way, to
+save time."""
 
 
 def begins_small(nonce: bytes) -> bool:
@@ -123,7 +124,8 @@ def draw_timed(task: Task, rng: np.random.Generator) -> Case:
 
 
 def order_cases(cases: Sequence[Case], rng: np.random.Generator, *, small: bool) -> tuple[int, ...]:
-    """Return the positions of the cases as they are called: a cheap or a timed one begins."""
+    """Return the positions of the cases in the order of their calls; a cheap case or a timed size
+    is first."""
     dearest_last = _by_work(cases)
     timed = [number for number in dearest_last if cases[number].group in TIMED_GROUPS]
     first = draw_cheap(cases, rng) if small else (timed or dearest_last)[-1]
@@ -223,7 +225,7 @@ def _shuffled(steps: Sequence[TimedStep], rng: np.random.Generator) -> tuple[Tim
 
 
 def _watch_some(cases: Sequence[Case], rng: np.random.Generator) -> list[Case]:
-    """Look for races in one case of the least work and in another, where that takes little time."""
+    """Search for races in a case of least work and in another, where that takes little time."""
     least = min((case.work for case in cases), default=0.0)
     smallest, larger = [], []
     for number, case in enumerate(cases):

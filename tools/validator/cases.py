@@ -1,4 +1,4 @@
-"""Plans the cases a candidate is judged on: sizes, hidden ones too, inputs, random streams."""
+"""Plans the cases of an evaluation: sizes (hidden sizes too), inputs, random streams."""
 
 import hashlib
 import secrets
@@ -33,7 +33,7 @@ GroupedSize = tuple[str, Dims]
 """The group of a size, and its dimensions."""
 
 MANY_ELEMENTS = 128
-"""Enough elements to show one in ten that is not zero, and most of seven kinds of rows."""
+"""Number of elements that shows one nonzero element in ten, and most of seven kinds of rows."""
 
 POISONS = (0xFF, 0x7B)
 """Bytes outputs are filled with: NaN for floats, and a large finite number."""
@@ -44,11 +44,11 @@ FULL_LEVEL_WORK = 2e6
 MOST_SCHEDULES = 1 << 31
 
 PROBE_TERMS = 2048
-"""So many thirteen-bit numbers sum to less than 2^24, whatever they are."""
+"""Number of 13-bit numbers whose sum stays below 2^24, whatever they are."""
 
 
 def fresh_nonce() -> bytes:
-    """Return a new secret for one evaluation, unknown to the candidate until the verdict is out."""
+    """Return a new secret for one evaluation, unknown to the candidate until the verdict."""
     return secrets.token_bytes(NONCE_BYTES)
 
 
@@ -58,7 +58,7 @@ def case_generator(nonce: bytes, task: Task, number: int, arrays: Arrays = HOST)
 
 
 def generator(nonce: bytes, task: str, phase: str, call: int, arrays: Arrays = HOST) -> Random:
-    """Return the random stream of one call; the same arguments give the same stream."""
+    """Return the random stream of one call; equal arguments give equal streams."""
     digest = hashlib.blake2b(key=nonce, digest_size=16)
     for part in (task, phase, str(call)):
         encoded = part.encode()
@@ -200,7 +200,7 @@ def probe_densities(task: Task, case: Case) -> Mapping[str, float]:
 
 
 CHECKED_WORK = 1e7
-"""Operations and bytes of the further calls at one timed size, unless a single one takes more."""
+"""Operations and bytes of the further calls at one timed size, unless a single call takes more."""
 FEWEST_AT_SMALLEST = 2
 MOST_AT_OTHERS = 3
 
@@ -264,7 +264,7 @@ def _is_repeated(spelling: str) -> bool:
 
 
 def terms_of(task: Task, case: Case) -> Terms:
-    """Describe what is summed into one output element of this case."""
+    """Return what is summed into one output element of this case."""
     used = [
         parse_distribution(text)
         for spelling in case.distributions.values()

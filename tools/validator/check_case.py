@@ -1,6 +1,6 @@
-"""Checks one case: fills buffers, calls the candidate, and compares everything it left.
+"""Checks one case: fills buffers, calls the candidate, and compares everything the call left.
 
-Calls that a device times by its reports are checked here too, by `run_case`.
+Calls that a device times by its reports are checked by `run_case`.
 """
 
 from collections.abc import Callable, Mapping
@@ -242,7 +242,7 @@ def _explanation(report: CallReport) -> Verdict | None:
 
 
 def ran_a_kernel(report: CallReport) -> bool:
-    """Return whether one launch was a kernel's: copies and fills have no threads."""
+    """Return whether a launch was a kernel's: copies and fills have no threads."""
     if report.kernels is not None:
         return report.kernels > 0
     return any(all(launch.block) for launch in report.launches)

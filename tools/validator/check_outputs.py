@@ -34,7 +34,7 @@ SEED_BITS = 128
 
 
 class Method(StrEnum):
-    """How outputs are compared with what they should be."""
+    """How outputs are compared with expected values."""
 
     REFERENCE = "reference"
     """Compare every element with its float64 value."""

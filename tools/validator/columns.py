@@ -1,4 +1,4 @@
-"""Fills, gathers and compares one buffer of many slots, in the widest words that fill it."""
+"""Fills, gathers and compares one buffer of many slots, in the widest words that fit."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -114,7 +114,7 @@ def gather(column: Array, slots: Sequence[int], arrays: Arrays) -> Array:
 def first_changed(
     pairs: Sequence[tuple[Array, Array]], slots: Sequence[int], arrays: Arrays
 ) -> int | None:
-    """Return the number of the first column of which a slot differs from its row, bit for bit.
+    """Return the number of the first column of which a slot differs from its row, bit by bit.
 
     Each pair is a column and contiguous rows, one for each of `slots`.
     """

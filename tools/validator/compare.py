@@ -18,20 +18,20 @@ CHUNK = HOST.at_once
 
 @dataclass(frozen=True)
 class Expected:
-    """What one output should be."""
+    """Expected value of one output."""
 
     value: Array
     """Float64, or whole numbers for an integer output, or an input's type where values are moved;
     shape of the output."""
     scale: Array | None = None
-    """What errors are measured against, e.g. |A||B|; None: the value's own magnitude."""
+    """Divisor of errors, as in |A||B|; None: the expected value's magnitude."""
     units: Array | None = None
     """Errors in rounding units where the task's own rule judged the output; NaN is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputComparison:
-    """How one output came out."""
+    """Result of comparing one output."""
 
     elements: int
     wrong: int
@@ -39,9 +39,9 @@ class OutputComparison:
     """Largest normalised error; infinite where values are not finite or had to be equal."""
     rms_units: float
     limit: float
-    """Limit of `max_units`."""
+    """Largest allowed `max_units`."""
     first: tuple[int, ...] = ()
-    """Index of the first wrong element; of the worst one where only the RMS is too large."""
+    """Index of the first wrong element; of the worst element where only the RMS is too large."""
     got: float = 0.0
     expected: float = 0.0
 
@@ -75,10 +75,10 @@ class _FactTable:
 
     rows: Array
     begins: tuple[int, ...]
-    """Where in the part each row's positions count from; a single number counts for all rows."""
+    """Position in the part from which each row counts; a single number serves all rows."""
     shape: Shape
     origin: tuple[int, ...]
-    """Where in the whole output the part begins."""
+    """Position of the part in the whole output."""
 
     def index(self, position: int) -> tuple[int, ...]:
         """Return the index in the whole output of an element of the part."""
@@ -229,7 +229,7 @@ def _float_units(
 
 
 def _unit_of_error(wanted: Array, scale: Array | None, limits: ErrorLimits, xp: Any) -> Array:
-    """Return the absolute error that counts as one unit, per element."""
+    """Return the absolute error that counts as one rounding unit, for each element."""
     relative = xp.abs(wanted) if scale is None else scale
     measure = xp.multiply(relative, limits.scale_weight, dtype=np.float64)
     if limits.value_weight:

@@ -1,6 +1,6 @@
 """Named input distributions, each `(source, shape, dtype, *arguments) -> array`.
 
-`tasks.distribution` says how a task spells them.
+`tasks.distribution` defines how a task spells a distribution.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -92,23 +92,24 @@ SYMMETRIC = frozenset({"normal", "uniform_signed"})
 """Independent elements around zero, no long tail: their sums cancel, so tolerances are tight."""
 
 REPEATED = frozenset({"all_equal", "constant_rows", "spike"})
-"""One value many times: every addition of a chain may round the same way."""
+"""Distributions of equal values: every addition of a chain may round the same way."""
 
 
 DOMINANT = frozenset({"magnitudes", "bit_patterns", "outliers"})
 """Few elements, or none that is a number, decide a sum."""
 
 REGIONS = "regions of "
-"""Begins the spelling of several distributions in one array. No task writes it."""
+"""Prefix of the spelling of several distributions in one array; no task writes it."""
 
 
 def in_regions(spellings: Sequence[str]) -> str:
-    """Return the spelling of all of these side by side in one array."""
+    """Return the spelling of these distributions side by side in one array."""
     return REGIONS + "; ".join(dict.fromkeys(spellings))
 
 
 def spellings_in(spelling: str) -> list[str]:
-    """Return the distributions that share an array: one, unless the case is one in regions."""
+    """Return the distributions that share an array: a single distribution, unless the case has
+    regions."""
     return spelling.removeprefix(REGIONS).split("; ")
 
 

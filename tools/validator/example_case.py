@@ -1,4 +1,4 @@
-"""One case for a program that knows nothing of us: inputs, and what is right of them."""
+"""One case for a program outside of this package: inputs and expected outputs."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ class ExampleCase:
 
     dims: Mapping[str, int]
     distribution: str
-    """What the inputs are drawn from, in words."""
+    """Distribution of the inputs, in words."""
     inputs: Mapping[str, bytes]
-    """By argument, in its type; `inout` ones too."""
+    """Bytes of each input by argument, `inout` arguments too."""
     expected: Mapping[str, bytes]
     """By output: float64, or the output's type where it must be equal."""
     allowed: Mapping[str, bytes]

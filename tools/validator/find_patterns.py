@@ -153,7 +153,7 @@ def _located(wrong: Mask) -> ElementPattern | None:
 
 
 def _region(wrong: Mask) -> Region | None:
-    """Return the region of the wrong elements, if they form one."""
+    """Return the region that the wrong elements form, or None."""
     if wrong.all():
         return None
     flat = np.flatnonzero(wrong)

@@ -1,6 +1,5 @@
-"""Floats to draw inputs from, in the magnitudes that kernels get wrong: zeros of both signs,
-denormals, large values, heavy tails, and several of these in one array.
-"""
+"""Draws floats in the magnitudes that kernels get wrong: zeros of both signs, denormals, large
+values, heavy tails, and several of these in one array."""
 
 from typing import Any
 
@@ -93,7 +92,7 @@ def zeros(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 
 
 def _short_values(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Draw nonzero multiples of 1/4 up to 2: a long sum of one has no rounding bias."""
+    """Draw nonzero multiples of 1/4 up to 2: a long sum of them has no rounding bias."""
     counts = source.rng.integers(1, 9, shape)
     values: Array = counts * source.rng.choice((-0.25, 0.25), shape)
     return values.astype(dtype)
@@ -171,7 +170,7 @@ def full_rank(source: Source, shape: Shape, dtype: npt.DTypeLike, offset: float)
 
 
 def spike(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> Array:
-    """Return `value` everywhere, but in a few random places: there it is another one."""
+    """Return `value` everywhere except in a few random places, which hold another value."""
     values = source.xp.full(shape, value, dtype)
     flat = values.reshape(-1)
     if not flat.size:
@@ -191,7 +190,7 @@ def spike(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> A
 
 
 def outliers(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Draw normal values, but in a few random places others: huge ones, tiny ones, zero."""
+    """Draw normal values, with huge, tiny or zero values in a few random places."""
     values = normal(source, shape, dtype)
     flat = values.reshape(-1)
     for place in few_places(source, flat.size):
@@ -203,7 +202,8 @@ def outliers(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 
 @in_parts
 def infinities(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Draw normal values, but one in eight is 0, infinite or the largest number, of either sign."""
+    """Draw normal values, of which one in eight is 0, infinite or the largest number, of either
+    sign."""
     values = normal(source, shape, dtype)
     kind = source.rng.integers(0, 24, shape)
     for number, special in enumerate((0.0, np.inf, float(float_limits(dtype).max))):

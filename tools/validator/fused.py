@@ -1,7 +1,7 @@
-"""Compares arrays where they lie: on a GPU in one launch each, no element's error stored.
+"""Compares arrays in place: on a GPU in one launch each, without storing an error for each element.
 
-Each thread compares a strided share of the elements and writes one row of a table; `merge` makes
-fewer rows of many. `compare.Tally` describes a row.
+Each thread compares a strided share of the elements and writes one row of a table; `merge` reduces
+rows. `compare.Tally` describes a row.
 """
 
 from collections.abc import Sequence
@@ -209,8 +209,8 @@ def differ_on_device(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> Ar
 def first_difference(pairs: Sequence[tuple[Array, Array]], arrays: Arrays) -> int | None:
     """Return the number of the first pair of flat integer arrays that differ.
 
-    Where there are kernels of our own for it, CuPy's reduction is not used: without CUB it has one
-    block for all of an array.
+    CuPy's reduction is not used where kernels of our own exist: without CUB it has one block for a
+    whole array.
     """
     flags = differ_on_device(pairs, arrays)
     if flags is None:

@@ -46,7 +46,7 @@ def draw_hidden(
 def _first_new(
     task: Task, sizes: Iterator[Dims], known: list[dict[str, int]], count: int
 ) -> list[Dims]:
-    """Return the first sizes that fit and are not known, and note them among the known ones."""
+    """Return the first sizes that fit and are new, and add them to the known sizes."""
     found: list[Dims] = []
     for size in sizes:
         if dict(size) not in known and _fits(task, size):
@@ -107,7 +107,7 @@ def _least(task: Task, size: Dims, name: str) -> tuple[int, bool]:
 
 
 def _beside_numbers(task: Task, rng: np.random.Generator, numbers: Sequence[int]) -> Iterator[Dims]:
-    """Yield sizes of which one extent is one of `numbers`, or one more or less."""
+    """Yield sizes of which one extent is a number of `numbers`, or differs from it by 1."""
     limits = task.sizes.hidden.dims
     reached = [
         (name, number)
@@ -133,7 +133,8 @@ def _fits(task: Task, size: Mapping[str, int]) -> bool:
 
 
 def _draw(limits: DimRange, rng: np.random.Generator) -> int:
-    """Draw an extent, half of the time even in its logarithm: wide ranges give small ones too."""
+    """Draw an extent, half of the time uniformly in its logarithm: wide ranges give small extents
+    too."""
     step = limits.multiple_of
     low, high = -(-limits.minimum // step), limits.maximum // step
     if rng.random() < 0.5:

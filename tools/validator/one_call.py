@@ -1,4 +1,4 @@
-"""One call of a candidate: where its buffers lie, what is in them, and what it may not change."""
+"""One call of a candidate: where its buffers lie, their contents, what must not change."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,12 +39,12 @@ class CompletedCall:
     report: CallReport
     filled: Filled
     outputs: Mapping[str, Array]
-    """Private copies."""
+    """Private copies of the outputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """What the calls of one case have in common."""
+    """Values that all calls of one case share."""
 
     task: Task
     session: Session

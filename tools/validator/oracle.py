@@ -25,7 +25,7 @@ Inputs = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Expectation:
-    """What the outputs of one call should be."""
+    """Expected outputs of one call."""
 
     values: Mapping[str, Expected]
     own_rule: Callable[[Mapping[str, Array]], Mapping[str, Array]] | None = None
@@ -54,10 +54,10 @@ def reference_oracle(task: Task, arrays: Arrays = HOST) -> Oracle:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Keep products of the host on the thread that asks for them.
+    """Keep BLAS products of the host on the calling thread.
 
-    Emulated devices and compilers keep all cores busy; threads of BLAS that wait for one another
-    there took up to four times the processor time of one, and longer.
+    Emulated devices and compilers keep all cores busy; waiting BLAS threads there took up to four
+    times the processor time of one thread, and longer.
     """
     with _blas().limit(limits=1, user_api="blas"):
         yield
@@ -114,7 +114,7 @@ def _spread(value: Array, xp: Any) -> Array:
 def with_own_units(
     outputs: Mapping[str, Array], expectation: Expectation
 ) -> Mapping[str, Expected]:
-    """Return what is expected, in the units of the task's own rule where it has one."""
+    """Return the expectation in the units of the task's comparator, where the task has one."""
     if expectation.own_rule is None:
         return expectation.values
     units = expectation.own_rule(outputs)
@@ -129,7 +129,7 @@ def compare_outputs(
     own: ErrorLimits,
     arrays: Arrays = HOST,
 ) -> dict[str, OutputComparison]:
-    """Compare every output, by the task's own rule where it has one."""
+    """Compare every output, by the task's comparator where the task has one."""
     return {
         name: compare(outputs[name], expected, own, arrays)
         for name, expected in with_own_units(outputs, expectation).items()

@@ -32,7 +32,7 @@ from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 GROUP = 64
-"""Elements that one vector adds up."""
+"""Number of elements that one vector adds."""
 MOST_GROUPS = 64
 ROUNDS = 2
 Z = 9.0
@@ -67,7 +67,7 @@ def projected_limits(own: ErrorLimits, vectors: npt.NDArray[np.float64]) -> Erro
 
 
 def chosen_rows(extent: int, seed: int) -> list[int]:
-    """Choose the first row, the last one, and random ones."""
+    """Choose the first row, the last row, and random rows."""
     rng = np.random.Generator(np.random.PCG64([seed, 2]))
     some = rng.choice(extent, min(extent, EXACT_ROWS), replace=False).tolist()
     return sorted({0, extent - 1, *some})
@@ -114,7 +114,7 @@ def parts(task: Task, dims: Dims, reference: Reference, part_bytes: int) -> Iter
 
 
 def part_extent(task: Task, dims: Dims, reference: Reference, part_bytes: int) -> int:
-    """Return how many indices of the split one part has, at least one."""
+    """Return how many indices of the split dim one part has, at least one."""
     split = reference.split
     if not split:
         return 1
@@ -139,7 +139,7 @@ def working_bytes(task: Task, dims: Dims, reference: Reference | None) -> int:
 
 
 def elements(task: Task, dims: Dims) -> tuple[int, int]:
-    """Return how many elements the inputs and the outputs of one call have."""
+    """Return the number of elements of the inputs and of the outputs of one call."""
     specs = buffer_specs(task, dims)
     inputs = sum(prod(spec.shape) for spec in specs if spec.role is not Role.OUT)
     outputs = sum(prod(spec.shape) for spec in specs if spec.role is not Role.IN)

@@ -47,13 +47,13 @@ EXACT_BITS = replace(EXACT, bits=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What is summed into one element."""
+    """What is summed into one output element."""
 
     count: float = 1.0
     symmetric: bool = False
     """Independent around zero: partial sums stay far below sum|x|."""
     repeated: bool = False
-    """The same value many times: every addition may round the same way."""
+    """Whether all terms are equal: every addition may round the same way."""
 
 
 def limits(tolerance: Tolerance, terms: Terms) -> ErrorLimits:
@@ -86,7 +86,8 @@ def _lost_in_sum(tolerance: Tolerance, terms: Terms) -> float:
 
 
 def _elementwise_limits(tolerance: Tolerance) -> ErrorLimits:
-    """Allow four units in the last place (each at most two rounding units), one in short types."""
+    """Allow four units in the last place (each at most two rounding units); one unit in short
+    types."""
     short = tolerance.precision in ("fp16", "bf16")
     biggest = 2.0 if short else 8.0
     return ErrorLimits(

@@ -101,7 +101,7 @@ async def _explain(
     first: WrongResult,
     arrays: Arrays,
 ) -> WrongResult | DataRace:
-    """Run the remaining cheap cases and find what the wrong ones have in common, or a race."""
+    """Run the remaining cheap cases, and find what the wrong cases have in common, or a race."""
     wrong = {number: first for number, right in judged.items() if not right}
     for number, case in enumerate(cases):
         if number in judged or case.work > FULL_LEVEL_WORK:

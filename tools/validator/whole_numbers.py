@@ -1,8 +1,7 @@
-"""Whole numbers and bits to draw inputs from, the source that all random arrays have, and how large
-ones are drawn part by part, so that what is made on the way stays small.
+"""Draws integers and bits, and large arrays in parts, so that intermediate arrays stay small.
 
-Some distributions make five arrays of eight bytes an element on the way to one of four. Of an input
-of 4 GB that was more than a GPU of 80 GB has left beside the slots of two runners.
+Some distributions make five arrays of eight bytes an element on the way to one of four bytes; for
+an input of 4 GB an 80 GB GPU has no such memory left beside the slots of two runners.
 """
 
 from collections.abc import Callable
@@ -23,7 +22,7 @@ DRAWN_AT_ONCE = 1 << 24
 
 @dataclass(frozen=True)
 class Source:
-    """Where random arrays come from, and the memory they are made in."""
+    """Random stream of arrays, and the memory in which they are made."""
 
     rng: Random
     arrays: Arrays
@@ -47,10 +46,7 @@ def in_parts(function: Drawn) -> Drawn:
 
 
 def in_parts_of_rows(function: Drawn) -> Drawn:
-    """Draw in parts of whole rows; for rows that do not depend on each other.
-
-    A vector is one row.
-    """
+    """Draw in parts of whole rows, where rows do not depend on each other. A vector is one row."""
     return _in_parts(function, by_rows=True)
 
 
@@ -83,7 +79,7 @@ def is_integer(dtype: npt.DTypeLike) -> bool:
 def int_limits(dtype: npt.DTypeLike) -> "np.iinfo[Any]":
     """Return the limits of an integer dtype.
 
-    In one place, in two steps: mypy takes ten seconds for each nested call of what may be a dtype.
+    Two steps in one place, because mypy takes ten seconds for each nested call on a possible dtype.
     """
     kind: np.dtype[Any] = np.dtype(dtype)
     return np.iinfo(kind)
@@ -147,9 +143,10 @@ def rare_bins(source: Source, shape: Shape, dtype: npt.DTypeLike, count: int) ->
 
 @in_parts
 def bit_patterns(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
-    """Draw every bit at random, one number in eight a zero, an infinity, or a NaN of any payload.
+    """Draw every bit at random; one number in eight is a zero, an infinity, or a quiet NaN of any
+    payload.
 
-    NaNs are quiet: arithmetic on a signalling one is an exception on the host.
+    NaNs are quiet because arithmetic on a signalling NaN is an exception on the host.
     """
     kind = np.dtype(dtype)
     word = np.dtype(f"int{8 * kind.itemsize}")

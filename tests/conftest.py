@@ -10,9 +10,9 @@ from corpus_sample import EVIDENCE, examples, is_whole
 from hypothesis import HealthCheck, settings
 
 KEPT = Path(__file__).parents[1] / "build/test-cache"
-KEPT_KINDS = ("compiled", "native", "translated")
+KEPT_KINDS = ("compiled", "native", "translated", "locks")
 """Cache entries whose key is a hash of all that decides them: one run of the tests builds them,
-later runs find them."""
+later runs find them. With them go the locks by which runs at the same time share them."""
 
 
 def pytest_configure() -> None:

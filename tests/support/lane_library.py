@@ -38,20 +38,14 @@ C_BYTES = {"bool": 1, "float": 4, "double": 8}
 
 
 def judged_operations(named: Sequence[str] = ()) -> dict[str, LaneOp]:
-    """Operations that this run judges: some of each family on each combination of types.
+    """Operations that this run judges: some of each family, and those that are `named`.
 
-    What else tells them apart, rounding and saturation and comparison, is one place in a function
-    for all types. Those that are `named` are judged in any case.
+    What tells the operations of a family apart, types and rounding and saturation and comparison,
+    is one place in a function for all of them.
     """
     table = table_operations()
 
-    def kind(spelling: str) -> tuple[str, ...]:
-        op = table[spelling]
-        return (spelling.split(".")[0], *op.arguments, "to", *op.results)
-
-    wide = [spelling for spelling in table if kind(spelling)[0] in WIDE_FAMILIES]
-    others = [spelling for spelling in table if kind(spelling)[0] not in WIDE_FAMILIES]
-    chosen = {*sample(wide, kind, every=16), *sample(others, kind, every=6), *named}
+    chosen = {*sample(table, lambda spelling: spelling.split(".")[0], every=24), *named}
     return {spelling: op for spelling, op in table.items() if spelling in chosen}
 
 

@@ -61,6 +61,7 @@ Run = Callable[..., Ran]
 
 
 FLAGS = ("-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME}", f"-I{DRIVERS}")
+SANITIZED = (*FLAGS, "-O0", "-g1", "-fsanitize=address,undefined")
 WATCH = [DRIVERS, RUNTIME / "device", RUNTIME / "emu"]
 
 
@@ -70,6 +71,8 @@ def drivers() -> list[Path]:
 
 def start(driver: Path, name: str, *options: int, buffer: bytes = b"") -> Ran:
     """Run a scenario in a process of its own and read what it left behind.
+
+    Fails where a sanitizer has something to say.
 
     `buffer` is what the first buffer holds before.
     """
@@ -85,11 +88,12 @@ def start(driver: Path, name: str, *options: int, buffer: bytes = b"") -> Ran:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=600,
             env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"},
         )
         record = read_report(os.pread(report, REPORT_BYTES, 0), [TABLE], ["A", "B"], 1.5)
         assert not isinstance(record, InfraFailed), record
+        assert "runtime error" not in done.stderr and "Sanitizer" not in done.stderr, done.stderr
         memory = np.frombuffer(os.pread(arena, 1 << 20, 0), np.uint8)
         return Ran(done.returncode, record, memory, done.stderr)
     finally:

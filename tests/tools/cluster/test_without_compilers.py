@@ -30,7 +30,6 @@ class cuda:
             raise RuntimeError("libnvrtc.so.13 is not here")
 """
 ROOT = Path(__file__).parents[3]
-pytestmark = pytest.mark.timeout(600)
 
 
 @dataclass(frozen=True)
@@ -138,6 +137,7 @@ def test_a_part_that_was_changed_on_its_way_is_refused(bare: Machine, tmp_path: 
     assert not list(bare.cache.glob("native/*/*")) + list(bare.cache.glob("travelled/*/*"))
 
 
+@pytest.mark.evidence
 def test_a_worker_without_compilers_prepares_its_gpu(
     bare: Machine, device: str, ask: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -59,12 +59,7 @@ def command(words: Sequence[object]) -> str:
     "code",
     [
         "import cuda_llm, cuda_llm.extend",
-        command(["--help"]),
-        command(["run", "--help"]),
-        command(["evaluate", "--help"]),
         command(["evaluate", "vector_add", BASELINE, "--device", "emulated", "--json"]),
-        "from cuda_llm.tools.open_device import open_device; open_device('emulated')",
-        "import cuda_llm.tools.cluster.open_cluster, cuda_llm.tools.cluster.connection",
         "from cuda_llm.tools.cluster.spec import parse_cluster; parse_cluster('ray:auto/H200')",
     ],
 )
@@ -91,9 +86,8 @@ def test_nothing_of_ray_is_loaded_with_the_command_line(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-@pytest.mark.parametrize("device", ["ray:auto", "ray://head:10001", "ray:auto/emulated:RTX 4090"])
-def test_without_ray_one_line_says_how_to_install_it(device: str, tmp_path: Path) -> None:
-    words = ["evaluate", "vector_add", BASELINE, "--device", device]
+def test_without_ray_one_line_says_how_to_install_it(tmp_path: Path) -> None:
+    words = ["evaluate", "vector_add", BASELINE, "--device", "ray:auto/emulated:RTX 4090"]
     done = run(HIDE + command(words), tmp_path)
     assert done.returncode == 3
     assert done.stderr == f"error: Ray is missing; install it: {MINE}\n"

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,14 +15,6 @@ SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 
 Outcome = Compiled | Verdict
 Compile = Callable[..., Outcome]
-
-
-@pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache for this test alone."""
-    cache = tmp_path / "cache"
-    monkeypatch.setenv("CUDA_LLM_CACHE", str(cache))
-    return cache
 
 
 @pytest.fixture

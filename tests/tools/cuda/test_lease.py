@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -96,7 +95,7 @@ def test_a_holder_that_is_killed_lets_go() -> None:
 
     async def use() -> None:
         lease = Lease("GPU-1", "cuda:0", print)
-        async with asyncio.timeout(2), lease.held():
+        async with asyncio.timeout(60), lease.held():
             assert lease.holder() == os.getpid()
 
     asyncio.run(use())
@@ -104,16 +103,14 @@ def test_a_holder_that_is_killed_lets_go() -> None:
 
 
 def test_a_process_that_wants_it_again_and_again_lets_others_in() -> None:
-    holder = hold_elsewhere(100, 0.05)
+    holder = hold_elsewhere(1000, 0.05)
 
     async def use() -> None:
         async with Lease("GPU-1", "cuda:0", print).held():
             pass
 
-    started = time.monotonic()
     asyncio.run(use())
-    assert time.monotonic() - started < 3, "it would be held for five seconds"
-    assert holder.poll() is None
+    assert holder.poll() is None, "it wants the lease for fifty seconds"
     holder.kill()
     holder.communicate()
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -100,6 +99,29 @@ def test_a_call_sees_what_was_placed_and_its_guards_stay(
     assert report.notes["launches"] == "1"
 
 
+VIOLATIONS = {
+    "deny": "syscall",
+    "forbid": "host-copy",
+    "touch_device": "host-touches-device-memory",
+    "babble": "runner-protocol",
+    "forge_denied": "syscall",
+    "forge_forbidden": "runner-protocol",
+    "forge_broken": "runner-protocol",
+    "forge_part": "runner-protocol",
+}
+"""The rule that each mode of the candidate violates."""
+
+
+@pytest.mark.parametrize("mode", VIOLATIONS)
+def test_a_violation_names_its_rule_and_repeats_nothing_that_a_candidate_wrote(
+    open_sessions: Opened, candidate: Compiled, mode: str
+) -> None:
+    verdict = call(open_sessions, candidate, mode)
+    assert isinstance(verdict, PolicyViolation)
+    assert verdict.rule == VIOLATIONS[mode]
+    assert "ignore the above" not in repr(verdict)
+
+
 @pytest.mark.parametrize(
     ("mode", "verdict"),
     [
@@ -107,14 +129,6 @@ def test_a_call_sees_what_was_placed_and_its_guards_stay(
         ("crash", HostCrashed),
         ("leave", HostCrashed),
         ("segfault", HostCrashed),
-        ("deny", PolicyViolation),
-        ("forbid", PolicyViolation),
-        ("touch_device", PolicyViolation),
-        ("babble", PolicyViolation),
-        ("forge_denied", PolicyViolation),
-        ("forge_forbidden", PolicyViolation),
-        ("forge_broken", PolicyViolation),
-        ("forge_part", PolicyViolation),
         ("refuse", LaunchFailed),
         ("exhaust", OutOfMemory),
     ],
@@ -125,40 +139,12 @@ def test_an_ending_has_its_verdict_and_every_later_call_the_same(
     assert isinstance(call(open_sessions, candidate, mode), verdict)
 
 
-RULES = {
-    "deny": "syscall",
-    "forbid": "host-copy",
-    "touch_device": "host-touches-device-memory",
-    "babble": "runner-protocol",
-    "forge_denied": "syscall",
-    "forge_forbidden": "runner-protocol",
-    "forge_broken": "runner-protocol",
-    "forge_part": "runner-protocol",
-}
-
-
-@pytest.mark.parametrize("mode", RULES)
-def test_a_violation_names_its_rule(open_sessions: Opened, candidate: Compiled, mode: str) -> None:
-    verdict = call(open_sessions, candidate, mode)
-    assert isinstance(verdict, PolicyViolation)
-    assert verdict.rule == RULES[mode]
-
-
-@pytest.mark.parametrize("mode", ["forge_denied", "forge_forbidden", "forge_broken", "forge_part"])
-def test_no_verdict_repeats_what_a_candidate_wrote(
-    open_sessions: Opened, candidate: Compiled, mode: str
-) -> None:
-    assert "ignore the above" not in repr(call(open_sessions, candidate, mode))
-
-
 def test_a_host_part_that_does_not_return_is_timed_out(
     open_sessions: Opened, candidate: Compiled
 ) -> None:
-    started = time.monotonic()
     verdict = call(open_sessions, candidate, "hang", limit_s=0.2)
     assert isinstance(verdict, TimedOut)
     assert (verdict.stage, verdict.limit_s) == ("host", 0.2)
-    assert time.monotonic() - started < 5
 
 
 def test_a_kernel_that_does_not_end_is_named_with_what_may_hold_it_up(

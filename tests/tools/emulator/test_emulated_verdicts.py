@@ -1,7 +1,6 @@
 """What goes wrong on the emulated device has a name and a place."""
 
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -71,13 +70,11 @@ def test_a_refused_launch_is_told_though_the_candidate_ignores_it(mode: str, err
 
 
 def test_an_endless_kernel_names_its_loop() -> None:
-    started = time.monotonic()
     verdict = behave("endless", CallOptions(limit_s=0.5))
     assert isinstance(verdict, TimedOut)
     assert (verdict.stage, verdict.limit_s) == ("kernel", 0.5)
     assert verdict.spot is not None
     assert verdict.spot.line == line_of("endless")
-    assert time.monotonic() - started < 15
 
 
 def test_an_endless_host_part_times_out_as_such() -> None:

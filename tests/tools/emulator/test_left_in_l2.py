@@ -76,6 +76,7 @@ def test_a_workspace_that_fits_is_read_from_l2(level: Level) -> None:
     assert moved == pytest.approx(2 * 4 * MOST, rel=0.02)
 
 
+@pytest.mark.evidence
 def test_of_what_overflowed_l2_the_rest_is_fetched_again() -> None:
     n = 5_000_000 // 4
     moved = dram_bytes(BY_A_WORKSPACE, n, gpu="RTX 3090 Ti")
@@ -83,11 +84,13 @@ def test_of_what_overflowed_l2_the_rest_is_fetched_again() -> None:
     assert moved == pytest.approx(3 * 4 * n - left, rel=0.02)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("level", [Level.ACCOUNT, Level.SAMPLE])
 def test_another_part_of_the_same_buffers_is_not_in_l2(level: Level) -> None:
     moved = dram_bytes(BY_HALVES, MOST, level=level)
     assert moved == pytest.approx(3 * 4 * MOST / 2, rel=0.02)
 
 
+@pytest.mark.evidence
 def test_what_was_filled_is_in_l2() -> None:
     assert dram_bytes(AFTER_A_FILL, MOST) == pytest.approx(2 * 4 * MOST, rel=0.02)

@@ -46,12 +46,9 @@ def positives() -> Task:
     return load_task(str(TASKS / "positives"))
 
 
-@pytest.mark.parametrize("file", ["baseline.cu", "without_scratch.cu"])
-def test_halves_in_place_pass(halves: Task, file: str) -> None:
-    verdict = verdict_on(halves, file)
+def test_halves_in_place_pass(halves: Task) -> None:
+    verdict = verdict_on(halves, "without_scratch.cu")
     assert isinstance(verdict, Passed), verdict
-    assert verdict.profile is not None
-    assert verdict.profile.speedup == 1.0 or file != "baseline.cu"
 
 
 def test_halves_that_are_wrong_in_one_element_fail(halves: Task) -> None:
@@ -60,10 +57,12 @@ def test_halves_that_are_wrong_in_one_element_fail(halves: Task) -> None:
     assert (verdict.buffer, verdict.wrong) == ("data", 1)
 
 
+@pytest.mark.evidence
 def test_scratch_memory_has_the_quota_of_the_task(halves: Task) -> None:
     assert isinstance(verdict_on(halves, "too_much_scratch.cu"), OutOfMemory)
 
 
+@pytest.mark.evidence
 def test_any_order_passes_a_comparator(positives: Task) -> None:
     assert isinstance(verdict_on(positives, "baseline.cu"), Passed)
 

@@ -82,7 +82,7 @@ CASES: list[tuple[str, str, Dims]] = [
     ("conv2d", "baseline", {"H": 768, "W": 512, "R": 12, "S": 12}),
 ]
 """Task, kernel and size."""
-MODELLED = sample(CASES, kind=lambda case: case[1] == "baseline", every=4)
+MODELLED = sample(CASES, every=8)
 
 
 @pytest.mark.parametrize(("task_name", "kernel", "dims"), MODELLED)
@@ -108,6 +108,7 @@ def measure_largest_product() -> None:
     print(report.time_us, 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
+@pytest.mark.evidence
 def test_gigabytes_of_input_cost_what_is_read() -> None:
     code = "import test_modelled_times; test_modelled_times.measure_largest_product()"
     folders = (Path(__file__).parent, FIXTURES.parent / "support")
@@ -133,6 +134,7 @@ def test_a_queue_of_work_is_found_out_at_its_line() -> None:
     assert "atomicAdd(next_chunk, 1)" in outcome.spot.text
 
 
+@pytest.mark.evidence
 def test_blocks_take_turns_at_a_queue_of_work() -> None:
     task, dims = load_task("vector_add"), {"n": 1 << 22}
     by_queue, by_stride = (
@@ -144,6 +146,7 @@ def test_blocks_take_turns_at_a_queue_of_work() -> None:
     assert by_queue.time_us < 2 * by_stride.time_us
 
 
+@pytest.mark.evidence
 def test_one_compare_and_swap_of_many_succeeds_in_the_latency_of_l2() -> None:
     task, dims = load_task("reduction"), {"n": 1 << 16}
     source = source_of(task, "honest_extra/adds_doubles_by_swapping")
@@ -155,7 +158,7 @@ def test_one_compare_and_swap_of_many_succeeds_in_the_latency_of_l2() -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel", ["honest/reduction/06_last_block", "honest/reduction/10_grid_sync"]
+    "kernel", sample(["honest/reduction/06_last_block", "honest/reduction/10_grid_sync"], every=2)
 )
 def test_what_cannot_be_sampled_is_executed_whole(kernel: str) -> None:
     task = load_task("reduction")
@@ -168,6 +171,7 @@ def test_what_cannot_be_sampled_is_executed_whole(kernel: str) -> None:
     assert outcome.spreads == (0.0, 0.0)
 
 
+@pytest.mark.evidence
 def test_what_takes_too_long_whole_is_extrapolated_and_says_so() -> None:
     task = with_sizes(load_task("vector_add"), {"n": 65536}, {"n": 1 << 20}, {"n": 1 << 28})
     outcome = timed(task, source_of(task, "honest/vector_add/10_work_queue"))
@@ -250,6 +254,7 @@ extern "C" void solve(const float* A, const float* B, float* C, int M, int N, in
 """
 
 
+@pytest.mark.evidence
 def test_half_of_a_product_is_not_taken_for_all_of_it() -> None:
     task = load_task("matrix_multiplication")
     task = with_sizes(task, {"M": 128, "N": 128, "K": 128}, {"M": 1024, "N": 2048, "K": 1024})
@@ -273,7 +278,7 @@ extern "C" void solve(const float* A, const float* B, float* C, int n)
 """
 
 
-@pytest.mark.parametrize("other_blocks", ["", "// one", "// two"])
+@pytest.mark.parametrize("other_blocks", sample(["", "// one", "// two"], every=3))
 def test_few_blocks_of_very_unlike_work_are_not_taken_for_less_work(other_blocks: str) -> None:
     task = with_sizes(load_task("vector_add"), {"n": 65536}, {"n": 1 << 26})
     found = timed(task, UNEQUAL, other_blocks)

@@ -55,13 +55,11 @@ def judged(task: Task, statement: str) -> Judged:
 @pytest.mark.parametrize(
     ("statement", "code", "accepts"),
     [
-        ('if (i < n) C[i] = nanf("");', "WRONG_RESULT", True),
-        ("if (i < n / 4 * 4) C[i] = A[i] + B[i];", "WRONG_RESULT", True),
         ("if (i < n) C[i] = A[i] + B[i] + 2e-6f;", "WRONG_RESULT", True),
         ("if (i < n) C[i] = A[i] + B[i] + 2e-4f;", "WRONG_RESULT", False),
         ("if (i <= n) C[i] = A[i % n] + B[i % n];", "ILLEGAL_ACCESS", True),
     ],
-    ids=["NaN", "tail dropped", "within the tolerance", "beyond it", "one beyond at odd sizes"],
+    ids=["within the tolerance", "beyond it", "one beyond at odd sizes"],
 )
 def test_what_ours_refuses_theirs_may_accept(
     task: Task, statement: str, code: str, accepts: bool

@@ -78,7 +78,7 @@ def test_parts_are_found_along_any_axis() -> None:
     assert verdict.looks_like == ElementPattern(kind=ElementKind.COPIED, buffer="input")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_honest_products_pass_their_projections(seed: int) -> None:
     case, inputs = timed(MATMUL, DIMS, seed)
     outputs = honest(MATMUL, case, inputs)

@@ -14,8 +14,8 @@ WAYS = {"host": HOST, "kernels": strict_arrays()[0], "no kernels": strict_arrays
 SPECS = [
     BufferSpec(name=f"{dtype} {shape}", role=Role.OUT, dtype=dtype, shape=shape)
     for dtype, shape in [
-        *(("uint8", (1,)), ("uint8", (1001,)), ("float16", (7,)), ("float32", (33,))),
-        *(("float32", (3, 5)), ("float64", (130,)), ("int32", (2, 3, 4)), ("float32", ())),
+        *(("uint8", (1,)), ("float16", (7,)), ("float64", (130,)), ("int32", (2, 3, 4))),
+        ("float32", ()),
     ]
 ]
 ORDERS = {

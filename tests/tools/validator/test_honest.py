@@ -12,7 +12,7 @@ from small_tasks import small_task
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.validator.validate import Validated, validate
 
-EVALUATIONS = 200 if is_whole() else 25
+EVALUATIONS = 200 if is_whole() else 6
 
 
 @pytest.mark.parametrize("name", HONEST)

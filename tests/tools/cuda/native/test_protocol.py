@@ -67,7 +67,7 @@ def test_frames_have_the_same_layout_on_both_sides(tmp_path: Path) -> None:
         expected.append(value)
     source = tmp_path / "layout.cpp"
     source.write_text("\n".join([*lines, "}"]))
-    includes = [f"-I{TOOLS / 'cuda' / 'native'}", f"-I{TOOLS / 'runner' / 'native'}"]
+    includes = [f"-I{TOOLS / 'cuda' / 'native'}", f"-I{TOOLS / 'device' / 'native'}"]
     program = tmp_path / "layout"
     subprocess.run([find_gxx(), "-std=c++20", *includes, source, "-o", program], check=True)
     printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout

@@ -50,7 +50,7 @@ def operand(t: str) -> st.SearchStrategy[int]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(
-    max_examples=examples(40),
+    max_examples=examples(12),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(draw=st.data())

@@ -83,12 +83,11 @@ BUGS: list[tuple[int, tuple[type[Verdict], ...], set[str]]] = [
 """Mode of `copies.cu`, what may become of it, and at which lines."""
 
 
-@pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize(("mode", "kinds", "marks"), BUGS)
 def test_a_planted_bug_is_found_at_its_line(
-    copies: Compiled, mode: int, kinds: tuple[type[Verdict], ...], marks: set[str], seed: int
+    copies: Compiled, mode: int, kinds: tuple[type[Verdict], ...], marks: set[str]
 ) -> None:
-    verdict = call("H100 SXM", copies, N, mode, Level.FULL, seed).outcome
+    verdict = call("H100 SXM", copies, N, mode, Level.FULL).outcome
     assert isinstance(verdict, kinds), verdict
     places = [getattr(verdict, name, None) for name in ("spot", "other")]
     found = {place.line for place in places if place is not None}
@@ -131,7 +130,7 @@ HONEST: dict[int, Callable[[Floats], Floats]] = {
 }
 
 
-@pytest.mark.parametrize("level", [Level.CHECK, Level.ACCOUNT, Level.FULL])
+@pytest.mark.parametrize("level", [Level.ACCOUNT, Level.FULL])
 @pytest.mark.parametrize("mode", HONEST)
 def test_an_honest_kernel_agrees_with_numpy(copies: Compiled, mode: int, level: Level) -> None:
     for seed in [0, 1, 5] if level is Level.FULL else [0]:
@@ -177,9 +176,8 @@ LIBRARY: dict[int, Callable[[Floats], Floats]] = {
 }
 
 
-HAVE_PHASES = {"RTX 3090 Ti": False, "H100 SXM": True, "RTX 5090": True}
-"""Whether a GPU has the instructions that count bytes of a phase: libcu++ uses them there."""
-COMPILED_FOR = sample(HAVE_PHASES, kind=HAVE_PHASES.__getitem__, every=2)
+COMPILED_FOR = sample(["H100 SXM", "RTX 3090 Ti", "RTX 5090"], every=3)
+"""The first and the last have the instructions that count bytes of a phase, which libcu++ uses."""
 
 
 @pytest.fixture(scope="module", params=COMPILED_FOR)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus_sample import is_whole
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from runtime_driver import start
@@ -122,10 +123,11 @@ def is_nan(kind: str, bits: int) -> bool:
 
 @pytest.mark.parametrize(("op", "kind"), LEGAL)
 @given(data=st.data())
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_lanes_act_one_after_another(
-    plain_driver: Path, op: str, kind: str, data: st.DataObject
-) -> None:
+@settings(
+    max_examples=100 if is_whole() else 3,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_lanes_act_one_after_another(driver: Path, op: str, kind: str, data: st.DataObject) -> None:
     width = WIDTH.get(kind, 4)
     values = st.integers(0, (1 << 8 * width) - 1) | st.integers(0, 3)
     request = np.zeros(1, REQUEST)
@@ -155,7 +157,7 @@ def test_lanes_act_one_after_another(
                 if op == "add" and is_nan(kind, expected[cell]):
                     spoilt.add(cell)
 
-    ran = start(plain_driver, "atomic_request", 0, 0, 0, buffer=request.tobytes())
+    ran = start(driver, "atomic_request", 0, 0, 0, buffer=request.tobytes())
     assert ran.status == 0, ran.record.fault
     after = ran.arena[8192 : 8192 + REQUEST.itemsize].view(REQUEST)[0]
     for cell in set(range(8)) - spoilt:

@@ -15,7 +15,7 @@ from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.verdict_wording import describe
 
 PROGRAMS = programs()
-EMULATED = sample((name for name, one in PROGRAMS.items() if one.emulated), every=3)
+EMULATED = sample((name for name, one in PROGRAMS.items() if one.emulated), every=12)
 OF_THE_HARDWARE = [name for name in PROGRAMS if is_recorded(name)]
 
 

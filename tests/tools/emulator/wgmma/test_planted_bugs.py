@@ -157,6 +157,7 @@ def call_gemm(source: str, level: Level, seed: int = 0) -> Called:
     return call(code, values, 0, level, seed)
 
 
+@pytest.mark.evidence
 def test_a_stage_that_is_handed_back_before_the_wait_is_a_race() -> None:
     before = "wait_group<1>();\n    if (k > 0) arrive(place(&empty[(k - 1) % kStages]));"
     assert before in GEMM
@@ -172,6 +173,7 @@ def test_a_stage_that_is_handed_back_before_the_wait_is_a_race() -> None:
     assert "wgmma.mma_async.sync.aligned.m64n128k16" in texts
 
 
+@pytest.mark.evidence
 def test_a_layout_that_was_not_stored_is_a_wrong_result() -> None:
     (known,) = (one for one in honest_extra() if one.path.stem == "wgmma_and_tma")
     source, swizzled = known.path.read_text(), "stride << 32 | 1ull << 62"

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from corpus_sample import sample
 from device_calls import run
 
 from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
@@ -116,7 +117,9 @@ def spinning(kind: str, depth: int) -> str:
     return SOURCE.replace("MULTIPLY", spelled)
 
 
-@pytest.mark.parametrize(("kind", "depth", "peak"), [("bf16", 16, 989.4), ("e4m3", 32, 1978.9)])
+@pytest.mark.parametrize(
+    ("kind", "depth", "peak"), sample([("bf16", 16, 989.4), ("e4m3", 32, 1978.9)], every=2)
+)
 def test_a_kernel_that_only_multiplies_is_limited_by_its_tensor_cores(
     kind: str, depth: int, peak: float
 ) -> None:
@@ -142,6 +145,7 @@ def test_a_kernel_that_only_multiplies_is_limited_by_its_tensor_cores(
     assert launch.terms_us["shared"] == most
 
 
+@pytest.mark.evidence
 def test_some_blocks_stand_for_all_of_a_large_launch() -> None:
     rounds, blocks = 40, 20_000
     out = {"out": np.zeros(blocks * 256, np.float32)}

@@ -120,6 +120,11 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def no_end(round_: int) -> str:
+    """Return no reason to end behind that round."""
+    return ""
+
+
 def no_budget() -> str:
     """Return no reason to stop."""
     return ""
@@ -166,6 +171,8 @@ class RunContext:
     stop_reason: Callable[[], str] = no_budget
     """Why the run has to end (money, tokens, time), in a few words; empty to go on. Asked before
     each round; what is at work may end."""
+    why_end: Callable[[int], str] = no_end
+    """Why a replay has no round behind that one; empty to go on."""
     seconds_left: Callable[[], float] = no_deadline
     """Until `--max-minutes` are over: a round does not wait for its candidates any longer."""
     client_of: Callable[[str], Ask] = no_client

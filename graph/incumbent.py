@@ -18,6 +18,7 @@ from cuda_llm.agents.strategies.acceptance import find_regression, gain_over, sc
 from cuda_llm.graph.candidate import compiled
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.guards import choose_by_strategy
+from cuda_llm.graph.measurements import write_contest, write_inspection, write_last_check
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.search import Attempt, DuelResult
 from cuda_llm.tools.device.candidate import Compiled
@@ -225,6 +226,8 @@ async def contest_incumbent(
     began = time.monotonic()
     found = await hold_contest(context, bench, names, incumbent.id)
     seconds = time.monotonic() - began
+    sources = [context.folder.source(one) for one in (*names, incumbent.id)]
+    write_contest(context.folder, contenders.situation.round, sources, found)
     duels = (found,) * len(names) if isinstance(found, InfraFailed) else found.duels
     place = None if isinstance(found, InfraFailed) else found.fastest
     fastest = None if place is None else names[place]
@@ -250,6 +253,7 @@ async def inspect(context: RunContext, bench: DuelBench, contenders: Contenders,
     if not isinstance(built, Compiled):
         return
     found = await bench.inspect(built)
+    write_inspection(context.folder, built.source, found)
     for file, made in found.artefacts.items():
         context.folder.keep_file(name, file, made)
     fault = found.fault
@@ -296,7 +300,10 @@ async def confirm_winner(
 async def judge_again(context: RunContext, attempt: Attempt, baseline: KernelTimes) -> Verdict:
     """Judge the attempt again. Raises UsageError where the folder lost its source."""
     source = context.folder.same_source(attempt.id, attempt.source_sha)
-    return (await judge(context.bench.with_fresh_inputs(), source, baseline=baseline)).verdict
+    bench = context.bench.with_fresh_inputs()
+    verdict = (await judge(bench, source, baseline=baseline)).verdict
+    write_last_check(context.folder, source, verdict)
+    return verdict
 
 
 def remeasured_event(attempt: Attempt, verdict: Verdict) -> WinnerRemeasured:

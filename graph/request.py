@@ -230,17 +230,12 @@ class RunRequest:
     replay: Annotated[
         str,
         OptionText(
-            help="Answer from the record of a run: no model, no key.",
+            help="Repeat a run from its record: no model, no device but a --device named.",
             metavar="RUN",
             in_benchmark=False,
         ),
     ] = ""
     """What is not said is as that run was asked for."""
-    replay_measurements: Annotated[
-        bool,
-        OptionText(help="With --replay: nothing compiled or executed either.", in_benchmark=False),
-    ] = False
-    """Verdicts, profiles, times and the device are the recorded ones."""
     run_id: Annotated[
         str,
         OptionText(help="Name of the run and its folder.", on_command_line=False, in_graph=False),
@@ -276,7 +271,6 @@ class RunOptions(TypedDict, total=False):
     tune: int
     review: bool
     replay: str
-    replay_measurements: bool
 
 
 @dataclass(frozen=True, kw_only=True)

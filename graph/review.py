@@ -253,9 +253,11 @@ def edit_parent(
     """Return the order with another parent and direction; hints and kind follow its parent."""
     if edit is None:
         return brief
+    known = (one.id for one in situation.attempts)
     if edit.direction != brief.direction:
         brief = replace(brief, direction=edit.direction, against="", share=0.0)
-    if edit.parent == brief.parent:
+    # The record of a replay may name a kernel that was never judged here.
+    if edit.parent == brief.parent or edit.parent not in {None, *known}:
         return brief
     parent = None if edit.parent is None else situation.attempt(edit.parent)
     told_about = {

@@ -137,25 +137,6 @@ def read_answer(answer: object, shown: Review) -> Decisions:
     )
 
 
-def as_answer(decided: Decisions, shown: Review) -> dict[str, Any]:
-    """Return the answer that says this of what is shown; ids of anything else are left out."""
-    hints = {one.id for one in shown.hints}
-    orders = {one.id for one in shown.orders}
-    rejected = {name: REJECT for name in decided.rejected}
-    texts = {name: {"text": text} for name, text in decided.texts.items()}
-    edits = {
-        name: {"parent": one.parent, "direction": one.direction}
-        for name, one in decided.orders.items()
-        if one.parent is None or one.parent in shown.parents
-    }
-    return {
-        "hints": {name: one for name, one in {**rejected, **texts}.items() if name in hints},
-        "orders": {name: one for name, one in {**rejected, **edits}.items() if name in orders},
-        "add_hints": list(decided.add_hints),
-        "by": decided.by,
-    }
-
-
 def _by_id(answer: Mapping[Any, Any], key: str) -> Mapping[str, Any]:
     found = answer.get(key) or {}
     if not isinstance(found, Mapping):

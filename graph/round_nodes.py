@@ -125,7 +125,8 @@ def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContex
     if why := context.stop_reason() or all_infra_failed(judged):
         return why
     alone = tunes_alone(context)
-    return why_tuning_ends(situation, judged) if alone else stop_by_strategy(context, situation)
+    why = why_tuning_ends(situation, judged) if alone else stop_by_strategy(context, situation)
+    return why or context.why_end(situation.round)
 
 
 def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:

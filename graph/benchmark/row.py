@@ -8,7 +8,7 @@ from typing import Any, Literal
 from cuda_llm.agents.llm.budget import Budget, Spent
 from cuda_llm.codec import SPARSE
 from cuda_llm.graph.benchmark.sweep import Setting
-from cuda_llm.graph.runs.kept_measurements import FOLDER, Measurements, read_last_check
+from cuda_llm.graph.measurements import read_last_check
 from cuda_llm.graph.runs.result import Result, read_result, time_by_stage
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Passed
@@ -252,8 +252,8 @@ def winner_sizes(folder: RunFolder, result: Result) -> tuple[SizeTime, ...]:
     """Return the answer's times as judged again, else as judged first; none without an answer."""
     if result.best is None:
         return ()
-    kept = Measurements(folder.path / FOLDER).place_last_check(folder.source(result.best.id))
-    for verdict in (read_last_check(kept), folder.kept_verdict(result.best.id)):
+    again = read_last_check(folder, folder.source(result.best.id))
+    for verdict in (again, folder.kept_verdict(result.best.id)):
         if isinstance(verdict, Passed) and verdict.profile is not None:
             return verdict.profile.sizes
     return ()

@@ -238,10 +238,7 @@ def open_recorder(
             recorder(trial)
 
     folder = RunFolder(parts.run)
-    own = () if parts.replay is None else (parts.replay.course,)
-    recorder = Recorder(
-        folder.events, (record_probes, BestKeeper(folder), pass_on, *own, *observers)
-    )
+    recorder = Recorder(folder.events, (record_probes, BestKeeper(folder), pass_on, *observers))
     if sends_spans():
         from cuda_llm.traces.otlp.send import LiveSender, wants_content
 

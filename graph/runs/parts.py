@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy
 from cuda_llm.dotted import is_dotted, load_dotted, make_part
-from cuda_llm.errors import CudaLLMError, MissingError, UsageError
+from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.resolve import check_request, resolve_request
 from cuda_llm.search import Author
@@ -18,7 +18,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 
 if TYPE_CHECKING:
-    from cuda_llm.graph.runs.replay import ReplayedRun
+    from cuda_llm.graph.runs.replay import Replay
 
 GENERATORS = ("auto", "llm", "playbook", "tuner")
 NAME_A_MODEL = "name one with --model (or CUDA_LLM_MODEL)"
@@ -53,7 +53,7 @@ class RunParts:
     own_part_names: tuple[str, ...]
     """Names of the agents, and of a generator and a reflector of the user's: who may be given a
     model of its own."""
-    replay: "ReplayedRun | None" = None
+    replay: "Replay | None" = None
     """What answers from the record of another run; None where models and device are asked."""
 
     @property
@@ -115,14 +115,15 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
     task = with_objective(with_sizes(task, request.sizes), request.objective, request.weights)
     replay = find_replay(request, overrides, task)
     has_model = bool(request.model) or overrides.model is not None
-    own = overrides.generator or (None if replay is None else replay.generator)
+    recorded = None if replay is None else replay.generator
+    own = overrides.generator or (recorded if recorded and recorded.name != "playbook" else None)
     chosen = (
         GeneratorChoice(own.name)
         if own is not None
         else choose_generator(request.generator, task, has_model=has_model)
     )
     agents = find_agents(request.agents, overrides.agents)
-    generator = own or load_generator(chosen, task, request.start)
+    generator = own or recorded or load_generator(chosen, task, request.start)
     own_part_names = (*(one.name for one in agents), *names_of(generator, overrides.reflector))
     check_agent_models((*request.agent_models, *overrides.agent_models), own_part_names)
     strategy = overrides.strategy or find_strategy(request.strategy)
@@ -142,22 +143,16 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
     )
 
 
-def find_device(request: RunRequest, overrides: Overrides, replay: "ReplayedRun | None") -> Device:
+def find_device(request: RunRequest, overrides: Overrides, replay: "Replay | None") -> Device:
     """Return the recorded device, the caller's own, or the one named; it is opened here."""
     from cuda_llm.tools.open_device import open_device
 
     if replay is not None and replay.device is not None:
         return replay.device
-    try:
-        return overrides.device or overrides.opened_device or open_device(request.device)
-    except CudaLLMError as error:
-        if replay is None:
-            raise
-        mend = "replay what was measured there too, with --replay-measurements, or name a --device"
-        raise UsageError(f"{error}; {mend}") from error
+    return overrides.device or overrides.opened_device or open_device(request.device)
 
 
-def find_replay(request: RunRequest, overrides: Overrides, task: Task) -> "ReplayedRun | None":
+def find_replay(request: RunRequest, overrides: Overrides, task: Task) -> "Replay | None":
     """Open the record that the request names; None where it names none."""
     if not request.replay:
         return None

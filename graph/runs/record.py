@@ -9,7 +9,6 @@ from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.parts import RunParts
-from cuda_llm.graph.runs.recorded_device import device_details
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.traces.run_folder import RunFolder
@@ -22,7 +21,14 @@ DECIDING_FILES = (
     "host.cu",
     "playbook.cu",
 )
-REQUIRED_KEYS = ("request", "brought", "task_files", "forked_from", "device_spec")
+REQUIRED_KEYS = (
+    "request",
+    "brought",
+    "task_files",
+    "forked_from",
+    "device_spec",
+    "device_details",
+)
 """Keys without which no run can go on."""
 
 
@@ -61,12 +67,13 @@ def describe_run(parts: RunParts) -> dict[str, Any]:
     """Describe the run as plain JSON. `request` alone decides what a resumed run does."""
     from cuda_llm.tools.open_device import spec_of
 
+    is_recorded = parts.replay is not None and parts.replay.device is not None
     return {
         "run_id": parts.request.run_id,
         "task": parts.task.name,
         "task_files": task_digests(parts.task),
         "device": parts.device.name,
-        "device_spec": spec_of(parts.device, parts.request.device),
+        "device_spec": spec_of(parts.device, "auto" if is_recorded else parts.request.device),
         "device_details": device_details(parts.device),
         "hardware": parts.device.hardware.name,
         "time_source": parts.device.capabilities.time_source,
@@ -77,6 +84,17 @@ def describe_run(parts: RunParts) -> dict[str, Any]:
         "brought": sorted(parts.overrides.given),
         "forked_from": None,
         "request": encode(parts.request),
+    }
+
+
+def device_details(device: Device) -> dict[str, Any]:
+    """Describe a device so that a replay can stand for it."""
+    major, minor = device.hardware.compute_capability
+    return {
+        "hardware": {**encode(device.hardware), "compute_capability": f"{major}.{minor}"},
+        "target": device.target,
+        "capabilities": encode(device.capabilities),
+        "notes": list(device.notes),
     }
 
 

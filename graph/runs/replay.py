@@ -1,54 +1,83 @@
-"""A run whose answers are those recorded in another: what it is asked for, what has to be there,
-and what came of it.
+"""A run answered by the record of another: its kernels, the replies of its models, and a device
+that knows by the hash of a kernel's source how that was judged.
+
+docs/traces.md says what a replay promises.
 """
 
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+import hashlib
+import shutil
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from cuda_llm.agents.llm.budget import Budget
-from cuda_llm.agents.protocols import Generator
+from cuda_llm.agents.protocols import Trial
+from cuda_llm.agents.situation import Situation
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.codec import decode
-from cuda_llm.errors import UnusableFile, UsageError
+from cuda_llm.conversation import Ask, Call, CallFailed, Reply
+from cuda_llm.errors import InfrastructureError, UnusableFile, UsageError
+from cuda_llm.graph.candidate import read_validated
+from cuda_llm.graph.context import no_client
+from cuda_llm.graph.measurements import read_contests, read_inspection, read_last_check
 from cuda_llm.graph.request import Overrides, RunRequest
-from cuda_llm.graph.review_decisions import Decisions, Review, as_answer
 from cuda_llm.graph.runs.record import changed_files, recorded_request
-from cuda_llm.graph.runs.recorded_bench import RecordedBench, recorded_bench
-from cuda_llm.graph.runs.recorded_course import RecordedCourse, recorded_reviews
-from cuda_llm.graph.runs.recorded_device import RecordedDevice, recorded_device
-from cuda_llm.graph.runs.recorded_replies import (
-    RecordedClients,
-    RecordedGenerator,
-    RecordedReplies,
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import (
+    Duplicate,
+    InfraFailed,
+    NoCode,
+    Passed,
+    PublishedCheck,
+    Verdict,
+    component_of,
 )
-from cuda_llm.search import Author, Kind
+from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
 from cuda_llm.tasks.task import Task
-from cuda_llm.traces.event_log import Recorded, is_being_written, read_trace
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.bench import Inspected
+from cuda_llm.tools.judge.duel import Contest
+from cuda_llm.tools.timing.times import KernelTimes
+from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.traces.event_log import is_being_written, read_events, read_trace
 from cuda_llm.traces.events import (
-    AttemptJudged,
+    BaselineJudged,
+    Event,
     ModelCalled,
     Record,
+    RoundBegan,
     RunFinished,
     RunStarted,
 )
+from cuda_llm.traces.files import read_text
 from cuda_llm.traces.find import find_run
 from cuda_llm.traces.run_folder import RunFolder
 
-OURS = ("llm", "playbook")
-"""Generators of which today's code is run; of others the drafts are recorded."""
+RECORDED = "recorded"
+"""Device of a replay that executes nothing."""
+NOT_RECORDED = "not_recorded"
+"""Outcome of a call, and kind of a NoCode, for which the record holds no answer."""
+COMPONENT = "record"
+"""Of the InfraFailed of a kernel that the record does not know."""
+SAME, OTHER = "same", "other"
+"""Of `ModelCalled.replayed`: the recorded prompt was the same, or another."""
 OF_MODELS = ("model", "reflection_model", "base_url", "agent_models")
 """Options of what a replay never asks."""
-OF_DEVICES = ("device", "l2")
-"""Options of what recorded measurements were made on."""
-LATENESS = ("candidates", "rounds", "round_quorum", "max_minutes")
-"""Options that decide for whom a round does not wait."""
+WITHOUT_LIMITS: Mapping[str, Any] = {
+    "round_quorum": 0,
+    "budget_usd": None,
+    "max_tokens": None,
+    "max_minutes": None,
+}
+"""A replay waits for all candidates, and ends with its record."""
 PREFLIGHT = "preflight"
 R0 = "r0-c1"
 """The kernel that the user brought."""
 ASKED = frozenset({Kind.FIRST, Kind.FIX, Kind.IMPROVE, Kind.DEPART})
 """Kinds of briefs that a generator is asked."""
+NOWHERE = Path("/nowhere")
 
 
 def as_asked(request: RunRequest, said: Collection[str]) -> RunRequest:
@@ -58,24 +87,24 @@ def as_asked(request: RunRequest, said: Collection[str]) -> RunRequest:
     such run, or where it cannot be replayed so.
     """
     if not request.replay:
-        if request.replay_measurements:
-            raise UsageError("--replay-measurements: of which run? name it with --replay RUN")
         if not request.task:
             raise UsageError("no task is named; see what there is: cuda-llm tasks list")
         return request
     if unused := [name for name in OF_MODELS if name in said]:
         flag = f"--{unused[0].replace('_', '-')}"
         raise UsageError(f"{flag}: a replay asks no model; leave it out")
+    measures_anew = bool({"device", "cluster"} & set(said))
+    if "l2" in said and not measures_anew:
+        raise UsageError("--l2: nothing is timed in a replay without --device")
     folder = _find(request)
     run = folder.read_run()
     before = recorded_request(folder, run)
-    device = run.get("device_spec", before.device) if before.device == "auto" else before.device
     known = replace(
         before,
-        device="auto" if "cluster" in said else device,
+        **WITHOUT_LIMITS,
+        device="auto" if measures_anew else RECORDED,
         model=before.model or run["model"],
         start=_start(folder, before.start),
-        replay_measurements=False,
         out="",
         run_id="",
     )
@@ -105,113 +134,84 @@ def _start(folder: RunFolder, path: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayedRun:
+class Replay:
     """What of a record answers in a run."""
 
-    run: Mapping[str, Any]
-    """Its run.json."""
-    replies: RecordedReplies
-    course: RecordedCourse
-    """An observer of the replay."""
-    ended: str
-    """Why the recorded run ended; empty where it did not."""
-    reviews: Mapping[int, Decisions]
-    """What a person decided when the run stopped for review, by the round that followed."""
-    generator: Generator | None
-    """The user's own, by its drafts; None where ours is run, or where it was brought again."""
-    device: RecordedDevice | None
-    """None where today's device measures, as is `bench`."""
-    bench: RecordedBench | None
+    folder: RunFolder
+    calls: Mapping[str, ModelCalled]
+    """The last call of each place: a run that was killed may have asked again."""
+    generator: "RecordedGenerator | None"
+    """None where today's code writes: it asks a model, tunes alone, or was named or brought."""
+    tuner: "RecordedTuner | None"
+    device: "RecordedDevice | None"
+    """None where another device judges."""
+    last_round: int
+    reason: str
+    """Why the recorded run ended; empty where it did not, or with its rounds."""
+    taken: set[str] = field(default_factory=set)
+    """Places of the calls answered so far."""
 
-    @property
-    def clock(self) -> Callable[[], float]:
-        """Return the clock of the run's minutes: where nothing is executed, that of the record."""
-        return time.monotonic if self.bench is None else self.course.clock
+    def why_end(self, round_: int) -> str:
+        """Return why no round follows that one; empty where the record holds another."""
+        if round_ < self.last_round:
+            return ""
+        return self.reason or f"the record of {self.folder.name} ends with round {self.last_round}"
 
-    def seconds_left(self, budget: Budget) -> Callable[[], float]:
-        """Return what says how long a round waits: by the record where nothing is executed."""
-        return budget.seconds_left if self.bench is None else self.course.seconds_left
+    def find_place(self, call: str) -> str | None:
+        """Return the place of the answer to a call; None where none was recorded.
 
-    def review(self, shown: Mapping[str, Any]) -> object:
-        """Return the recorded answer to a review; None where there is none that can be given."""
-        review = decode(Review, shown)
-        decided = self.reviews.get(review.round)
-        return None if decided is None or review.problem else as_answer(decided, review)
-
-    def trials(self, budget: Budget) -> tuple[ModelCalled, ...]:
-        """Return the recorded trial calls of the models, and count what they cost, once."""
-        told = self.replies.calls.get(PREFLIGHT)
-        if told is None or budget.counts(PREFLIGHT):
-            return ()
-        budget.restore([told])
-        return (told,)
-
-    def clients(
-        self,
-        folder: RunFolder,
-        record: Record,
-        budget: Budget,
-        models: tuple[str, str],
-        named: str,
-    ) -> RecordedClients:
-        """Return the clients of `models`, the generator's and reflection's; an empty one is none.
-
-        `named` is the model that agents of the user's ask where they have none of their own.
+        Questions of an agent are named by their words: a question in other words gets the next
+        answer of the agent's turn that is left.
         """
-        asked = {one.agent for one in self.replies.calls.values()}
-        own = {*self.run["request"].get("agent_models", {}), *asked}
-        return RecordedClients(
-            replies=self.replies,
-            course=self.course,
-            store=folder,
-            record=record,
-            budget=budget,
-            model=models[0],
-            critic_model=models[1],
-            named=None if named else own,
-            ended=self.ended,
-        )
+        found: str | None = call
+        if call not in self.calls and self.folder.load_reply(call) is None:
+            turn, name = call.rpartition("/")[::2]
+            left = (one for one in self.calls if one.rpartition("/")[0] == turn)
+            asks = name.startswith("ask-")
+            found = next((one for one in left if asks and one not in self.taken), None)
+        self.taken.update({found} - {None})
+        return found
+
+    def copy_reviews(self, folder: RunFolder) -> None:
+        """Write what a person decided before each round, so that nobody is asked again."""
+        for path in self.folder.path.glob("rounds/*/review.json"):
+            new = folder.path / path.relative_to(self.folder.path)
+            new.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, new)
 
 
-def open_replay(request: RunRequest, overrides: Overrides, task: Task) -> ReplayedRun:
+def open_replay(request: RunRequest, overrides: Overrides, task: Task) -> Replay:
     """Open the record that a request names, and read all of it that will answer.
 
-    Raises UsageError: it is at work or damaged, of another task or another version of it, lacks
-    something, or is to be measured by its record on another device.
+    Raises UsageError: it is at work or damaged, of another task, or was started with parts that are
+    not brought again.
     """
     folder = RunFolder(Path(request.replay))
     run = folder.read_run()
-    before = recorded_request(folder, run)
     if is_being_written(folder.events):
         raise UsageError(f"{folder.path}: at work in another process; replay it when it has ended")
-    _check_task(folder, run, task)
-    _check_brought(folder, run, request, overrides)
-    recorded = read_whole(folder)
-    _check_replies(folder, recorded)
-    events = [one.event for one in recorded]
-    course = RecordedCourse(
-        recorded,
-        waits=request.replay_measurements
-        and all(getattr(request, name) == getattr(before, name) for name in LATENESS),
-        late_by_clock=not request.round_quorum,
-    )
-    device = None
-    if request.replay_measurements:
-        _check_device(run, before, request, overrides)
-        device = recorded_device(folder, run)
-    return ReplayedRun(
-        run=run,
-        replies=RecordedReplies(folder, recorded),
-        course=course,
-        ended=next((one.reason for one in reversed(events) if isinstance(one, RunFinished)), ""),
-        reviews=recorded_reviews(folder, events) if before.review else {},
-        generator=_own_generator(folder, run, request, recorded, course),
-        device=device,
-        bench=None if device is None else recorded_bench(folder, recorded, device.target, course),
+    if task.name != run["task"]:
+        raise UsageError(f"{folder.path}: a run of {run['task']}, not of {task.name}")
+    executes = request.device != RECORDED or {"device", "bench"} & set(overrides.given)
+    _check_brought(folder, run, overrides, executes=bool(executes))
+    events = read_whole(folder)
+    calls = {one.call: one for one in events if isinstance(one, ModelCalled)}
+    _check_replies(folder, calls)
+    ended = next((one.reason for one in reversed(events) if isinstance(one, RunFinished)), "")
+    rounds = (one.round for one in events if isinstance(one, RoundBegan))
+    is_own = request.generator != run["request"]["generator"] or overrides.generator is not None
+    return Replay(
+        folder=folder,
+        calls=calls,
+        generator=None if is_own else recorded_generator(folder, run["generator"]),
+        tuner=None if is_own else RecordedTuner(folder),
+        device=None if executes else recorded_device(folder, run, events, task),
+        last_round=max(rounds, default=0),
+        reason="" if ended == "rounds" else ended,
     )
 
 
-def read_whole(folder: RunFolder) -> tuple[Recorded, ...]:
+def read_whole(folder: RunFolder) -> tuple[Event, ...]:
     """Return the events of a run. Raises UsageError where some are lost.
 
     A kill may have torn the last line: nobody has seen that event.
@@ -221,77 +221,409 @@ def read_whole(folder: RunFolder) -> tuple[Recorded, ...]:
     if torn > 0 or not any(isinstance(one.event, RunStarted) for one in trace.events):
         lost = f"{torn} of its lines cannot be read" if torn > 0 else "its first line is gone"
         raise UsageError(f"{folder.events}: damaged, {lost}; a replay needs them all: restore it")
-    return trace.events
-
-
-def _check_task(folder: RunFolder, run: Mapping[str, Any], task: Task) -> None:
-    if task.name != run["task"]:
-        raise UsageError(f"{folder.path}: a run of {run['task']}, not of {task.name}")
-    if changed := changed_files(task, run["task_files"]):
-        differ = f"of another version of task {task.name}: {', '.join(changed)} changed since"
-        raise UsageError(f"{folder.path}: {differ}; a replay needs the task as it was")
+    return tuple(one.event for one in trace.events)
 
 
 def _check_brought(
-    folder: RunFolder, run: Mapping[str, Any], request: RunRequest, overrides: Overrides
+    folder: RunFolder, run: Mapping[str, Any], overrides: Overrides, *, executes: bool
 ) -> None:
-    answered = {"generator", *OF_MODELS}
-    if request.replay_measurements:
-        answered |= {"device", "bench"}
+    answered = {"generator", "tuner", *OF_MODELS, *(() if executes else ("device", "bench"))}
     missing = [one for one in run["brought"] if one not in answered | set(overrides.given)]
     if missing:
         own = ", ".join(missing)
         mend = f"bring it again: optimize(replay=..., {missing[0]}=...)"
-        if {*missing} <= {"device", "bench"}:
-            mend = "bring it again, or replay its answers too, with --replay-measurements"
-        msg = f"run {folder.name} was started from Python with its own {own}; {mend}"
-        raise UsageError(msg)
+        raise UsageError(f"run {folder.name} was started from Python with its own {own}; {mend}")
     if brought := [name for name in OF_MODELS if name in overrides.given]:
         raise UsageError(f"{brought[0]}: a replay asks no model; leave it out")
 
 
-def _check_device(
-    run: Mapping[str, Any], before: RunRequest, request: RunRequest, overrides: Overrides
-) -> None:
-    known = {before.device, run.get("device_spec", before.device)}
-    is_other = request.device not in known or request.l2 != before.l2
-    if is_other or {"device", "bench"} & set(overrides.given):
-        mend = "leave --replay-measurements out to measure anew"
-        raise UsageError(f"--device, --l2: what was recorded is of {run['device']}; {mend}")
-
-
-def _check_replies(folder: RunFolder, recorded: Sequence[Recorded]) -> None:
+def _check_replies(folder: RunFolder, calls: Mapping[str, ModelCalled]) -> None:
     """Check that replies and drafts can be read. Raises UsageError naming the first that cannot."""
-    answered = [one.event for one in recorded if isinstance(one.event, ModelCalled)]
-    for call in dict.fromkeys(one.call for one in answered if one.outcome == "ok"):
-        if call != PREFLIGHT and folder.load_reply(call) is None:
+    for call, told in calls.items():
+        if told.outcome == "ok" and call != PREFLIGHT and folder.load_reply(call) is None:
             path = folder.path / call / "reply.json"
             raise UnusableFile(path, "gone or damaged", "a replay needs it: restore it")
     for name in folder.candidates():
         folder.draft(name)
 
 
-def _own_generator(
-    folder: RunFolder,
-    run: Mapping[str, Any],
-    request: RunRequest,
-    recorded: Sequence[Recorded],
-    course: RecordedCourse,
-) -> Generator | None:
-    """Return the recorded drafts of a generator of the user's own, unless it is named anew."""
-    before = run["request"]["generator"]
-    if run["generator"] in OURS or request.generator != before:
+# Replies
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedClients:
+    """Clients of the models of a run, none of which is opened."""
+
+    replay: Replay
+    store: RunFolder
+    record: Record
+    budget: Budget
+    """Counts what the recorded calls cost."""
+    asks_critic: bool
+
+    def writer(self) -> Ask:
+        """Return what answers the generator."""
+        return self.answer
+
+    def critic(self) -> Ask | None:
+        """Return what answers reflection; None where it asks no model."""
+        return self.answer if self.asks_critic else None
+
+    def of_agent(self, agent: str) -> Ask:
+        """Return what answers an agent, generator or reflector of the user's."""
+        asked = {one.agent for one in self.replay.calls.values()}
+        return self.answer if agent in asked else no_client(agent)
+
+    async def answer(self, call: Call) -> Reply | CallFailed:
+        """Return the recorded answer; a CallFailed of kind `not_recorded` where there is none."""
+        record = self.replay.folder
+        self.store.write_prompt(call)
+        place = self.replay.find_place(call.id)
+        told = None if place is None else self.replay.calls.get(place)
+        reply = None if place is None else record.load_reply(place)
+        if place is None or (reply is None and (told is None or told.outcome == "cancelled")):
+            detail = f"the record of {record.name} holds no answer to {call.id}"
+            self._tell(call, {"outcome": NOT_RECORDED, "detail": detail, "tries": 0})
+            return CallFailed(kind=NOT_RECORDED, detail=detail, tries=0)
+        asked = [read_text(one / "prompt.md") for one in (record.path / place, self._path(call))]
+        told_now = {"replayed": SAME if asked[0] == asked[1] else OTHER}
+        if reply is None:
+            assert told is not None, "the call failed, as its event says"
+            self._tell(call, {**vars(told), **told_now})
+            return CallFailed(
+                kind=told.outcome, detail=told.detail, tries=told.tries, seconds=told.seconds
+            )
+        if not self.budget.counts(call.id):
+            # Where a kill prevented the event of a reply, the reply says what it cost.
+            cost = {"tries": reply.tries, "seconds": reply.seconds, **vars(reply.usage)}
+            known = vars(told) if told is not None and told.outcome == "ok" else cost
+            self._tell(call, {"model": reply.model, **known, **told_now, "outcome": "ok"})
+        self.store.write_reply(call.id, reply)
+        return reply
+
+    def _path(self, call: Call) -> Path:
+        return self.store.path / call.id
+
+    def _tell(self, call: Call, about: Mapping[str, Any]) -> None:
+        event = ModelCalled(**{"model": "", **about, "call": call.id, "agent": call.agent})
+        self.budget.restore([event])
+        self.record(event)
+
+
+# Kernels
+
+
+@dataclass(frozen=True)
+class RecordedGenerator:
+    """Answers each brief with the kernel that was written for the candidate of that name."""
+
+    folder: RunFolder
+    name: str
+    written_by: Author
+
+    async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
+        """Return the recorded draft; a NoCode of kind `not_recorded` where there is none."""
+        draft = self.folder.draft(brief.id)
+        if draft is None:
+            message = f"the record of {self.folder.name} holds no draft of {brief.id}"
+            return NoCode(kind=NOT_RECORDED, message=message)
+        return draft
+
+
+def recorded_generator(folder: RunFolder, name: str) -> RecordedGenerator | None:
+    """Return the generator; None where today's code writes from replies, or the tuner alone."""
+    if name in ("llm", "tuner"):
         return None
-    events = [one.event for one in recorded]
-    authors: list[Author] = [
-        one.attempt.written_by
-        for one in events
-        if isinstance(one, AttemptJudged) and one.attempt.kind in ASKED
-    ]
-    started = next(one for one in events if isinstance(one, RunStarted))
-    return RecordedGenerator(
+    attempts = filter(None, map(folder.attempt, folder.candidates()))
+    authors = (one.written_by for one in attempts if one.kind in ASKED)
+    unknown: Author = "playbook" if name == "playbook" else "model"
+    return RecordedGenerator(folder, name, next(authors, unknown))
+
+
+@dataclass(frozen=True)
+class RecordedTuner:
+    """Tries the points that were tried in the same round."""
+
+    folder: RunFolder
+
+    def propose(
+        self, situation: Situation, judged: Sequence[Attempt], count: int
+    ) -> tuple[Trial, ...]:
+        """Return at most `count` trials of kernels that were judged here, too."""
+        known = {one.id for one in situation.attempts}
+        found = []
+        for name in self.folder.candidates():
+            brief = self.folder.brief(name)
+            draft = self.folder.draft(name)
+            if brief is None or (brief.kind, brief.round) != (Kind.TUNE, situation.round):
+                continue
+            if brief.parent in known and isinstance(draft, Draft):
+                found.append(Trial(parent=brief.parent or "", draft=draft))
+        return tuple(found[:count])
+
+
+# Device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """What became of the first candidate that had a source."""
+
+    name: str
+    stage: str
+    """That ended it."""
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedDevice:
+    """The device of a recorded run, and its bench: each step is answered as it was answered for the
+    same source, and nothing is executed. Is a `Device` and a `DuelBench`.
+    """
+
+    folder: RunFolder
+    spec: str
+    name: str
+    hardware: Hardware
+    target: str
+    capabilities: Capabilities
+    notes: tuple[str, ...]
+    baseline: KernelTimes
+    ended: Mapping[str, Ended]
+    """By `sha_of` a source."""
+    contests_held: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    """By sources: the same kernels may meet again in a later round."""
+    is_last_check: bool = False
+    version: str = RECORDED
+
+    def pinned(self) -> "RecordedDevice":
+        """Return the device itself."""
+        return self
+
+    def prepare(self) -> None:
+        """Build nothing."""
+
+    async def carry_out(
+        self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
+    ) -> NoReturn:
+        """Raise InfrastructureError: a record executes nothing."""
+        raise InfrastructureError("device", f"{self.name} is a record: it executes nothing")
+
+    async def time_baseline(self) -> KernelTimes:
+        """Return the recorded times."""
+        return self.baseline
+
+    async def compile(self, source: str, name: str) -> Compiled | Verdict:
+        """Return the verdict that ended it there; else what stands for its files."""
+        found = self.ended.get(sha_of(source))
+        if found is None:
+            return self._unknown("verdict on this kernel")
+        if found.stage == "compile" and not self.is_last_check:
+            return found.verdict
+        profile = found.verdict.profile if isinstance(found.verdict, Passed) else None
+        return Compiled(
+            key=sha_of(source),
+            name=name,
+            source=source,
+            target=self.target,
+            library=NOWHERE,
+            ptx=NOWHERE,
+            kernels=() if profile is None else profile.resources,
+        )
+
+    async def validate(self, compiled: Compiled) -> Validated | Verdict:
+        """Return the verdict that ended it there; else what was checked."""
+        found = self.ended[compiled.key]
+        if self.is_last_check:
+            return Validated()
+        if found.stage == "validate":
+            return found.verdict
+        return read_validated(self.folder.candidate(found.name) / "validated.json") or Validated()
+
+    async def profile(
+        self, compiled: Compiled, validated: Validated, baseline: KernelTimes
+    ) -> Verdict:
+        """Return the verdict that was recorded last."""
+        if self.is_last_check:
+            kept = read_last_check(self.folder, compiled.source)
+            return kept or self._unknown("last check of this kernel")
+        return self.ended[compiled.key].verdict
+
+    async def check_as_published(
+        self, compiled: Compiled, verdict: Verdict
+    ) -> PublishedCheck | None:
+        """Return what was recorded of the kernel."""
+        attempt = self.folder.attempt(self.ended[compiled.key].name)
+        return None if attempt is None else attempt.published_check
+
+    def with_fresh_inputs(self) -> "RecordedDevice":
+        """Return the bench that answers with the last check of winners."""
+        return replace(self, is_last_check=True)
+
+    async def contest(
+        self, contenders: Sequence[Compiled], incumbent: Compiled
+    ) -> Contest | InfraFailed:
+        """Return the contest that these kernels held."""
+        sources = tuple(one.source for one in (*contenders, incumbent))
+        held = read_contests(self.folder, sources)
+        if not held:
+            return self._unknown("contest of these kernels")
+        place = min(self.contests_held[sources], len(held) - 1)
+        self.contests_held[sources] += 1
+        return held[place]
+
+    async def inspect(self, compiled: Compiled) -> Inspected:
+        """Return the recorded findings."""
+        candidate = self.folder.candidate(self.ended[compiled.key].name)
+        kept = read_inspection(self.folder, compiled.source, candidate)
+        return kept or Inspected(not_inspected=self._unknown("inspection").detail)
+
+    def _unknown(self, what: str) -> InfraFailed:
+        detail = f"the record of {self.folder.name} holds no {what}"
+        return InfraFailed(component=COMPONENT, detail=detail)
+
+
+def sha_of(source: str) -> str:
+    """Return the SHA-256 of a source, as attempts hold it."""
+    return hashlib.sha256(source.encode(errors="replace")).hexdigest()
+
+
+def recorded_device(
+    folder: RunFolder, run: Mapping[str, Any], events: Sequence[Event], task: Task
+) -> RecordedDevice:
+    """Return the device of a run as run.json describes it, with everything that it answered.
+
+    Raises UsageError naming what is damaged or what the record lacks. Files of the task that have
+    changed since are named in a note.
+    """
+    base = next((one for one in reversed(events) if isinstance(one, BaselineJudged)), None)
+    if base is None:
+        raise UsageError(f"{folder.path}: its record ends before the baseline was timed")
+    told, sizes = run["device_details"], [dict(one) for one in base.sizes]
+    try:
+        hardware = decode(Hardware, told["hardware"])
+        capabilities = decode(Capabilities, told["capabilities"])
+        target, notes = str(told["target"]), tuple(told["notes"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder.path / 'run.json'}: device_details.{error}") from None
+    changed = changed_files(task, run["task_files"])
+    since = (f"task {task.name} has changed since: {', '.join(changed)}",) if changed else ()
+    return RecordedDevice(
         folder=folder,
-        course=course,
-        name=started.generator,
-        written_by=authors[0] if authors else "model",
+        spec=run["device_spec"],
+        name=run["device"],
+        hardware=hardware,
+        target=target,
+        capabilities=capabilities,
+        notes=(*notes, *since),
+        baseline=KernelTimes(
+            times=tuple(zip(sizes, base.times_us, strict=True)),
+            launches=(),
+            bottlenecks=(),
+            isolation=base.isolation,
+        ),
+        ended=find_ends(folder),
     )
+
+
+def find_ends(folder: RunFolder) -> dict[str, Ended]:
+    """Return what became of each source, by its SHA-256. Raises UsageError: a verdict is gone."""
+    found: dict[str, Ended] = {}
+    for one in filter(None, map(folder.attempt, folder.candidates())):
+        stage = next(reversed(one.seconds), "generate")
+        if not one.source_sha or stage == "generate":
+            continue
+        verdict = _verdict(folder, one.id)
+        if isinstance(verdict, Duplicate):
+            # Equal but for its layout to a kernel of its round, whose verdict counts for both.
+            verdict = _verdict(folder, verdict.of)
+        found.setdefault(one.source_sha, Ended(name=one.id, stage=stage, verdict=verdict))
+    return found
+
+
+def _verdict(folder: RunFolder, name: str) -> Verdict:
+    verdict = folder.kept_verdict(name)
+    lost = isinstance(verdict, Passed) and verdict.profile is None
+    if verdict is None or lost:
+        file = "profile.json" if lost else "verdict.json"
+        raise UnusableFile(folder.candidate(name) / file, "gone", "a replay needs it: restore it")
+    return verdict
+
+
+# What came of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayAccount:
+    """How far the record of a run answered another."""
+
+    of: Path
+    """The recorded run."""
+    measurements: bool
+    """The recorded device judged, and nothing was executed."""
+    answered: int
+    """Calls of models and of a generator that the record answered."""
+    unanswered: tuple[str, ...]
+    """Those it holds no answer to: `rounds/2/critique`, `candidates/r2-c1`."""
+    prompts_differ: tuple[str, ...]
+    """Calls answered although they were asked in other words, or by another brief."""
+    unjudged: tuple[str, ...]
+    """Candidates whose kernel was never judged there."""
+
+    @property
+    def differs_at(self) -> str:
+        """Return where below both folders the first prompts that differ lie; empty without any.
+
+        Questions of an agent are named by their words, so its whole turn is where to look.
+        """
+        if not self.prompts_differ:
+            return ""
+        call = self.prompts_differ[0]
+        turn, _, name = call.rpartition("/")
+        if name.startswith("ask-"):
+            return turn
+        file = "prompt.md" if (self.of / call / "prompt.md").exists() else "brief.json"
+        return f"{call}/{file}"
+
+
+def replay_account(folder: RunFolder) -> ReplayAccount | None:
+    """Return how far the record answered; None where the run is no replay."""
+    run = folder.read_run()
+    of = run["request"].get("replay", "")
+    if not of:
+        return None
+    record = RunFolder(Path(of))
+    calls = {
+        one.event.call: one.event
+        for one in read_events(folder.events)
+        if isinstance(one.event, ModelCalled)
+    }
+    missing = [one.call for one in calls.values() if one.outcome == NOT_RECORDED]
+    other = [one.call for one in calls.values() if one.replayed == OTHER]
+    drafts = _recorded_drafts(folder, run, record)
+    for name in drafts:
+        if record.draft(name) is None:
+            missing.append(f"candidates/{name}")
+        elif record.brief(name) != folder.brief(name):
+            other.append(f"candidates/{name}")
+    judged = filter(None, map(folder.attempt, folder.candidates()))
+    return ReplayAccount(
+        of=record.path,
+        measurements=run["request"]["device"] == RECORDED,
+        answered=len(calls) + len(drafts) - len(missing),
+        unanswered=tuple(missing),
+        prompts_differ=tuple(other),
+        unjudged=tuple(one.id for one in judged if component_of(one.code) == COMPONENT),
+    )
+
+
+def _recorded_drafts(folder: RunFolder, run: Mapping[str, Any], record: RunFolder) -> list[str]:
+    """Return the candidates that the record drafted in place of a generator."""
+    if run["generator"] in ("llm", "tuner") or "generator" in run["brought"]:
+        return []
+    if not (record.path / "run.json").exists():
+        return []
+    if record.read_run()["request"]["generator"] != run["request"]["generator"]:
+        return []
+    asked = ((name, folder.brief(name)) for name in folder.candidates())
+    return [name for name, brief in asked if brief is not None and brief.kind in ASKED]

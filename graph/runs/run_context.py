@@ -4,7 +4,6 @@ that agents ask them with, budget, tuner and bench.
 
 import asyncio
 import platform
-import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -17,13 +16,13 @@ from cuda_llm.agents.protocols import Generator, Reflector, Tuner
 from cuda_llm.agents.situation import Plan
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.errors import MissingError, UsageError
-from cuda_llm.graph.context import RunContext, no_client
+from cuda_llm.graph.context import RunContext, no_client, no_end
 from cuda_llm.graph.request import RunRequest
-from cuda_llm.graph.runs.kept_measurements import open_run_bench
 from cuda_llm.graph.runs.parts import RunParts, name_of
 from cuda_llm.graph.runs.record import setup_note
-from cuda_llm.graph.runs.recorded_replies import RecordedClients
+from cuda_llm.graph.runs.replay import RecordedClients
 from cuda_llm.graph.runs.result import time_by_stage
+from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.tools.native import build_in_thread
 from cuda_llm.tools.open_device import ReportLine, prepare_device, print_line
 from cuda_llm.traces.event_log import read_events
@@ -125,16 +124,16 @@ async def preflight(
 
     Raises UsageError and MissingError with the mend.
     """
-    if parts.replay is not None:
-        return parts.replay.trials(budget or Budget())
     from cuda_llm.graph.runs.drive import sends_spans
 
     sends_spans()
-    chats = RunModels(parts)
-    writer, critic = chats.writer, chats.critic
-    asked = [writer] * parts.request.candidates + [critic, *chats.named_for_agents()]
-    calls = Counter(chat for chat in asked if chat is not None and not chat.from_caller)
-    trials = [await try_model(chat, often, budget or Budget()) for chat, often in calls.items()]
+    trials: list[ModelCalled] = []
+    if parts.replay is None:
+        chats = RunModels(parts)
+        writer, critic = chats.writer, chats.critic
+        asked = [writer] * parts.request.candidates + [critic, *chats.named_for_agents()]
+        calls = Counter(chat for chat in asked if chat is not None and not chat.from_caller)
+        trials = [await try_model(chat, often, budget or Budget()) for chat, often in calls.items()]
     await build_in_thread(lambda: prepare_device(parts.device, report))
     return tuple(trials)
 
@@ -227,7 +226,13 @@ def open_clients(parts: RunParts, folder: RunFolder, record: Record, budget: Bud
     """Return the clients of the run's models, or those that answer from a record."""
     if parts.replay is None:
         return ModelClients(parts, folder, record, budget)
-    return parts.replay.clients(folder, record, budget, (parts.model, parts.critic), parts.named)
+    return RecordedClients(
+        replay=parts.replay,
+        store=folder,
+        record=record,
+        budget=budget,
+        asks_critic=bool(parts.critic),
+    )
 
 
 def open_generator(parts: RunParts, clients: Clients) -> Generator:
@@ -276,11 +281,12 @@ def build_context(parts: RunParts, record: Record, budget: Budget | None = None)
         generator=open_generator(parts, clients),
         strategy=parts.strategy,
         reflector=open_reflector(parts, clients),
-        tuner=brought.tuner or open_tuner(),
+        tuner=brought.tuner or (parts.replay and parts.replay.tuner) or open_tuner(),
         agents=parts.agents,
-        bench=open_run_bench(parts),
+        bench=brought.bench or (parts.replay and parts.replay.device) or open_bench(parts),
         stop_reason=budget.over,
-        seconds_left=parts.replay.seconds_left(budget) if parts.replay else budget.seconds_left,
+        why_end=parts.replay.why_end if parts.replay else no_end,
+        seconds_left=budget.seconds_left,
         client_of=clients.of_agent,
         note=setup_note(parts),
         versions=versions(),
@@ -297,13 +303,21 @@ def plan_of(request: RunRequest) -> Plan:
 def open_budget(parts: RunParts) -> Budget:
     """Open the budget of the run, less what its earlier processes spent."""
     asked, events = parts.request, RunFolder(parts.run).events
-    clock = time.monotonic if parts.replay is None else parts.replay.clock
     usd, tokens, minutes = asked.budget_usd, asked.max_tokens, asked.max_minutes
-    budget = Budget(usd=usd, tokens=tokens, minutes=minutes, clock=clock)
+    budget = Budget(usd=usd, tokens=tokens, minutes=minutes)
     if events.exists():
         recorded = read_events(events)
         budget.restore((one.event for one in recorded), time_by_stage(recorded)["total"])
     return budget
+
+
+def open_bench(parts: RunParts) -> Bench:
+    """Open the bench that ships. Candidates' inputs follow from the seed, so that a run repeats."""
+    from cuda_llm.tools.judge import device_bench
+    from cuda_llm.tools.timing.options import L2, MeasureOptions
+
+    request, options = parts.request, MeasureOptions(l2=L2(parts.request.l2))
+    return device_bench.open_bench(parts.task, parts.device, seed=request.seed, options=options)
 
 
 def open_tuner() -> Tuner:

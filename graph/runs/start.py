@@ -71,6 +71,8 @@ def make_folder(parts: RunParts) -> RunFolder:
         msg = f"{parts.run.parent}: {error.strerror}; choose another folder with --out"
         raise UsageError(msg) from None
     folder.write_run(describe_run(parts))
+    if parts.replay is not None:
+        parts.replay.copy_reviews(folder)
     return folder
 
 
@@ -106,8 +108,6 @@ async def run_graph(
         async with open_graph_run(context, build_graph(agents=parts.agents)) as driver:
             if answer or reviewer is None or not await driver.waits_for_review():
                 await driver.run(answer)
-            if parts.replay is not None:
-                await driver.run_reviewed(parts.replay.review)
             if reviewer is not None:
                 await driver.run_reviewed(outside_the_budget(reviewer, budget))
     finally:
@@ -198,7 +198,7 @@ async def aoptimize(task: Task | str = "", **keywords: Unpack[OptimizeKeywords])
 
     What is not given is as on the command line, settings included. Being cancelled leaves a run
     that `cuda-llm resume` goes on with. With `replay`, the name or folder of a run, its record
-    answers instead of models, and what is not given, the task too, is as that run was asked for.
+    answers instead of models and device, and what is not given is as that run was asked for.
     Raises UsageError and MissingError before any work starts, and TypeError for a keyword that is
     none.
     """

@@ -63,7 +63,7 @@ from cuda_llm.errors import (
     TaskError,
     UsageError,
 )
-from cuda_llm.graph.runs.replay_account import ReplayAccount, replay_account
+from cuda_llm.graph.runs.replay import ReplayAccount, replay_account
 from cuda_llm.graph.state import SearchState
 from cuda_llm.graph.toolbox import bench_tools, judge_tools
 from cuda_llm.hardware_profiles.hardware import Hardware

@@ -11,6 +11,8 @@ from cuda_llm.traces.events import (
     Event,
     ModelCalled,
     ModelRetried,
+    RunInterrupted,
+    RunResumed,
     StageEntered,
     StageLeft,
 )
@@ -20,6 +22,10 @@ NOT_COMPARED = {"run_id", "seconds", "wait_s", "replayed"}
 """Ids, durations, and what is said of the replay itself."""
 
 
+NOT_REPEATED = (ModelRetried, RunInterrupted, RunResumed)
+"""Retries of calls and stops, which no replay repeats; trial calls are skipped by their name."""
+
+
 def decisions(run: RunFolder) -> dict[str, Any]:
     """Every event: of each candidate and each call in order, all others in order beside them.
 
@@ -27,7 +33,10 @@ def decisions(run: RunFolder) -> dict[str, Any]:
     """
     found: dict[str, list[Any]] = defaultdict(list)
     for recorded in read_events(run.events):
-        found[place_of(recorded.event)].append(plain(recorded.event))
+        event = recorded.event
+        is_trial = isinstance(event, ModelCalled) and event.call == "preflight"
+        if not is_trial and not isinstance(event, NOT_REPEATED):
+            found[place_of(event)].append(plain(event))
     return dict(found)
 
 
@@ -40,7 +49,7 @@ def place_of(event: Event) -> str:
             return f"candidate {name}"
         case AttemptJudged(attempt=attempt):
             return f"attempt {attempt.id}"
-        case ModelCalled(call=call) | ModelRetried(call=call):
+        case ModelCalled(call=call):
             return f"call {call}"
         case _:
             return "the run"

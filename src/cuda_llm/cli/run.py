@@ -69,7 +69,7 @@ def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> i
 def print_result(result: "Result", *, as_json: bool) -> None:
     """Print the result for a program or for a person."""
     from cuda_llm.cli.run_output import run_document, show_run
-    from cuda_llm.graph.runs.replay_account import replay_account
+    from cuda_llm.graph.runs.replay import replay_account
     from cuda_llm.traces.run_folder import RunFolder
 
     account = replay_account(RunFolder(result.run_dir))

@@ -16,7 +16,7 @@ from cuda_llm.agents.llm.budget import Spent
 from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.run_progress import outcome_text, time_text
 from cuda_llm.figure_wording import describe_attempt_speed, describe_over
-from cuda_llm.graph.runs.replay_account import ReplayAccount
+from cuda_llm.graph.runs.replay import ReplayAccount
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.outcomes import Duplicate
 from cuda_llm.redaction import printable
@@ -151,7 +151,7 @@ def replay_rows(run: Result, account: ReplayAccount | None) -> Iterator[Row]:
     """Yield how far the record of another run answered this one; nothing where none did."""
     if account is None:
         return
-    fed = "replies and measurements" if account.measurements else "replies"
+    fed = "kernels, replies and measurements" if account.measurements else "kernels and replies"
     yield (
         "replay",
         f"{fed} of {account.of.name}: nothing was asked; tokens and money are those recorded",

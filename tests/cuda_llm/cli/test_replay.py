@@ -38,7 +38,7 @@ def others(run: RunFolder) -> list[RunFolder]:
 
 
 def test_a_replay_says_how_far_the_record_answered(command: Command, recorded: RunFolder) -> None:
-    ran = command("run", "--replay", "latest", "--replay-measurements", "--json")
+    ran = command("run", "--replay", "latest", "--json")
     assert ran.code == 0, ran.stderr
     whole: dict[str, Any] = json.loads(ran.stdout)
     jsonschema.validate(whole, SCHEMA)
@@ -55,10 +55,10 @@ def test_a_replay_says_how_far_the_record_answered(command: Command, recorded: R
 
 
 def test_what_is_typed_is_not_as_recorded(command: Command, recorded: RunFolder) -> None:
-    typed = ("run", "vector_add", "--replay", "first", "--replay-measurements")
+    typed = ("run", "vector_add", "--replay", "first")
     ran = command(*typed, "--rounds", "1", "--candidates", "5")
     assert ran.code == 0, ran.stderr
-    assert "replies and measurements of first: nothing was asked" in ran.stdout
+    assert "kernels, replies and measurements of first: nothing was asked" in ran.stdout
     assert "4 calls answered by the record, 1 not: candidates/r1-c5" in ran.stdout
     (again,) = others(recorded)
     request = again.read_run()["request"]
@@ -71,7 +71,7 @@ def test_the_command_that_is_printed_shows_what_was_asked_otherwise(
 ) -> None:
     brief = recorded.candidate("r1-c1") / "brief.json"
     brief.write_text(json.dumps({**json.loads(brief.read_text()), "direction": "elsewhere"}))
-    ran = command("run", "--replay", "first", "--replay-measurements")
+    ran = command("run", "--replay", "first")
     assert "1 prompt not as recorded" in ran.stdout
     line = next(one for one in ran.stdout.splitlines() if one.strip().startswith("diff -r"))
     shown = subprocess.run(shlex.split(line), capture_output=True, text=True, check=False)
@@ -83,11 +83,11 @@ def test_the_command_that_is_printed_shows_what_was_asked_otherwise(
     ("options", "message"),
     [
         (("run",), "no task is named"),
-        (("run", "vector_add", "--replay-measurements"), "of which run? name it with --replay RUN"),
         (("run", "--replay", "second"), "no run 'second' in traces/runs: there are first"),
         (("run", "--replay", "first", "--model", "m"), "--model: a replay asks no model"),
         (("run", "reduction", "--replay", "first"), "a run of vector_add, not of reduction"),
-        (("run", "--replay", "first"), "or replay its answers too, with --replay-measurements"),
+        (("run", "--replay", "first", "--l2", "warm"), "--l2: nothing is timed"),
+        (("run", "--replay", "first", "--device", "cuda:7"), "with its own bench, device; bring"),
     ],
 )
 def test_a_replay_that_cannot_be_is_refused_on_one_line(
@@ -98,17 +98,3 @@ def test_a_replay_that_cannot_be_is_refused_on_one_line(
     assert message in ran.stderr
     assert ran.stderr.count("\n") == 1
     assert not others(recorded)
-
-
-def test_a_gpu_that_is_not_here_is_named_with_the_way_out(
-    command: Command, recorded: RunFolder
-) -> None:
-    whole = recorded.read_run()
-    device = {"device_spec": "cuda:7", "request": {**whole["request"], "device": "cuda:7"}}
-    recorded.write_run({**whole, **device, "brought": []})
-    ran = command("run", "--replay", "first")
-    assert ran.code == 2
-    assert ran.stderr.endswith(
-        "; replay what was measured there too, with --replay-measurements, or name a --device\n"
-    )
-    assert command("run", "--replay", "first", "--replay-measurements").code == 0

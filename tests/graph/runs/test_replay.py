@@ -21,9 +21,7 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.conversation import Reply
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import Overrides, RunRequest
-from cuda_llm.graph.runs.recorded_course import RecordedCourse
-from cuda_llm.graph.runs.replay import as_asked
-from cuda_llm.graph.runs.replay_account import replay_account
+from cuda_llm.graph.runs.replay import as_asked, replay_account
 from cuda_llm.graph.runs.resolve import resolve_request
 from cuda_llm.graph.runs.start import aoptimize, optimize, resume, start
 from cuda_llm.outcomes import DataRace, LateWrite, Verdict
@@ -32,19 +30,15 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.traces.event_log import Recorded
 from cuda_llm.traces.events import (
     AgentDecided,
     CandidateLate,
     Event,
-    IncumbentChosen,
     KernelInspected,
     ModelCalled,
     RoundBegan,
     RunFinished,
     RunInterrupted,
-    RunResumed,
-    RunStarted,
 )
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -64,8 +58,7 @@ def test_a_cluster_measures_a_replay_in_place_of_the_recorded_device(tmp_path: P
 
 def replayed(run: RunFolder, out: Path, **keywords: Any) -> RunFolder:
     """The run once more, by its record alone unless the keywords say otherwise."""
-    own = {"replay_measurements": True, **keywords}
-    return RunFolder(optimize(replay=str(run.path), out=str(out), **own).run_dir)
+    return RunFolder(optimize(replay=str(run.path), out=str(out), **keywords).run_dir)
 
 
 def kernel(name: str) -> str:
@@ -135,7 +128,7 @@ def test_replies_are_fed_to_todays_code_which_judges_anew(
 ) -> None:
     bench = TableBench()
     own = {"device": parts().device, "bench": bench, "tuner": NoTuner()}
-    again = replayed(of_a_model, tmp_path, replay_measurements=False, **own)
+    again = replayed(of_a_model, tmp_path, **own)
     assert decisions(again) == decisions(of_a_model)
     assert any(line.startswith("profile") for line in bench.log)
 
@@ -220,15 +213,9 @@ def test_a_replay_of_a_replay_is_the_same_too(on_a_gpu: RunFolder, tmp_path: Pat
     assert decisions(replayed(once, tmp_path / "more", **own)) == decisions(on_a_gpu)
 
 
-@pytest.mark.parametrize("kept", ["whole", "in events"])
-def test_a_kernel_that_was_not_inspected_is_not_in_a_replay_either(
-    tmp_path: Path, kept: str
-) -> None:
+def test_a_kernel_that_was_not_inspected_is_not_in_a_replay_either(tmp_path: Path) -> None:
     tables = {"not_inspected": {"ok_80_12": "gpu_host: out of memory"}}
     run = record(tmp_path, on_gpu(**tables), rounds=2, candidates=2)
-    if kept == "in events":
-        shutil.rmtree(run.path / "measurements")
-        rewrite(run, device_details=None)
     again = replayed(run, tmp_path, tuner=NoTuner(), reflector=parts().reflector)
     assert decisions(again) == decisions(run)
     seen = [one for one in events(again) if isinstance(one, KernelInspected)]
@@ -244,16 +231,6 @@ def rewrite(run: RunFolder, **changed: Any) -> None:
     """Change keys of run.json; None takes one out."""
     kept = {key: value for key, value in run.read_run().items() if key not in changed}
     run.write_run({**kept, **{key: value for key, value in changed.items() if value is not None}})
-
-
-def test_a_record_without_measurements_of_their_own_is_read_from_its_events(
-    tmp_path: Path,
-) -> None:
-    run = record(tmp_path, on_gpu(ratios={"ok_30_41": 1.0}), rounds=4, candidates=2)
-    shutil.rmtree(run.path / "measurements")
-    rewrite(run, device_details=None)
-    own = {"tuner": NoTuner(), "reflector": parts().reflector}
-    assert decisions(replayed(run, tmp_path, **own)) == decisions(run)
 
 
 def test_what_a_call_was_asked_is_compared_with_the_record(
@@ -286,14 +263,13 @@ def test_what_was_never_asked_is_a_line_of_its_own(of_a_model: RunFolder, tmp_pa
 def test_a_replay_ends_with_its_record(of_a_model: RunFolder, tmp_path: Path) -> None:
     again = optimize(
         replay=str(of_a_model.path),
-        replay_measurements=True,
         out=str(tmp_path),
         rounds=9,
         patience=9,
         tuner=NoTuner(),
     )
     assert again.finished
-    assert (again.rounds, again.reason) == (4, f"the record of {of_a_model.name} ends with round 3")
+    assert (again.rounds, again.reason) == (3, f"the record of {of_a_model.name} ends with round 3")
 
 
 def test_a_kernel_that_was_never_judged_is_no_fault_of_its_own(tmp_path: Path) -> None:
@@ -351,23 +327,16 @@ def test_an_agent_that_words_its_questions_otherwise_gets_those_of_its_turn(tmp_
     assert account.differs_at == "rounds/1/asker"
 
 
-def test_candidates_are_late_where_they_were(tmp_path: Path) -> None:
-    def slow(name: str) -> float:
-        return 1.5 if "r1-c2" in name or "r2-c4" in name else 0.0
-
-    bench = TableBench(delay=slow)
+def test_a_replay_waits_for_candidates_that_were_late(tmp_path: Path) -> None:
+    bench = TableBench(delay=lambda name: 1.5 if "r1-c2" in name else 0.0)
     run = record(tmp_path, parts(bench=bench), rounds=3, round_quorum=3)
     assert events(run, CandidateLate)
     own = {"tuner": NoTuner(), "reflector": parts().reflector}
-    assert decisions(replayed(run, tmp_path, **own)) == decisions(run)
-
-
-def test_a_run_that_ended_with_its_minutes_ends_there_again(tmp_path: Path) -> None:
-    bench = TableBench(delay=lambda name: 60.0 if "r2-" in name else 0.0)
-    run = record(tmp_path, parts(bench=bench), rounds=9, max_minutes=0.05)
-    assert events(run, CandidateLate)
-    own = {"tuner": NoTuner(), "reflector": parts().reflector}
-    assert decisions(replayed(run, tmp_path, **own)) == decisions(run)
+    again = replayed(run, tmp_path, **own)
+    assert not events(again, CandidateLate)
+    assert {one.id: one.code for one in attempts_of(again)} == {
+        one.id: one.code for one in attempts_of(run)
+    }
 
 
 def test_a_run_that_ended_with_its_tokens_ends_there_again(tmp_path: Path) -> None:
@@ -384,39 +353,6 @@ def test_a_run_that_ended_with_its_tokens_ends_there_again(tmp_path: Path) -> No
     outcomes = {one.outcome for one in events(run, ModelCalled) if isinstance(one, ModelCalled)}
     assert "over_budget" in outcomes
     assert decisions(replayed(run, tmp_path, tuner=NoTuner())) == decisions(run)
-
-
-def test_the_minutes_of_a_replay_are_those_of_its_record() -> None:
-    told: tuple[tuple[str, Event], ...] = (
-        ("10:00:00", RunStarted(**START)),
-        ("10:00:07", RoundBegan(round=1, incumbent=None, briefs=())),
-        ("10:30:00", RunResumed(round=1)),
-        ("10:30:02", IncumbentChosen(round=1, before=None, incumbent=None, reason="")),
-    )
-    recorded = [
-        Recorded(seq=number, at=f"2026-01-31T{at}.000Z", event=event)
-        for number, (at, event) in enumerate(told, start=1)
-    ]
-    course = RecordedCourse(recorded, waits=False)
-    seconds = []
-    for _, event in told:
-        course(event)
-        seconds.append(course.clock())
-    assert seconds == [0.0, 7.0, 7.0, 9.0]
-
-
-START: Any = {
-    "run_id": "r",
-    "task": "vector_add",
-    "device": "d",
-    "hardware": "h",
-    "time_source": "modelled",
-    "generator": "llm",
-    "strategy": "fsr",
-    "candidates": 1,
-    "rounds": 1,
-    "seed": 0,
-}
 
 
 def complaint(run: RunFolder, out: Path, **keywords: Any) -> str:
@@ -445,29 +381,31 @@ def test_a_damaged_record_is_told_by_its_file(of_a_model: RunFolder, tmp_path: P
     assert "profile.json: gone" in complaint(run, tmp_path, tuner=NoTuner())
 
 
-def test_a_record_of_another_task_or_device_is_refused(on_a_gpu: RunFolder, tmp_path: Path) -> None:
+def test_a_record_of_another_task_is_refused(on_a_gpu: RunFolder, tmp_path: Path) -> None:
     run = copy(on_a_gpu, tmp_path)
     own = {"tuner": NoTuner(), "reflector": parts().reflector}
     other = complaint(run, tmp_path, task="reduction", **own)
     assert other.endswith("a run of vector_add, not of reduction")
-    assert "is of emulated RTX 3090 Ti" in complaint(run, tmp_path, device="cuda:0", **own)
+    assert "--l2: nothing is timed" in complaint(run, tmp_path, l2="warm", **own)
+
+
+def test_a_task_that_has_changed_since_is_a_note(on_a_gpu: RunFolder, tmp_path: Path) -> None:
+    run = copy(on_a_gpu, tmp_path)
     rewrite(run, task_files={**run.read_run()["task_files"], "task.toml": "0" * 64})
-    assert "of another version of task vector_add: task.toml" in complaint(run, tmp_path, **own)
+    own = {"tuner": NoTuner(), "reflector": parts().reflector}
+    note = replayed(run, tmp_path, **own).read_run()["note"]
+    assert note == "task vector_add has changed since: task.toml"
 
 
 def test_what_the_record_lacks_is_told(on_a_gpu: RunFolder, tmp_path: Path) -> None:
     run = copy(on_a_gpu, tmp_path)
-    assert "with its own reflector, tuner; bring it again" in complaint(run, tmp_path)
-    shutil.rmtree(run.path / "measurements")
-    own = {"tuner": NoTuner(), "reflector": parts().reflector}
-    assert "no more of a LATE_WRITE than its code" in complaint(run, tmp_path, **own)
+    assert "with its own reflector; bring it again" in complaint(run, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
         ({"replay": "nowhere"}, "no run 'nowhere' in traces/runs"),
-        ({"replay_measurements": True}, "of which run? name it with --replay RUN"),
         ({}, "no task is named"),
     ],
 )
@@ -495,13 +433,13 @@ def test_what_is_said_takes_the_place_of_what_was_recorded(of_a_model: RunFolder
 
 
 def test_it_may_be_awaited(of_a_model: RunFolder, tmp_path: Path) -> None:
-    own: dict[str, Any] = {"replay_measurements": True, "out": str(tmp_path), "tuner": NoTuner()}
+    own: dict[str, Any] = {"out": str(tmp_path), "tuner": NoTuner()}
     result = asyncio.run(aoptimize(replay=str(of_a_model.path), **own))
     assert decisions(RunFolder(result.run_dir)) == decisions(of_a_model)
 
 
 def test_a_replay_that_was_stopped_goes_on_as_one(of_a_model: RunFolder, tmp_path: Path) -> None:
-    own: dict[str, Any] = {"replay_measurements": True, "out": str(tmp_path), "tuner": NoTuner()}
+    own: dict[str, Any] = {"out": str(tmp_path), "tuner": NoTuner()}
 
     async def until_round_two() -> None:
         def stop(event: Event) -> None:
@@ -517,9 +455,6 @@ def test_a_replay_that_was_stopped_goes_on_as_one(of_a_model: RunFolder, tmp_pat
     assert events(run, RunInterrupted)
     asyncio.run(resume(run, overrides=Overrides(tuner=NoTuner())))
     told = decisions(run)
-    told["the run"] = [
-        one for one in told["the run"] if one[0] not in ("RunInterrupted", "RunResumed")
-    ]
     assert told["the run"] == decisions(of_a_model)["the run"]
     account = replay_account(run)
     assert account is not None

@@ -59,7 +59,7 @@ class Aggregates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class SettingComparison:
     """One setting of a sweep beside the others, over the tasks that are done under all of them."""
 
     setting: Setting
@@ -110,7 +110,7 @@ def aggregate(rows: Iterable[TaskRow]) -> tuple[Aggregates, ...]:
     )
 
 
-def compare(rows: Sequence[TaskRow]) -> tuple[Comparison, ...]:
+def compare(rows: Sequence[TaskRow]) -> tuple[SettingComparison, ...]:
     """Return each setting of a sweep beside the others; none without a task that all have done."""
     found = (_compare(source, rows) for source in SOURCES)
     return tuple(one for group in found for one in group)
@@ -123,7 +123,7 @@ def _counts(row: TaskRow) -> bool:
     return row.state == "done" and bool(row.sizes)
 
 
-def _compare(source: TimeSource, rows: Sequence[TaskRow]) -> Iterable[Comparison]:
+def _compare(source: TimeSource, rows: Sequence[TaskRow]) -> Iterable[SettingComparison]:
     """Yield the comparisons of one source of times."""
     settings = [one for one in dict.fromkeys(row.setting for row in rows) if one is not None]
     done = {
@@ -139,7 +139,7 @@ def _compare(source: TimeSource, rows: Sequence[TaskRow]) -> Iterable[Comparison
         own = [done[task, setting] for task in tasks]
         speedups = spread([(one.task, own_speedup(one)) for one in own])
         if speedups is not None:
-            yield Comparison(
+            yield SettingComparison(
                 setting=setting,
                 time_source=source,
                 speedup=speedups,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cuda_llm.graph.benchmark.aggregates import (
     Aggregates,
-    Comparison,
+    SettingComparison,
     Spread,
     aggregate,
     compare,
@@ -226,7 +226,7 @@ def behind_task(cells: tuple[str, ...], row: tuple[str, ...]) -> tuple[str, ...]
     return (row[0], *cells, *row[1:])
 
 
-def setting_row(one: Comparison) -> tuple[str, ...]:
+def setting_row(one: SettingComparison) -> tuple[str, ...]:
     """Return the cells of one setting beside the others."""
     sums = one.totals
     return (

@@ -35,7 +35,7 @@ _log = Log(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class BenchmarkProgress:
     """How far all runs together are."""
 
     runs: int
@@ -46,7 +46,7 @@ class Progress:
     """Names of the runs at work now."""
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[BenchmarkProgress], None]
 
 
 class RunQueue:
@@ -95,7 +95,7 @@ class RunQueue:
 
     def _say(self) -> None:
         self._tell(
-            Progress(
+            BenchmarkProgress(
                 runs=self._runs,
                 ended=self._ended,
                 failed=self._failed,

@@ -29,7 +29,7 @@ from cuda_llm.tools.cuda.protocol import (
 from cuda_llm.tools.cuda.runner import clear_release, release_keys
 from cuda_llm.tools.device import Argument, Scalar
 from cuda_llm.tools.device.arguments import put_arguments
-from cuda_llm.tools.device.protocol import Reply, ReplyFrame, decode_reply
+from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply, decode_reply
 
 COUNT = 1000
 SLOTS = 4
@@ -128,7 +128,7 @@ class GpuRunner:
 
     def start(self) -> ReplyFrame:
         """Hear `ready` and load the candidate."""
-        assert self.receive_reply().reply == Reply.READY
+        assert self.receive_reply().reply == RunnerReply.READY
         frame = GpuStartFrame(
             arena_bytes=ARENA_BYTES,
             flush_bytes=FLUSH_BYTES,

@@ -28,7 +28,7 @@ from cuda_llm.traces.events import (
     TunerSearched,
 )
 from cuda_llm.traces.history import read_history
-from cuda_llm.traces.report.candidates import Reader
+from cuda_llm.traces.report.candidates import CandidateReader
 from cuda_llm.traces.report.gather import view_run
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import describe_run
@@ -214,7 +214,7 @@ def test_attempts_told_as_they_land_read_like_those_told_when_their_round_was_ov
 
     assert told(new) == told(old)
     assert [*read_history(new)[0].attempts] == [*read_history(old)[0].attempts]
-    rows = [[one.id for one in view_run(Reader(run))[0].rows] for run in (old, new)]
+    rows = [[one.id for one in view_run(CandidateReader(run))[0].rows] for run in (old, new)]
     assert rows[0] == rows[1]
 
 

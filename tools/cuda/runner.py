@@ -31,8 +31,8 @@ from cuda_llm.tools.cuda.protocol import (
 )
 from cuda_llm.tools.device.channel import RunnerSocket, SharedMemory
 from cuda_llm.tools.device.child import spawn
-from cuda_llm.tools.device.protocol import Reply, ReplyFrame
-from cuda_llm.tools.device.runner import Ended, Runner, UnexpectedReply, do_nothing
+from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply
+from cuda_llm.tools.device.runner import Runner, RunnerEnded, UnexpectedReply, do_nothing
 from cuda_llm.tools.sandbox.isolation import other_gpus
 from cuda_llm.tools.sandbox.jail import enclosing_program
 
@@ -173,9 +173,11 @@ class GpuRunner:
             self._namespaces = Namespaces(read[0] & Namespaces.ALL) if read else Namespaces.NONE
         return getattr(self, "_namespaces", Namespaces.NONE)
 
-    async def warm_up(self, limit_s: float) -> ReplyFrame | Ended | UnexpectedReply:
+    async def warm_up(self, limit_s: float) -> ReplyFrame | RunnerEnded | UnexpectedReply:
         """Wait until its context is there."""
-        return await self._runner.receive_reply(lambda reply: reply.reply == Reply.READY, limit_s)
+        return await self._runner.receive_reply(
+            lambda reply: reply.reply == RunnerReply.READY, limit_s
+        )
 
     async def order(
         self,
@@ -184,7 +186,7 @@ class GpuRunner:
         *,
         spinning: bool = False,
         meanwhile: Callable[[], None] = do_nothing,
-    ) -> ReplyFrame | Ended | UnexpectedReply:
+    ) -> ReplyFrame | RunnerEnded | UnexpectedReply:
         """Give an order and wait until it is carried out; see `Runner.ask`."""
         self._sequence += 1
         frame.head.kind, frame.head.sequence = ORDERS[type(frame)], self._sequence
@@ -261,7 +263,7 @@ def start_gpu_runner(launch: RunnerLaunch) -> GpuRunner:
 
 def _answers(sequence: int, *, starting: bool) -> Callable[[ReplyFrame], bool]:
     """Return the test of a reply to an order: a candidate can write to the socket, too."""
-    allowed = {Reply.READY, Reply.REFUSED} if starting else {Reply.DONE}
+    allowed = {RunnerReply.READY, RunnerReply.REFUSED} if starting else {RunnerReply.DONE}
 
     def is_answer(reply: ReplyFrame) -> bool:
         return reply.reply in allowed and bool(reply.sequence == sequence)

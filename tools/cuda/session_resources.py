@@ -24,7 +24,7 @@ from cuda_llm.tools.cuda.memory import UNIT_BYTES, L2Flush, Memory, MemoryFull, 
 from cuda_llm.tools.cuda.protocol import GpuStartFrame, Order
 from cuda_llm.tools.cuda.runner import WARM_LIMIT_S, GpuRunner
 from cuda_llm.tools.cuda.verdicts import CallContext, failed_to_start, load_failure, verdict_on_end
-from cuda_llm.tools.device.protocol import Reply, ReplyFrame
+from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +205,7 @@ class SessionResources:
         memory.finish()
         outcome = await runner.order(frame, LOAD_LIMIT_S)
         if isinstance(outcome, ReplyFrame):
-            if outcome.reply == Reply.REFUSED:
+            if outcome.reply == RunnerReply.REFUSED:
                 return load_failure(outcome)
             return LoadedRunner(runner=runner, memory=memory, base=outcome.address)
         context = CallContext(

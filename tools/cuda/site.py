@@ -50,7 +50,7 @@ from cuda_llm.tools.cuda.verdicts import failed_to_start
 from cuda_llm.tools.device import MOST_OPENING_PART, ClockReading
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
-from cuda_llm.tools.device.protocol import Reply, ReplyFrame
+from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply
 from cuda_llm.tools.sandbox.isolation import landlock_abi
 
 GPU_CAPABILITIES = Capabilities(
@@ -266,7 +266,7 @@ async def _trial_failure(
     frame.handle[:] = memory.handle
     frame.candidate = str(launch.seal).encode()
     outcome = await runner.order(frame, _START_LIMIT_S)
-    if isinstance(outcome, ReplyFrame) and outcome.reply == Reply.REFUSED:
+    if isinstance(outcome, ReplyFrame) and outcome.reply == RunnerReply.REFUSED:
         return None
     return failed_to_start(outcome)
 

@@ -20,8 +20,8 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.tools.cuda.call_log import CallLog, error_name, verdict_on_error
 from cuda_llm.tools.cuda.protocol import Forbidden, Order
-from cuda_llm.tools.device.protocol import Refusal, Reply, ReplyFrame
-from cuda_llm.tools.device.runner import Ended, UnexpectedReply
+from cuda_llm.tools.device.protocol import Refusal, ReplyFrame, RunnerReply
+from cuda_llm.tools.device.runner import RunnerEnded, UnexpectedReply
 from cuda_llm.tools.device.verdicts import FORGED, denied_call, load_failed, signal_name
 
 _OUT_OF_MEMORY = 2
@@ -70,7 +70,7 @@ class CallContext:
     """The GPU runs a batch; no host code of the candidate does."""
 
 
-def verdict_on_end(outcome: Ended | UnexpectedReply, context: CallContext) -> Verdict:
+def verdict_on_end(outcome: RunnerEnded | UnexpectedReply, context: CallContext) -> Verdict:
     """Return the verdict on a runner that has ended."""
     if isinstance(outcome, UnexpectedReply):
         return FORGED
@@ -99,16 +99,16 @@ def load_failure(reply: ReplyFrame) -> Verdict:
 
 def _on_final_reply(reply: ReplyFrame, context: CallContext) -> Verdict:
     match reply.reply:
-        case Reply.FAULTED:
+        case RunnerReply.FAULTED:
             # Using the pointer of an allocation that was refused is not where things went wrong.
             if context.log.out_of_memory is not None:
                 return context.log.out_of_memory
             return verdict_on_error(reply.number, _last_kernel(context), context.limit_s)
-        case Reply.FORBIDDEN:
+        case RunnerReply.FORBIDDEN:
             return _forbidden(reply)
-        case Reply.DENIED:
+        case RunnerReply.DENIED:
             return denied_call(reply)
-        case Reply.DIED:
+        case RunnerReply.DIED:
             return _crashed(reply, context)
     return _broken(reply, context.order)
 
@@ -133,10 +133,10 @@ def _broken(reply: ReplyFrame, order: Order) -> Verdict:
 
 def failed_to_start(outcome: object) -> InfrastructureError:
     """Return the error of a runner that ended with this before it was given a candidate."""
-    reply = outcome.final_reply if isinstance(outcome, Ended) else None
+    reply = outcome.final_reply if isinstance(outcome, RunnerEnded) else None
     if reply is None:
         return InfrastructureError("runner", f"no context: {outcome}")
-    lacked = reply.reply == Reply.BROKEN and reply.number == _OUT_OF_MEMORY
+    lacked = reply.reply == RunnerReply.BROKEN and reply.number == _OUT_OF_MEMORY
     return machinery_error("runner", reply.text, lacked_memory=lacked)
 
 

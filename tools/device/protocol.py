@@ -89,7 +89,7 @@ class CallFrame(ctypes.Structure):
     )
 
 
-class Reply(IntEnum):
+class RunnerReply(IntEnum):
     """Kinds of replies."""
 
     READY = 1
@@ -126,7 +126,7 @@ class ReplyFrame(ctypes.Structure):
     @property
     def is_last(self) -> bool:
         """True when the runner ends after it."""
-        return self.reply not in {Reply.READY, Reply.REFUSED, Reply.DONE}
+        return self.reply not in {RunnerReply.READY, RunnerReply.REFUSED, RunnerReply.DONE}
 
     @property
     def text(self) -> str:
@@ -139,4 +139,4 @@ def decode_reply(packet: bytes) -> ReplyFrame | None:
     if len(packet) != ctypes.sizeof(ReplyFrame):
         return None
     frame = ReplyFrame.from_buffer_copy(packet)
-    return frame if frame.reply in set(Reply) else None
+    return frame if frame.reply in set(RunnerReply) else None

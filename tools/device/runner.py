@@ -13,8 +13,8 @@ from cuda_llm.tools.device.channel import RunnerSocket
 from cuda_llm.tools.device.child import Child
 from cuda_llm.tools.device.protocol import (
     CallFrame,
-    Reply,
     ReplyFrame,
+    RunnerReply,
     StartFrame,
     decode_reply,
 )
@@ -48,7 +48,7 @@ def do_nothing() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class RunnerEnded:
     """The runner has ended."""
 
     status: int
@@ -88,7 +88,7 @@ class Runner:
 
     async def exchange(
         self, frame: StartFrame | CallFrame, limit_s: float
-    ) -> ReplyFrame | Ended | UnexpectedReply:
+    ) -> ReplyFrame | RunnerEnded | UnexpectedReply:
         """Send one frame and wait for the one reply; a runner that takes longer is ended."""
         return await self.ask(bytes(frame), lambda reply: _answers(reply, frame), limit_s)
 
@@ -100,7 +100,7 @@ class Runner:
         *,
         spinning: bool = False,
         meanwhile: Callable[[], None] = do_nothing,
-    ) -> ReplyFrame | Ended | UnexpectedReply:
+    ) -> ReplyFrame | RunnerEnded | UnexpectedReply:
         """Send a packet and wait for the one reply; a runner that takes longer is ended.
 
         `spinning` holds the processor meanwhile: the reply is seen at once. `meanwhile` is called
@@ -117,7 +117,7 @@ class Runner:
 
     async def receive_reply(
         self, is_answer: Callable[[ReplyFrame], bool], limit_s: float, *, spinning: bool = False
-    ) -> ReplyFrame | Ended | UnexpectedReply:
+    ) -> ReplyFrame | RunnerEnded | UnexpectedReply:
         """Wait for one reply; a runner that takes longer is ended."""
         try:
             if spinning:
@@ -127,14 +127,14 @@ class Runner:
         except TimeoutError:
             return await self._expire()
         if not packet:
-            return Ended(status=await self._main_status(), final_reply=None, expired=False)
+            return RunnerEnded(status=await self._main_status(), final_reply=None, expired=False)
         reply = decode_reply(packet)
-        if reply is None or reply.reply == Reply.FORGED:
+        if reply is None or reply.reply == RunnerReply.FORGED:
             return UnexpectedReply()
-        if reply.reply == Reply.VANISHED:
-            return Ended(status=await self._helper_status(), final_reply=None, expired=False)
+        if reply.reply == RunnerReply.VANISHED:
+            return RunnerEnded(status=await self._helper_status(), final_reply=None, expired=False)
         if reply.is_last:
-            return Ended(status=await self._kill(), final_reply=reply, expired=False)
+            return RunnerEnded(status=await self._kill(), final_reply=reply, expired=False)
         return reply if is_answer(reply) else UnexpectedReply()
 
     async def _receive(self, limit_s: float) -> bytes:
@@ -159,7 +159,7 @@ class Runner:
         finally:
             self._connection.close()
 
-    async def _expire(self) -> Ended:
+    async def _expire(self) -> RunnerEnded:
         """Ask a kernel that runs to stop where it is, where that can be, then end the process."""
         _log.info("runner is out of time", pids=self.pids)
         packet = b""
@@ -167,7 +167,9 @@ class Runner:
             self._main.process.send_signal(signal.SIGALRM)
             with contextlib.suppress(TimeoutError):
                 packet = await self._connection.receive(_FINAL_REPLY_S)
-        return Ended(status=await self._kill(), final_reply=decode_reply(packet), expired=True)
+        return RunnerEnded(
+            status=await self._kill(), final_reply=decode_reply(packet), expired=True
+        )
 
     async def _kill(self) -> int:
         """End all processes; return the status of the main one."""
@@ -196,8 +198,8 @@ class Runner:
 def _answers(reply: ReplyFrame, frame: StartFrame | CallFrame) -> bool:
     """Tell whether `frame` asks for this reply: a candidate can write to the socket, too."""
     if isinstance(frame, StartFrame):
-        return reply.reply in {Reply.READY, Reply.REFUSED}
-    return bool(reply.reply == Reply.DONE and reply.sequence == frame.sequence)
+        return reply.reply in {RunnerReply.READY, RunnerReply.REFUSED}
+    return bool(reply.reply == RunnerReply.DONE and reply.sequence == frame.sequence)
 
 
 async def _let_end(child: Child) -> None:

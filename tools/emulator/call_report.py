@@ -7,8 +7,8 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import HostCrashed, InfraFailed, Quarantined, TimedOut, Verdict
 from cuda_llm.tools.device import CallReport
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.device.protocol import Reply, ReplyFrame
-from cuda_llm.tools.device.runner import Ended, UnexpectedReply
+from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply
+from cuda_llm.tools.device.runner import RunnerEnded, UnexpectedReply
 from cuda_llm.tools.device.verdicts import FORGED, call_notes, denied_call, signal_name
 from cuda_llm.tools.emulator.report import CallRecord
 from cuda_llm.tools.profiler.counters import LaunchCounters
@@ -123,7 +123,7 @@ def _arithmetic(record: CallRecord, tables: Sequence[KernelTable]) -> float:
 
 
 def verdict_on_end(
-    outcome: Ended | UnexpectedReply, record: CallRecord | InfraFailed, limit_s: float
+    outcome: RunnerEnded | UnexpectedReply, record: CallRecord | InfraFailed, limit_s: float
 ) -> Verdict:
     """Return the verdict on a runner that has ended, and on the report it left."""
     if isinstance(outcome, UnexpectedReply):
@@ -153,7 +153,7 @@ def _fault(record: CallRecord, fault: Verdict, limit_s: float) -> Verdict:
     return fault
 
 
-def _in_kernel(outcome: Ended, record: CallRecord, limit_s: float) -> Verdict:
+def _in_kernel(outcome: RunnerEnded, record: CallRecord, limit_s: float) -> Verdict:
     if outcome.expired:
         return TimedOut(
             stage="kernel", limit_s=limit_s, kernel=record.running, spot=record.running_at
@@ -166,9 +166,9 @@ def _in_kernel(outcome: Ended, record: CallRecord, limit_s: float) -> Verdict:
 
 
 def _on_final_reply(reply: ReplyFrame) -> Verdict:
-    if reply.reply == Reply.BROKEN:
+    if reply.reply == RunnerReply.BROKEN:
         return InfraFailed(component="runner", detail=reply.text)
-    if reply.reply == Reply.DENIED:
+    if reply.reply == RunnerReply.DENIED:
         return denied_call(reply)
     name = signal_name(reply.number)
     touched = reply.address if name in {"SIGSEGV", "SIGBUS"} else None

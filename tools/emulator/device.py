@@ -21,7 +21,7 @@ from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.device.channel import RunnerSocket, SharedMemory
 from cuda_llm.tools.device.child import spawn
-from cuda_llm.tools.device.protocol import DeviceFacts, Reply, ReplyFrame, StartFrame
+from cuda_llm.tools.device.protocol import DeviceFacts, ReplyFrame, RunnerReply, StartFrame
 from cuda_llm.tools.device.runner import Runner
 from cuda_llm.tools.device.verdicts import load_failed
 from cuda_llm.tools.emulator.call_report import LoadedCandidate, verdict_on_end
@@ -291,7 +291,7 @@ class EmulatedDevice:
         )
         outcome = await runner.exchange(frame, _LOAD_LIMIT_S)
         if isinstance(outcome, ReplyFrame):
-            return load_failed(outcome) if outcome.reply == Reply.REFUSED else None
+            return load_failed(outcome) if outcome.reply == RunnerReply.REFUSED else None
         record = read_report(memoryview(report.map), loaded.named_tables(), ())
         return verdict_on_end(outcome, record, _LOAD_LIMIT_S)
 

@@ -43,7 +43,7 @@ from cuda_llm.tools.native import build_in_thread
 from cuda_llm.tools.timing.failures import MOST_REPLAY_BYTES, FailedCase, HostInputs
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options, fill
 from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, plan
-from cuda_llm.tools.validator.check_case import Checked, check_case
+from cuda_llm.tools.validator.check_case import CheckedCase, check_case
 from cuda_llm.verdict_wording import describe
 
 MOST_WATCHED_WORK = 2e7
@@ -61,7 +61,7 @@ async def check_there(
         for number, case in enumerate(watched_cases(task, generator(secret, task.name, "plan", 0))):
             rng = generator(secret, task.name, "case", number, site.arrays)
             result = await check_case(task, session, case, oracle, rng, site.arrays)
-            if not isinstance(result, Checked):
+            if not isinstance(result, CheckedCase):
                 return result
     return None
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.tools.kernelbench.trace import Extents, Trace
+from cuda_llm.tools.kernelbench.trace import Extents, ModuleTrace
 
 Dims = Mapping[str, int]
-TraceAt = Callable[[Dims], Trace]
+TraceAt = Callable[[Dims], ModuleTrace]
 _STEPS = (1, 2, 3, 4, 5, 8, 11, 16, 23, 37)
 """By which a dim is made longer to see what follows it; shorter ones are tried as well."""
 _DIVISORS = range(1, 17)
@@ -81,7 +81,7 @@ def express(numbers: Dims, trace_at: TraceAt, *, of_state: bool = False) -> Expr
 
 
 def _follows(
-    name: str, value: int, base: Trace, trace_at: TraceAt
+    name: str, value: int, base: ModuleTrace, trace_at: TraceAt
 ) -> Literal["inputs", "state", "nothing"]:
     """Return whose extents follow the number, if it may have other values."""
     followed: Literal["inputs", "state", "nothing"] = "nothing"
@@ -99,19 +99,19 @@ def _follows(
     return followed if value >= 1 else "nothing"
 
 
-def _same_build(trace: Trace, base: Trace) -> bool:
+def _same_build(trace: ModuleTrace, base: ModuleTrace) -> bool:
     """Return whether there are as many tensors of as many axes, without an empty one."""
 
-    def build(one: Trace) -> list[tuple[str, int]]:
+    def build(one: ModuleTrace) -> list[tuple[str, int]]:
         return [(tensor.dtype, len(tensor.shape)) for tensor in one.tensors]
 
     return build(trace) == build(base) and all(one.elements for one in trace.tensors)
 
 
-Measure = Callable[[Trace], int]
+Measure = Callable[[ModuleTrace], int]
 
 
-def _measures(base: Trace) -> list[Measure]:
+def _measures(base: ModuleTrace) -> list[Measure]:
     """Return a function for each extent of each tensor."""
     return [
         lambda trace, number=number, axis=axis: trace.tensors[number].shape[axis]  # type: ignore[misc]
@@ -120,7 +120,7 @@ def _measures(base: Trace) -> list[Measure]:
     ]
 
 
-def _regroup(base: Trace, expressions: Sequence[str]) -> list[tuple[str, ...]]:
+def _regroup(base: ModuleTrace, expressions: Sequence[str]) -> list[tuple[str, ...]]:
     left = iter(expressions)
     return [tuple(next(left) for _ in one.shape) or ("1",) for one in base.tensors]
 
@@ -135,11 +135,11 @@ class _Fit:
 class _Seen:
     """Traces at other values of the dims."""
 
-    def __init__(self, dims: Dims, base: Trace, trace_at: TraceAt) -> None:
+    def __init__(self, dims: Dims, base: ModuleTrace, trace_at: TraceAt) -> None:
         self._dims = dims
         self._base = base
-        self._alone: dict[str, list[tuple[Dims, Trace]]] = {name: [] for name in dims}
-        self._joint: list[tuple[Dims, Trace]] = []
+        self._alone: dict[str, list[tuple[Dims, ModuleTrace]]] = {name: [] for name in dims}
+        self._joint: list[tuple[Dims, ModuleTrace]] = []
         for name, value in dims.items():
             shorter = (*range(1, 18), *range(18, value, max(1, value // 7)))
             smaller = {max(1, value - step) for step in shorter}
@@ -151,7 +151,7 @@ class _Seen:
             changed = {n: v + int(s) for (n, v), s in zip(dims.items(), steps, strict=True)}
             self._try(self._joint, changed, trace_at)
 
-    def _try(self, seen: list[tuple[Dims, Trace]], dims: Dims, trace_at: TraceAt) -> None:
+    def _try(self, seen: list[tuple[Dims, ModuleTrace]], dims: Dims, trace_at: TraceAt) -> None:
         try:
             trace = trace_at(dims)
         except TaskError:

@@ -19,14 +19,14 @@ from cuda_llm.tools.kernelbench.own_result import (
     state_distribution,
 )
 from cuda_llm.tools.kernelbench.problem_folder import (
-    Argument,
     ImportedProblem,
+    SolveArgument,
     files_of,
     name_arguments,
 )
 from cuda_llm.tools.kernelbench.small_sizes import SmallSizes, TooLarge, choose_sizes
 from cuda_llm.tools.kernelbench.tolerance import ScaleRule, choose_judging
-from cuda_llm.tools.kernelbench.trace import Extents, Trace, trace_module
+from cuda_llm.tools.kernelbench.trace import Extents, ModuleTrace, trace_module
 
 _PYTHON_WHOLE = 1 << 31
 
@@ -83,10 +83,10 @@ def read_problem(file: Path) -> ImportedProblem:
         raise TaskError(f"{file}: cannot be read: {error}") from None
 
     @cache
-    def traced(dims: tuple[tuple[str, int], ...]) -> Trace:
+    def traced(dims: tuple[tuple[str, int], ...]) -> ModuleTrace:
         return trace_module(source, file, dict(dims))
 
-    def trace_at(dims: Dims) -> Trace:
+    def trace_at(dims: Dims) -> ModuleTrace:
         return traced(tuple(dims.items()))
 
     expressed, sizes = _find_sizes(numbers, trace_at)
@@ -101,13 +101,15 @@ def read_problem(file: Path) -> ImportedProblem:
     named = name_arguments(wanted, expressed.dims)
     highs = iter(expressed.highs)
 
-    def input_argument(place: int, name: str) -> Argument:
+    def input_argument(place: int, name: str) -> SolveArgument:
         given = trace.inputs[name]
         if not isinstance(given, Extents):
             dtype = "float32" if isinstance(given, float) else "int32"
-            return Argument(name=named[name], source=name, dtype=dtype, shape=(), value=repr(given))
+            return SolveArgument(
+                name=named[name], source=name, dtype=dtype, shape=(), value=repr(given)
+            )
         drawn = own.distributions(place, wider) if is_float(given.dtype) else _whole(given, highs)
-        return Argument(
+        return SolveArgument(
             name=named[name],
             source=name,
             dtype=given.dtype,
@@ -123,7 +125,7 @@ def read_problem(file: Path) -> ImportedProblem:
         sizes=sizes,
         inputs=tuple(input_argument(*pair) for pair in enumerate(trace.inputs)),
         state=tuple(
-            Argument(
+            SolveArgument(
                 name=named[name],
                 source=name,
                 dtype=trace.state[name].dtype,
@@ -133,7 +135,7 @@ def read_problem(file: Path) -> ImportedProblem:
             for name in state
         ),
         outputs=tuple(
-            Argument(name=named[name], source="", dtype=one.dtype, shape=shape)
+            SolveArgument(name=named[name], source="", dtype=one.dtype, shape=shape)
             for name, one, shape in zip(
                 wanted[-len(outputs) :], trace.outputs, expressed.outputs, strict=True
             )

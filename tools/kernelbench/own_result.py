@@ -10,7 +10,7 @@ import numpy as np
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.torch_module import TorchModule, execute_with, import_torch
 from cuda_llm.tools.kernelbench.extents import Dims
-from cuda_llm.tools.kernelbench.trace import Trace
+from cuda_llm.tools.kernelbench.trace import ModuleTrace
 
 NONLINEAR = ("uniform_signed", "normal")
 LINEAR = (*NONLINEAR, "mixed", "large")
@@ -24,7 +24,7 @@ _MOST_UNITS = 64.0
 class OwnResults:
     """A problem's module at one small size, on the CPU."""
 
-    def __init__(self, source: str, file: Path, dims: Dims, trace: Trace) -> None:
+    def __init__(self, source: str, file: Path, dims: Dims, trace: ModuleTrace) -> None:
         self._torch = import_torch()
         self._module = TorchModule(file)
         self._dims = dims

@@ -9,14 +9,14 @@ from cuda_llm.tasks.task import CTYPES, is_float
 from cuda_llm.tools.kernelbench.extents import Expressed
 from cuda_llm.tools.kernelbench.small_sizes import SmallSizes
 from cuda_llm.tools.kernelbench.tolerance import Judging, ScaleRule
-from cuda_llm.tools.kernelbench.trace import Trace
+from cuda_llm.tools.kernelbench.trace import ModuleTrace
 
 _TAKEN = frozenset({"xp", "torch", "int", "float", "double", "bool", "char", "register", "signed"})
 _BYTES = {name: int("".join(filter(str.isdigit, name)) or 8) // 8 for name in CTYPES}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Argument:
+class SolveArgument:
     """One argument of `solve`."""
 
     name: str
@@ -35,13 +35,13 @@ class ImportedProblem:
 
     title: str
     source: str
-    trace: Trace
+    trace: ModuleTrace
     expressed: Expressed
     sizes: SmallSizes
-    inputs: tuple[Argument, ...]
+    inputs: tuple[SolveArgument, ...]
     """Forward's arguments in order, numbers among them."""
-    state: tuple[Argument, ...]
-    outputs: tuple[Argument, ...]
+    state: tuple[SolveArgument, ...]
+    outputs: tuple[SolveArgument, ...]
     judging: Judging
 
 
@@ -118,7 +118,7 @@ def _task_toml(problem: ImportedProblem) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _argument(one: Argument, role: str) -> list[str]:
+def _argument(one: SolveArgument, role: str) -> list[str]:
     if one.value:
         return [f'name = "{one.name}"', 'role = "scalar"', *_typed(one), f'value = "{one.value}"']
     lines = [
@@ -130,7 +130,7 @@ def _argument(one: Argument, role: str) -> list[str]:
     return lines + ([f"distributions = {_list(one.distributions)}"] if role == "in" else [])
 
 
-def _typed(one: Argument) -> list[str]:
+def _typed(one: SolveArgument) -> list[str]:
     return [f'dtype = "{one.dtype}"']
 
 
@@ -235,6 +235,6 @@ def _description(problem: ImportedProblem) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _told(one: Argument) -> str:
+def _told(one: SolveArgument) -> str:
     extents = " x ".join(one.shape)
     return f"{one.dtype} [{extents}]" if one.shape else f"the number {one.value}"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cuda_llm.tasks.task import ToleranceClass, is_float
-from cuda_llm.tools.kernelbench.trace import Trace
+from cuda_llm.tools.kernelbench.trace import ModuleTrace
 
 _MOVING = frozenset(
     {
@@ -46,7 +46,7 @@ class Judging:
     terms: str
 
 
-def choose_judging(trace: Trace, terms: str) -> Judging:
+def choose_judging(trace: ModuleTrace, terms: str) -> Judging:
     """Choose by the operators that the module called; `terms` of its longest sum."""
     names = {one.name for one in trace.operators}
     floats = any(is_float(one.dtype) for one in trace.outputs)

@@ -29,7 +29,7 @@ class Extents:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trace:
+class ModuleTrace:
     """One run of a problem's module."""
 
     inputs: Mapping[str, Extents | int | float]
@@ -59,7 +59,7 @@ class Trace:
         return max((one.terms for one in self.operators), default=1)
 
 
-def trace_module(source: str, file: Path, dims: Mapping[str, int]) -> Trace:
+def trace_module(source: str, file: Path, dims: Mapping[str, int]) -> ModuleTrace:
     """Run the module of a problem on `meta`. Raises TaskError where it cannot run there."""
     torch = import_torch()
     names = execute_with(source, file, dims)
@@ -75,7 +75,7 @@ def trace_module(source: str, file: Path, dims: Mapping[str, int]) -> Trace:
     if not all(torch.is_tensor(one) for one in listed):
         raise TaskError(f"{file.name}: returns something else than tensors")
     state = [*module.named_parameters(), *module.named_buffers()]
-    return Trace(
+    return ModuleTrace(
         inputs={
             name: _extents(one) if torch.is_tensor(one) else _number(one, name, file)
             for name, one in zip(_forward_names(module, len(inputs)), inputs, strict=True)

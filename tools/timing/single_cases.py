@@ -10,7 +10,7 @@ from cuda_llm.tools.timing.measurement import Measurement
 from cuda_llm.tools.timing.slots import InputPlan
 from cuda_llm.tools.validator.call_plans import CallPlan, draw_cheap
 from cuda_llm.tools.validator.cases import plan as plan_cases
-from cuda_llm.tools.validator.check_case import Checked, check_case
+from cuda_llm.tools.validator.check_case import CheckedCase, check_case
 
 
 async def check_small_case(
@@ -24,7 +24,7 @@ async def check_small_case(
     rng = site.arrays.generator(seed)
     calls = CallPlan(seed=int(choices.integers(1 << 31)))
     found = await check_case(task, session, case, measurement.oracle, rng, site.arrays, calls)
-    if isinstance(found, Checked):
+    if isinstance(found, CheckedCase):
         return None
     return find_failed_case(site, task, found, case, site.arrays.generator(seed))
 

@@ -20,7 +20,7 @@ from cuda_llm.tools.timing.options import L2
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.call_plans import order_timed_calls
 from cuda_llm.tools.validator.cases import fresh_nonce, generator
-from cuda_llm.tools.validator.check_case import Checked, check_case, run_case
+from cuda_llm.tools.validator.check_case import CheckedCase, check_case, run_case
 from cuda_llm.tools.validator.oracle import Oracle
 
 
@@ -123,7 +123,7 @@ async def time_sizes(
         if step.timed is None:
             rng = generator(nonce, task.name, "between", number)
             checked = await check_case(task, session, step.case, oracle, rng, calls=step.plan)
-            if not isinstance(checked, Checked):
+            if not isinstance(checked, CheckedCase):
                 return checked
             continue
         outcome = await run_case(

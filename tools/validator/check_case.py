@@ -113,7 +113,7 @@ def describe_mismatch(case: Case, name: str, comparison: OutputComparison) -> Wr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class CheckedCase:
     """A case that the candidate passed."""
 
     case: Case
@@ -140,7 +140,7 @@ async def check_case(
     arrays: Arrays = HOST,
     calls: CallPlan = ONCE,
     on_inputs: Callable[[Mapping[str, Array]], None] = ignore,
-) -> Checked | Verdict:
+) -> CheckedCase | Verdict:
     """Call the candidate on fresh inputs; compare outputs, and that all else is unchanged.
 
     `calls` says where the buffers lie, and how the case is called again; `on_inputs` is called with
@@ -158,7 +158,7 @@ async def check_case(
     if not isinstance(first, CompletedCall):
         return first
     checked = _judge(task, case, first, inputs, expectation, arrays)
-    if not isinstance(checked, Checked):
+    if not isinstance(checked, CheckedCase):
         return checked
     if case.level is not Level.CHECK and not ran_a_kernel(first.report):
         return NO_KERNEL
@@ -171,7 +171,7 @@ async def check_case(
             return again
         if not same_bits(first.outputs, again.outputs, arrays):
             judged = _judge(task, case, again, inputs, expectation, arrays)
-            if not isinstance(judged, Checked):
+            if not isinstance(judged, CheckedCase):
                 return _of_repeat(judged, EXTRA)
     for number, repeat in enumerate(calls.repeats):
         changed = None
@@ -188,7 +188,7 @@ async def check_case(
         if not isinstance(again, CompletedCall):
             return again
         judged = _judge(task, case, again, contents, wanted, arrays)
-        if not isinstance(judged, Checked):
+        if not isinstance(judged, CheckedCase):
             return _of_repeat(judged, str(repeat))
     if not (case.repeat_seed or calls.elsewhere):
         return checked
@@ -209,7 +209,7 @@ async def check_case(
     as_first = await caller.call(case, inputs, place)
     if isinstance(as_first, CompletedCall):
         judged = _judge(task, case, as_first, inputs, expectation, arrays)
-        if not isinstance(judged, Checked):
+        if not isinstance(judged, CheckedCase):
             return _of_repeat(judged, EXTRA)
     return spread
 
@@ -221,7 +221,7 @@ def _judge(
     inputs: Mapping[str, Array],
     expectation: Expectation,
     arrays: Arrays,
-) -> Checked | Verdict:
+) -> CheckedCase | Verdict:
     own = case_limits(task, case, expectation.values, arrays)
     comparisons = compare_outputs(call.outputs, expectation, own, arrays)
     for name, comparison in comparisons.items():
@@ -229,7 +229,7 @@ def _judge(
             return _explanation(call.report) or wrong_result(
                 case, name, call.outputs, expectation, own, inputs, arrays
             )
-    return Checked(case=case, report=call.report, comparisons=comparisons)
+    return CheckedCase(case=case, report=call.report, comparisons=comparisons)
 
 
 def _of_repeat(verdict: Verdict, repeat: str) -> Verdict:
@@ -288,4 +288,4 @@ async def run_case(
     oracle = reference_oracle(task, arrays) if oracle is None else oracle
     case = timed_case(task, dims, level, group)
     result = await check_case(task, session, case, oracle, rng, arrays, calls)
-    return result.report if isinstance(result, Checked) else result
+    return result.report if isinstance(result, CheckedCase) else result

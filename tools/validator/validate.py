@@ -21,7 +21,7 @@ from cuda_llm.tools.validator.cases import (
     generator,
     plan,
 )
-from cuda_llm.tools.validator.check_case import Checked, check_case, ignore
+from cuda_llm.tools.validator.check_case import CheckedCase, check_case, ignore
 from cuda_llm.tools.validator.find_patterns import JudgedCase, find_case_pattern
 from cuda_llm.tools.validator.oracle import Inputs, Oracle, reference_oracle
 
@@ -66,7 +66,7 @@ async def validate(
         cases = (*cases, draw_timed(task, choices))
     order = order_cases(cases, choices, small=small)
     plans = plan_calls(cases, order, choices, on_host=arrays is HOST)
-    checked: list[Checked] = []
+    checked: list[CheckedCase] = []
     for number in order:
         case = cases[number]
         if on_case is not None:
@@ -80,7 +80,7 @@ async def validate(
         if isinstance(result, WrongResult):
             judged = dict.fromkeys(order[: len(checked)], True) | {number: False}
             return await _explain(task, session, oracle, nonce, cases, judged, result, arrays)
-        if not isinstance(result, Checked):
+        if not isinstance(result, CheckedCase):
             return result
         checked.append(result)
     return Validated(
@@ -112,9 +112,9 @@ async def _explain(
             wrong[number] = result
         elif isinstance(result, DataRace):
             return result
-        elif not isinstance(result, Checked):
+        elif not isinstance(result, CheckedCase):
             break
-        judged[number] = isinstance(result, Checked)
+        judged[number] = isinstance(result, CheckedCase)
     in_order = [JudgedCase(cases[number], judged[number]) for number in sorted(judged)]
     return replace(
         max((wrong[number] for number in sorted(wrong)), key=_informativeness),
@@ -131,7 +131,7 @@ def _informativeness(result: WrongResult) -> tuple[bool, bool, bool]:
     return result.size_class != "hidden", result.looks_like is not None, partial
 
 
-def _counts(checked: list[Checked]) -> Mapping[str, int]:
+def _counts(checked: list[CheckedCase]) -> Mapping[str, int]:
     sizes = {(one.case.group, tuple(one.case.dims.items())) for one in checked}
     return {
         "cases": len(checked),

@@ -25,7 +25,7 @@ PANES = {"prompt": "prompt.md", "reply": "reply.md", "source": "source.cu", "log
 """Text panes and their files in the folder of a candidate."""
 
 
-class Reader:
+class CandidateReader:
     """Reads the files of a run, and remembers in one line each what could not be read."""
 
     def __init__(self, run: RunFolder) -> None:
@@ -66,7 +66,7 @@ def harmless(text: str) -> str:
 
 
 def view_candidate(
-    reader: Reader, name: str, brief: Brief | None, attempt: Attempt | None, generator: str
+    reader: CandidateReader, name: str, brief: Brief | None, attempt: Attempt | None, generator: str
 ) -> CandidateView:
     """Return all that is known of one candidate."""
     run = reader.run
@@ -102,7 +102,7 @@ def view_candidate(
     )
 
 
-def _answer(reader: Reader, name: str, attempt: Attempt | None) -> str:
+def _answer(reader: CandidateReader, name: str, attempt: Attempt | None) -> str:
     if attempt is not None and (attempt.idea or attempt.tunables):
         return describe_idea(attempt.idea, attempt.tunables)
     draft = reader.read(lambda: reader.run.draft(name))

@@ -13,9 +13,9 @@ from cuda_llm.traces.event_log import Trace
 from cuda_llm.traces.events import ModelCalled
 from cuda_llm.traces.find import spell_run
 from cuda_llm.traces.history import RoundHistory, RunHistory, read_history
-from cuda_llm.traces.report.candidates import Reader, harmless, view_candidate
+from cuda_llm.traces.report.candidates import CandidateReader, harmless, view_candidate
 from cuda_llm.traces.report.roofline import find_roofline
-from cuda_llm.traces.report.rows import Progress, rows_of, spends_of
+from cuda_llm.traces.report.rows import BestSoFar, rows_of, spends_of
 from cuda_llm.traces.report.timeline import break_down, break_down_rounds, draw_timeline
 from cuda_llm.traces.report.view import CallView, CandidateView, HintView, RoundView, RunView
 from cuda_llm.traces.run_folder import RunFolder
@@ -52,7 +52,7 @@ class Gathered:
 
 def gather(folder: RunFolder, *, live: bool = False, home: str = "") -> Gathered:
     """Return all that can be read of a run; what cannot is named in `missing`."""
-    reader = Reader(folder)
+    reader = CandidateReader(folder)
     run, history, briefs, attempts = view_run(reader)
     views = tuple(
         view_candidate(reader, row.id, briefs.get(row.id), attempts.get(row.id), history.generator)
@@ -69,7 +69,7 @@ def gather(folder: RunFolder, *, live: bool = False, home: str = "") -> Gathered
 
 
 def view_run(
-    reader: Reader,
+    reader: CandidateReader,
 ) -> tuple[RunView, RunHistory, Mapping[str, Brief], Mapping[str, Attempt]]:
     """Return a run without what lies in the files of its candidates, and what that was made of."""
     folder = reader.run
@@ -77,7 +77,7 @@ def view_run(
     history, trace = reader.read(lambda: read_history(folder)) or (RunHistory(), Trace())
     attempts, briefs = _attempts(reader, history), _briefs(reader, history)
     line = draw_timeline(trace.events)
-    progress = Progress(trace.events, line)
+    progress = BestSoFar(trace.events, line)
     rows = tuple(rows_of(history, attempts, briefs, progress, reader))
     started, state = history.started, state_of(folder, history)
     baseline = history.baseline
@@ -137,18 +137,18 @@ def view_run(
     return view, history, briefs, attempts
 
 
-def _attempts(reader: Reader, history: RunHistory) -> dict[str, Attempt]:
+def _attempts(reader: CandidateReader, history: RunHistory) -> dict[str, Attempt]:
     """Return what was judged: as the events tell, then what lies in the folder beside that."""
     return _with_files(reader, dict(history.attempts), reader.run.attempt)
 
 
-def _briefs(reader: Reader, history: RunHistory) -> dict[str, Brief]:
+def _briefs(reader: CandidateReader, history: RunHistory) -> dict[str, Brief]:
     told = {name: one for round_ in history.rounds.values() for name, one in round_.briefs.items()}
     return _with_files(reader, told, reader.run.brief)
 
 
 def _with_files(
-    reader: Reader, told: dict[str, T], read: Callable[[str], T | None]
+    reader: CandidateReader, told: dict[str, T], read: Callable[[str], T | None]
 ) -> dict[str, T]:
     """Return what events told, with what `read` finds of the other candidates of the folder."""
     for name in reader.run.candidates():

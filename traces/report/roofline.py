@@ -7,12 +7,12 @@ from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.hardware_profiles.roofline import peak_tflops
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.sizes import least_time
-from cuda_llm.traces.report.view import Ceiling, Roofline
+from cuda_llm.traces.report.view import Ceiling, RooflinePlot
 
 
 def find_roofline(
     task_name: str, hardware_name: str, sizes: Sequence[Mapping[str, int]], labels: Sequence[str]
-) -> tuple[Roofline | None, str]:
+) -> tuple[RooflinePlot | None, str]:
     """Return peaks and least times, or None and why there are none.
 
     Task and GPU are looked up as they are today: a task of the user's may be gone.
@@ -38,7 +38,7 @@ def find_roofline(
     if not ceilings:
         return None, "no size was timed"
     return (
-        Roofline(
+        RooflinePlot(
             hardware=hardware.name,
             gflops=gflops,
             gb_s=hardware.peaks.dram_gb_s,

@@ -7,13 +7,13 @@ from cuda_llm.search import Attempt, Brief
 from cuda_llm.traces.event_log import Recorded
 from cuda_llm.traces.events import IncumbentChosen, ModelCalled
 from cuda_llm.traces.history import RunHistory
-from cuda_llm.traces.report.candidates import Reader, harmless
+from cuda_llm.traces.report.candidates import CandidateReader, harmless
 from cuda_llm.traces.report.timeline import Timeline
 from cuda_llm.traces.report.view import Row, Spend, Step
 from cuda_llm.traces.summary import total_calls
 
 
-class Progress:
+class BestSoFar:
     """How many candidates were done and how much was spent at any second of a run."""
 
     def __init__(self, events: Sequence[Recorded], line: Timeline) -> None:
@@ -60,8 +60,8 @@ def rows_of(
     history: RunHistory,
     attempts: Mapping[str, Attempt],
     briefs: Mapping[str, Brief],
-    progress: Progress,
-    reader: Reader,
+    progress: BestSoFar,
+    reader: CandidateReader,
 ) -> Iterator[Row]:
     """Yield a row for every candidate that left a trace, `r2-c10` after `r2-c9`."""
     names = dict.fromkeys((*reader.run.candidates(), *briefs, *attempts))

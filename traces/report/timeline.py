@@ -21,7 +21,7 @@ from cuda_llm.traces.events import (
     StageLeft,
     WinnerRemeasured,
 )
-from cuda_llm.traces.report.view import RoundTime, Share, Span
+from cuda_llm.traces.report.view import RoundTime, Share, TimelineSpan
 
 LANES = {"generate": "generator", "compile": "compiler", "validate": "device", "profile": "device"}
 """By stage."""
@@ -37,7 +37,7 @@ class Timeline:
 
     at_s: list[float] = field(default_factory=list)
     """Seconds of work until each event."""
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TimelineSpan] = field(default_factory=list)
     round_starts: list[tuple[int, float]] = field(default_factory=list)
     ready_s: dict[str, float] = field(default_factory=dict)
     """When each candidate had left its last stage, or was judged where it had none."""
@@ -112,16 +112,16 @@ def draw_timeline(events: Sequence[Recorded]) -> Timeline:
 
 def _span(
     lane: str, what: str, candidate: str, start_s: float, end_s: float, outcome: str = ""
-) -> Span:
+) -> TimelineSpan:
     start_s = min(max(0.0, start_s), end_s)
-    return Span(
+    return TimelineSpan(
         lane=lane, what=what, candidate=candidate, start_s=start_s, end_s=end_s, outcome=outcome
     )
 
 
-def _call(call: ModelCalled, start_s: float, end_s: float) -> Span:
+def _call(call: ModelCalled, start_s: float, end_s: float) -> TimelineSpan:
     parts = call.call.split("/")
-    return Span(
+    return TimelineSpan(
         lane="model",
         what=f"{call.agent}: {call.model}",
         candidate=parts[1] if parts[0] == "candidates" and len(parts) > 1 else "",
@@ -188,7 +188,7 @@ def break_down_rounds(line: Timeline) -> Iterator[RoundTime]:
         )
 
 
-def _share(name: str, spans: Sequence[Span], wall_s: float, note: str = "") -> Share:
+def _share(name: str, spans: Sequence[TimelineSpan], wall_s: float, note: str = "") -> Share:
     covered = _covered(spans)
     return Share(
         name=name,
@@ -199,7 +199,7 @@ def _share(name: str, spans: Sequence[Span], wall_s: float, note: str = "") -> S
     )
 
 
-def _covered(spans: Iterable[Span]) -> float:
+def _covered(spans: Iterable[TimelineSpan]) -> float:
     """Return the seconds in which at least one of them ran."""
     total, end = 0.0, 0.0
     for one in sorted(spans, key=lambda span: span.start_s):

@@ -82,7 +82,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
+class TimelineSpan:
     """Something that took time."""
 
     lane: str
@@ -202,7 +202,7 @@ class Ceiling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Roofline:
+class RooflinePlot:
     """Peaks of the GPU, and the task's ceiling at each size."""
 
     hardware: str
@@ -241,7 +241,7 @@ class RunView:
     """What could not be read."""
     rows: tuple[Row, ...]
     steps: tuple[Step, ...]
-    spans: tuple[Span, ...]
+    spans: tuple[TimelineSpan, ...]
     shares: tuple[Share, ...]
     wall_s: float
     round_starts: tuple[tuple[int, float], ...]
@@ -252,7 +252,7 @@ class RunView:
     hints: tuple[HintView, ...]
     records: tuple[tuple[str, str, str, str, str], ...]
     """Of each kind of diagnosis: code, times tried, predicted, had, came true."""
-    roofline: Roofline | None
+    roofline: RooflinePlot | None
     roofline_note: str
     """Why there is none."""
     comparable: str

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cuda_llm.redaction import printable
 from cuda_llm.traces.report.view import RunView
-from cuda_llm.traces.terminal.difference import Pair
+from cuda_llm.traces.terminal.difference import CandidatePair
 from cuda_llm.traces.text import Line, duration, tokens, us
 
 SPELLINGS: dict[str, Callable[[float], str]] = {
@@ -22,36 +22,38 @@ MEND = "their speed-ups stand on different scales: task, device or source of tim
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class RunComparison:
     """Two runs. Pairs hold what either has, None where one lacks it."""
 
     a: str
     b: str
     comparable: bool
     """Task, device, source of times and L2 agree."""
-    settings: tuple[Pair, ...]
+    settings: tuple[CandidatePair, ...]
     """Those that differ."""
-    outcome: tuple[Pair, ...]
-    times: tuple[Pair, ...]
+    outcome: tuple[CandidatePair, ...]
+    times: tuple[CandidatePair, ...]
     """Of the best kernel at each size."""
-    best: tuple[Pair, ...]
+    best: tuple[CandidatePair, ...]
     """Speed-up of the best so far after each round."""
-    failures: tuple[Pair, ...]
+    failures: tuple[CandidatePair, ...]
     """Candidates by the code they failed with."""
-    spent: tuple[Pair, ...]
+    spent: tuple[CandidatePair, ...]
     missing: tuple[str, ...]
 
 
-def compare_runs(one: RunView, other: RunView) -> Comparison:
+def compare_runs(one: RunView, other: RunView) -> RunComparison:
     """Return what two runs differ in, and their outcomes, times and failures side by side."""
     names = dict.fromkeys((*one.settings, *other.settings))
     values = [(name, one.settings.get(name), other.settings.get(name)) for name in names]
-    return Comparison(
+    return RunComparison(
         a=one.run_id,
         b=other.run_id,
         comparable=bool(one.comparable) and one.comparable == other.comparable,
         settings=tuple(
-            Pair(about="", name=name, a=a or None, b=b or None) for name, a, b in values if a != b
+            CandidatePair(about="", name=name, a=a or None, b=b or None)
+            for name, a, b in values
+            if a != b
         ),
         outcome=tuple(_outcome(one, other)),
         times=_joined([_times(each) for each in (one, other)], "us"),
@@ -64,24 +66,24 @@ def compare_runs(one: RunView, other: RunView) -> Comparison:
     )
 
 
-def _joined(sides: Sequence[dict[str, float | None]], unit: str) -> tuple[Pair, ...]:
+def _joined(sides: Sequence[dict[str, float | None]], unit: str) -> tuple[CandidatePair, ...]:
     one, other = sides
     return tuple(
-        Pair(about="", name=name, unit=unit, a=one.get(name), b=other.get(name))
+        CandidatePair(about="", name=name, unit=unit, a=one.get(name), b=other.get(name))
         for name in dict.fromkeys((*one, *other))
     )
 
 
-def _outcome(one: RunView, other: RunView) -> Iterator[Pair]:
+def _outcome(one: RunView, other: RunView) -> Iterator[CandidatePair]:
     for name in ("task", "device", "model"):
         a, b = (str(getattr(each, name)) or None for each in (one, other))
-        yield Pair(about="", name=name, a=a, b=b)
-    yield Pair(about="", name="state", a=one.state_text, b=other.state_text)
-    yield Pair(about="", name="best", a=one.best, b=other.best)
-    yield Pair(about="", name="speed-up", unit="x", a=one.speedup, b=other.speedup)
+        yield CandidatePair(about="", name=name, a=a, b=b)
+    yield CandidatePair(about="", name="state", a=one.state_text, b=other.state_text)
+    yield CandidatePair(about="", name="best", a=one.best, b=other.best)
+    yield CandidatePair(about="", name="speed-up", unit="x", a=one.speedup, b=other.speedup)
     passed = [sum(row.passed for row in each.rows) for each in (one, other)]
-    yield Pair(about="", name="candidates", a=len(one.rows), b=len(other.rows))
-    yield Pair(about="", name="passed", a=passed[0], b=passed[1])
+    yield CandidatePair(about="", name="candidates", a=len(one.rows), b=len(other.rows))
+    yield CandidatePair(about="", name="passed", a=passed[0], b=passed[1])
 
 
 def _times(run: RunView) -> dict[str, float | None]:
@@ -95,21 +97,23 @@ def _failures(run: RunView) -> dict[str, float | None]:
     return {code: float(count) for code, count in sorted(codes.items())}
 
 
-def _spent(one: RunView, other: RunView) -> Iterator[Pair]:
-    yield Pair(about="", name="time", unit="s", a=one.wall_s, b=other.wall_s)
+def _spent(one: RunView, other: RunView) -> Iterator[CandidatePair]:
+    yield CandidatePair(about="", name="time", unit="s", a=one.wall_s, b=other.wall_s)
     shares = [{share.name: share.wall_s for share in each.shares} for each in (one, other)]
     for name in dict.fromkeys((*shares[0], *shares[1])):
-        yield Pair(about="time", name=name, unit="s", a=shares[0].get(name), b=shares[1].get(name))
+        yield CandidatePair(
+            about="time", name=name, unit="s", a=shares[0].get(name), b=shares[1].get(name)
+        )
     calls = [sum(spend.calls for spend in each.spends) for each in (one, other)]
     if any(calls):
-        yield Pair(about="", name="calls", a=calls[0], b=calls[1])
+        yield CandidatePair(about="", name="calls", a=calls[0], b=calls[1])
         used = [
             sum(spend.input_tokens + spend.output_tokens for spend in each.spends)
             for each in (one, other)
         ]
-        yield Pair(about="", name="tokens", unit="tokens", a=used[0], b=used[1])
+        yield CandidatePair(about="", name="tokens", unit="tokens", a=used[0], b=used[1])
         money = [_money(each) for each in (one, other)]
-        yield Pair(about="", name="cost", unit="usd", a=money[0], b=money[1])
+        yield CandidatePair(about="", name="cost", unit="usd", a=money[0], b=money[1])
 
 
 def _money(run: RunView) -> float | None:
@@ -119,7 +123,7 @@ def _money(run: RunView) -> float | None:
     return sum(known) if len(known) == len(prices) else None
 
 
-def describe_comparison(found: Comparison) -> Iterator[Line]:
+def describe_comparison(found: RunComparison) -> Iterator[Line]:
     """Yield a table of both."""
     parts = (
         ("", found.outcome),
@@ -150,11 +154,11 @@ def describe_comparison(found: Comparison) -> Iterator[Line]:
         yield (("  not there  ", "bad"), (printable(one), ""))
 
 
-def _name(pair: Pair) -> str:
+def _name(pair: CandidatePair) -> str:
     return printable(f"{pair.about}: {pair.name}" if pair.about else pair.name)
 
 
-def _spell(pair: Pair, value: float | str | None) -> str:
+def _spell(pair: CandidatePair, value: float | str | None) -> str:
     if value is None:
         return "-"
     return printable(value) if isinstance(value, str) else SPELLINGS[pair.unit](value)

@@ -10,7 +10,7 @@ from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile
 from cuda_llm.traces.candidate_text import check_candidate
 from cuda_llm.traces.files import read_text
-from cuda_llm.traces.report.candidates import Reader, harmless
+from cuda_llm.traces.report.candidates import CandidateReader, harmless
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.terminal.prompt_sections import PromptSection, split_prompt
 
@@ -19,7 +19,7 @@ Value = float | str | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class CandidatePair:
     """One thing of both candidates."""
 
     about: str
@@ -49,10 +49,10 @@ class Difference:
 
     a: str
     b: str
-    outcome: tuple[Pair, ...]
-    times: tuple[Pair, ...]
-    resources: tuple[Pair, ...]
-    profile: tuple[Pair, ...]
+    outcome: tuple[CandidatePair, ...]
+    times: tuple[CandidatePair, ...]
+    resources: tuple[CandidatePair, ...]
+    profile: tuple[CandidatePair, ...]
     source: tuple[str, ...]
     """Unified diff."""
     prompts: tuple[SectionDifference, ...]
@@ -69,7 +69,7 @@ def find_difference(
     """
     for name in (a, b):
         check_candidate(run, name)
-    reader = Reader(run)
+    reader = CandidateReader(run)
     profiles = [_profile(reader, name) for name in (a, b)]
     sources = [_text(reader, name, "source.cu") for name in (a, b)]
     prompts = [_text(reader, name, "prompt.md") for name in (a, b)]
@@ -92,24 +92,24 @@ def find_difference(
     )
 
 
-def _profile(reader: Reader, name: str) -> Profile | None:
+def _profile(reader: CandidateReader, name: str) -> Profile | None:
     verdict = reader.read(lambda: reader.run.kept_verdict(name))
     return verdict.profile if isinstance(verdict, Passed) else None
 
 
-def _text(reader: Reader, name: str, file: str) -> str:
+def _text(reader: CandidateReader, name: str, file: str) -> str:
     found = reader.read(lambda: read_text(reader.run.candidate(name) / file))
     return harmless(found or "")
 
 
-def _outcome(reader: Reader, a: str, b: str) -> Iterator[Pair]:
+def _outcome(reader: CandidateReader, a: str, b: str) -> Iterator[CandidatePair]:
     one, other = (reader.read(lambda name=name: reader.run.attempt(name)) for name in (a, b))  # type: ignore[misc]
     for name in ("code", "speedup", "idea", "direction", "parent", "summary", "limited_by"):
         values = [getattr(each, name, None) or None for each in (one, other)]
         texts = [harmless(each) if isinstance(each, str) else each for each in values]
         if name in {"code", "speedup"} or texts[0] != texts[1]:
             unit = "x" if name == "speedup" else ""
-            yield Pair(about="", name=name, unit=unit, a=texts[0], b=texts[1])
+            yield CandidatePair(about="", name=name, unit=unit, a=texts[0], b=texts[1])
     for each in (one, other):
         if each is None:
             reader.missing[f"{a if each is one else b} is not judged yet"] = None
@@ -117,20 +117,22 @@ def _outcome(reader: Reader, a: str, b: str) -> Iterator[Pair]:
     for name in dict.fromkeys((*settings[0], *settings[1])):
         if settings[0].get(name) != settings[1].get(name):
             value_a, value_b = (each.get(name) for each in settings)
-            yield Pair(about="tunable", name=harmless(name), a=value_a, b=value_b)
+            yield CandidatePair(about="tunable", name=harmless(name), a=value_a, b=value_b)
 
 
 Found = dict[tuple[str, str, str], Value]
 """By what it is about, its name and its unit."""
 
 
-def _pairs(find: Callable[[Profile], Found], profiles: Sequence[Profile | None]) -> Iterator[Pair]:
+def _pairs(
+    find: Callable[[Profile], Found], profiles: Sequence[Profile | None]
+) -> Iterator[CandidatePair]:
     """Yield what differs of what `find` finds in either."""
     one, other = (find(each) if each else {} for each in profiles)
     for key in dict.fromkeys((*one, *other)):
         if one.get(key) != other.get(key):
             about, name, unit = key
-            yield Pair(about=about, name=name, unit=unit, a=one.get(key), b=other.get(key))
+            yield CandidatePair(about=about, name=name, unit=unit, a=one.get(key), b=other.get(key))
 
 
 def _times(profile: Profile) -> Found:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from cuda_llm.traces.terminal.difference import Difference, Pair, SectionDifference, Value
+from cuda_llm.traces.terminal.difference import CandidatePair, Difference, SectionDifference, Value
 from cuda_llm.traces.text import Line, plural, us
 
 PARTS = ("resources", "profile", "source", "prompts")
@@ -36,12 +36,12 @@ def _title(title: str, note: str = "") -> Iterator[Line]:
     yield ((title, "strong"), (f": {note}" if note else "", "faint"))
 
 
-def _titled(title: str, pairs: Sequence[Pair]) -> Iterator[Line]:
+def _titled(title: str, pairs: Sequence[CandidatePair]) -> Iterator[Line]:
     yield from _title(title, "" if pairs else "no difference known")
     yield from _table(pairs)
 
 
-def _table(pairs: Sequence[Pair]) -> Iterator[Line]:
+def _table(pairs: Sequence[CandidatePair]) -> Iterator[Line]:
     names = [f"{one.about}: {one.name}" if one.about else one.name for one in pairs]
     width = max(map(len, names), default=0)
     lengths = [len(_spell(one.a, one.unit)) for one in pairs]
@@ -77,7 +77,7 @@ def _spell(value: Value, unit: str) -> str:
             return f"{value:,.0f} {unit}".rstrip()
 
 
-def _change(one: Pair) -> str:
+def _change(one: CandidatePair) -> str:
     """Return how many times as fast, of a time that both have."""
     is_time = one.name == "time" and isinstance(one.a, float) and isinstance(one.b, float)
     return f"  {float(one.a) / float(one.b):.2f}x" if is_time and one.a and one.b else ""

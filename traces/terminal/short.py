@@ -9,7 +9,7 @@ from cuda_llm.search import Kind
 from cuda_llm.traces.ending_text import command, describe_ending
 from cuda_llm.traces.find import spell_run
 from cuda_llm.traces.history import RunHistory
-from cuda_llm.traces.report.candidates import Reader
+from cuda_llm.traces.report.candidates import CandidateReader
 from cuda_llm.traces.report.gather import view_run
 from cuda_llm.traces.report.view import Row, RunView
 from cuda_llm.traces.run_folder import RunFolder
@@ -43,7 +43,7 @@ ORDERS: Mapping[str, str] = {
 
 def describe_in_short(folder: RunFolder) -> Iterator[Line]:
     """Yield the lines about a run. Whoever prints them may cut a line at its end, never an id."""
-    run, history, _, _ = view_run(Reader(folder))
+    run, history, _, _ = view_run(CandidateReader(folder))
     state: RunState = run.state  # type: ignore[assignment]
     yield (f"run {printable(run.run_id)}", "strong"), (f" · {printable(run.state_text)}", "")
     for label, text in run.facts:

@@ -151,9 +151,9 @@ def work_on(
     Raises Interrupted after a Ctrl-C, with the command that goes on.
     """
     from cuda_llm.graph.benchmark.render import write_tables
-    from cuda_llm.graph.benchmark.work import Progress, work
+    from cuda_llm.graph.benchmark.work import BenchmarkProgress, work
 
-    def tell(now: Progress) -> None:
+    def tell(now: BenchmarkProgress) -> None:
         running = f"; running now: {', '.join(now.running)}" if now.running else ""
         line = f"runs: {now.ended} of {now.runs} ended, {now.failed} failed{running}"
         print(line, file=sys.stderr, flush=True)

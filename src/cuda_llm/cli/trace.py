@@ -119,10 +119,10 @@ def candidate(
     if not as_json:
         print_lines(describe_candidate(found, name))
         return
-    from cuda_llm.traces.report.candidates import Reader, view_candidate
+    from cuda_llm.traces.report.candidates import CandidateReader, view_candidate
 
     check_candidate(found, name)
-    reader, writer = Reader(found), str(about.get("generator", ""))
+    reader, writer = CandidateReader(found), str(about.get("generator", ""))
     brief = reader.read(lambda: found.brief(name))
     attempt = reader.read(lambda: found.attempt(name))
     whole = encoded(view_candidate(reader, name, brief, attempt, writer))

@@ -23,7 +23,7 @@ Out = Annotated[Path | None, typer.Option(help="Folder of runs.", show_default="
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 
 
-class Part(StrEnum):
+class NamedPart(StrEnum):
     """Choices of `diff --only`."""
 
     resources = "resources"
@@ -49,7 +49,7 @@ def diff(
     a: Annotated[str, typer.Argument(help="Id of a candidate, e.g. r1-c2.", metavar="A")],
     b: Annotated[str, typer.Argument(help="Id of another.", metavar="B")],
     out: Out = None,
-    only: Annotated[Part | None, typer.Option(help="Show this part alone, whole.")] = None,
+    only: Annotated[NamedPart | None, typer.Option(help="Show this part alone, whole.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what differs between two candidates. Times, resources, profile, source and prompts."""
@@ -152,12 +152,12 @@ def compare(
 def view_of(run: str, out: Path | None) -> "RunView":
     """Return a run by the name a person gives it. Raises UsageError."""
     from cuda_llm.traces.find import find_run
-    from cuda_llm.traces.report.candidates import Reader
+    from cuda_llm.traces.report.candidates import CandidateReader
     from cuda_llm.traces.report.gather import view_run
 
     folder = find_run(run, out)
     folder.read_run()
-    return view_run(Reader(folder))[0]
+    return view_run(CandidateReader(folder))[0]
 
 
 def check_folder(out: Path | None) -> None:

@@ -52,8 +52,8 @@ from cuda_llm.tools.cuda.verdicts import CallContext, load_failure, verdict_on_e
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Scalar, Session
 from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.device.protocol import Refusal, Reply, ReplyFrame
-from cuda_llm.tools.device.runner import Ended
+from cuda_llm.tools.device.protocol import Refusal, ReplyFrame, RunnerReply
+from cuda_llm.tools.device.runner import RunnerEnded
 from cuda_llm.tools.judge.device_bench import open_bench, time_compiled
 from cuda_llm.tools.judge.emulated_check import conclude_check, conclude_replay
 from cuda_llm.tools.judge.judge import check
@@ -206,13 +206,13 @@ def fault_in(outcome: CallReport | Verdict) -> Verdict:
     return verdict
 
 
-def lost(number: int, reply: Reply = Reply.FAULTED) -> Verdict:
+def lost(number: int, reply: RunnerReply = RunnerReply.FAULTED) -> Verdict:
     """What a GPU's runner says whose last reply is this."""
     words = ReplyFrame(reply=reply, number=number)
-    return verdict_on_end(Ended(status=0, final_reply=words, expired=False), SCENE)
+    return verdict_on_end(RunnerEnded(status=0, final_reply=words, expired=False), SCENE)
 
 
-def ended(reply: Reply, number: int, source: str, cause: str) -> VerdictPath:
+def ended(reply: RunnerReply, number: int, source: str, cause: str) -> VerdictPath:
     """The verdict on a GPU's runner whose last reply is this."""
     return VerdictPath(lambda: lost(number, reply), source, cause)
 
@@ -223,7 +223,7 @@ def hung(source: str, cause: str) -> VerdictPath:
     def verdict() -> Verdict:
         log = replace(LAUNCHED, waiting=True)
         scene = replace(SCENE, log=log)
-        late = verdict_on_end(Ended(status=-9, final_reply=None, expired=True), scene)
+        late = verdict_on_end(RunnerEnded(status=-9, final_reply=None, expired=True), scene)
         assert (late.code, lacks_place(late)) == ("TIMED_OUT", True)
         return with_place(late, emulate(source))
 
@@ -321,22 +321,26 @@ EMULATED: Mapping[str, VerdictPath] = {
     "EMULATOR_UNSUPPORTED": in_mode("exotic", "textures and surfaces"),
 }
 GPU: Mapping[str, VerdictPath] = {
-    "POLICY_VIOLATION": ended(Reply.FORBIDDEN, Forbidden.HOST_COPY, PLAIN, "host-copy"),
+    "POLICY_VIOLATION": ended(RunnerReply.FORBIDDEN, Forbidden.HOST_COPY, PLAIN, "host-copy"),
     "LOAD_FAILED": VerdictPath(
-        lambda: load_failure(ReplyFrame(reply=Reply.REFUSED, number=Refusal.DRIVER)),
+        lambda: load_failure(ReplyFrame(reply=RunnerReply.REFUSED, number=Refusal.DRIVER)),
         PLAIN,
         "device code",
     ),
-    "LAUNCH_FAILED": ended(Reply.FAULTED, 701, PLAIN, "registers"),
-    "ILLEGAL_ACCESS": ended(Reply.FAULTED, 700, PAST_END, "place unknown"),
-    "MISALIGNED": ended(Reply.FAULTED, 716, adversarial("misaligned_vectors"), "vector access"),
-    "DEVICE_ASSERT": ended(Reply.FAULTED, 710, adversarial("traps"), "assertion"),
+    "LAUNCH_FAILED": ended(RunnerReply.FAULTED, 701, PLAIN, "registers"),
+    "ILLEGAL_ACCESS": ended(RunnerReply.FAULTED, 700, PAST_END, "place unknown"),
+    "MISALIGNED": ended(
+        RunnerReply.FAULTED, 716, adversarial("misaligned_vectors"), "vector access"
+    ),
+    "DEVICE_ASSERT": ended(RunnerReply.FAULTED, 710, adversarial("traps"), "assertion"),
     "DATA_RACE": sanitized("race", "racecheck", "missing barrier"),
     "UNINITIALISED_READ": sanitized("uninit", "initcheck", "unwritten memory"),
     "INVALID_SYNC": hung(adversarial("barrier_not_for_all"), "partial mask"),
-    "TIMED_OUT": ended(Reply.FAULTED, 702, adversarial("never_ends"), "kernel"),
-    "OUT_OF_MEMORY": ended(Reply.FAULTED, 2, adversarial("takes_all_memory"), "scratch memory"),
-    "HOST_CRASHED": ended(Reply.DIED, signal.SIGFPE, PLAIN, "division by zero"),
+    "TIMED_OUT": ended(RunnerReply.FAULTED, 702, adversarial("never_ends"), "kernel"),
+    "OUT_OF_MEMORY": ended(
+        RunnerReply.FAULTED, 2, adversarial("takes_all_memory"), "scratch memory"
+    ),
+    "HOST_CRASHED": ended(RunnerReply.DIED, signal.SIGFPE, PLAIN, "division by zero"),
     "WRONG_RESULT": validated(mutants("vector_add")["zero"], PLAIN, "nothing computed"),
     "GUARD_OVERWRITTEN": measured(overruns, 96, PLAIN, "unchecked store"),
     "INPUT_MUTATED": validated(changes_its_input, CHANGES_INPUT, "writes an input"),
@@ -482,7 +486,7 @@ def test_a_gpus_verdict_stands_where_the_emulated_device_cannot_run_the_kernel()
 
 
 def test_no_last_word_of_a_gpus_runner_is_about_the_emulated_device() -> None:
-    codes = {lost(number, reply).code for reply in Reply for number in range(1000)}
+    codes = {lost(number, reply).code for reply in RunnerReply for number in range(1000)}
     assert "ILLEGAL_ACCESS" in codes
     assert EmulatorUnsupported.code not in codes
 
@@ -620,5 +624,5 @@ def test_a_search_that_found_no_place_says_so() -> None:
 
 
 def test_a_host_part_that_dies_on_a_gpu_is_told_by_its_signal() -> None:
-    verdict = lost(signal.SIGFPE, Reply.DIED)
+    verdict = lost(signal.SIGFPE, RunnerReply.DIED)
     assert diagnose(verdict, source_of("clean")).cause == "division by zero"

@@ -29,7 +29,7 @@ from cuda_llm.graph.benchmark.row import (
     why_not_inspected,
 )
 from cuda_llm.graph.benchmark.tables import make_page
-from cuda_llm.graph.benchmark.work import Progress, assemble, devices_of, share_out, work
+from cuda_llm.graph.benchmark.work import BenchmarkProgress, assemble, devices_of, share_out, work
 from cuda_llm.graph.request import Overrides, RunRequest
 from cuda_llm.graph.runs.result import read_result, seconds_of
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -231,9 +231,9 @@ GPU = find_hardware("RTX 3090 Ti")
 
 def work_with(
     made: Benchmark, *devices: Device
-) -> tuple[list[tuple[str, str]], list[Progress], list[str]]:
+) -> tuple[list[tuple[str, str]], list[BenchmarkProgress], list[str]]:
     """Work on what is left; names and states in the order they were told, progress and notes."""
-    told, progress, notes = list[tuple[str, str]](), list[Progress](), list[str]()
+    told, progress, notes = list[tuple[str, str]](), list[BenchmarkProgress](), list[str]()
 
     def keep(name: str, row: TaskRow) -> None:
         told.append((name, row.state))

@@ -24,8 +24,8 @@ from cuda_llm.outcomes import (
 from cuda_llm.tools.cuda.call_log import CallLog
 from cuda_llm.tools.cuda.protocol import Forbidden, Order
 from cuda_llm.tools.cuda.verdicts import CallContext, failed_to_start, load_failure, verdict_on_end
-from cuda_llm.tools.device.protocol import Refusal, Reply, ReplyFrame
-from cuda_llm.tools.device.runner import Ended, UnexpectedReply
+from cuda_llm.tools.device.protocol import Refusal, ReplyFrame, RunnerReply
+from cuda_llm.tools.device.runner import RunnerEnded, UnexpectedReply
 from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch
 from cuda_llm.verdict_wording import describe
 
@@ -35,17 +35,17 @@ CONTEXT = CallContext(
 )
 
 
-def last(reply: Reply, number: int = 0, address: int = 0, detail: str = "") -> Ended:
+def last(reply: RunnerReply, number: int = 0, address: int = 0, detail: str = "") -> RunnerEnded:
     words = ReplyFrame(reply=reply, number=number, address=address, detail=detail.encode())
-    return Ended(status=0, final_reply=words, expired=False)
+    return RunnerEnded(status=0, final_reply=words, expired=False)
 
 
-def died(status: int) -> Ended:
-    return Ended(status=status, final_reply=None, expired=False)
+def died(status: int) -> RunnerEnded:
+    return RunnerEnded(status=status, final_reply=None, expired=False)
 
 
 NO_MEMORY = CudaError(number=2, name="cudaErrorMemoryAllocation")
-EXPIRED = Ended(status=-9, final_reply=None, expired=True)
+EXPIRED = RunnerEnded(status=-9, final_reply=None, expired=True)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ EXPIRED = Ended(status=-9, final_reply=None, expired=True)
     ],
 )
 def test_a_lost_context_is_what_its_error_says(number: int, verdict: type[Verdict]) -> None:
-    assert isinstance(verdict_on_end(last(Reply.FAULTED, number), CONTEXT), verdict)
+    assert isinstance(verdict_on_end(last(RunnerReply.FAULTED, number), CONTEXT), verdict)
 
 
 def test_a_lost_context_names_the_kernel_launched_last() -> None:
-    found = verdict_on_end(last(Reply.FAULTED, 700), CONTEXT)
+    found = verdict_on_end(last(RunnerReply.FAULTED, 700), CONTEXT)
     assert isinstance(found, IllegalAccess)
     assert found == IllegalAccess(
         error=CudaError(number=700, name="cudaErrorIllegalAddress", kernel="add")
@@ -85,28 +85,28 @@ def test_a_lost_context_names_the_kernel_launched_last() -> None:
 
 
 def test_what_the_driver_lost_is_laid_to_host_code_that_ran() -> None:
-    found = verdict_on_end(last(Reply.FAULTED, 304), CONTEXT)
+    found = verdict_on_end(last(RunnerReply.FAULTED, 304), CONTEXT)
     assert isinstance(found, HostCrashed)
     assert found.signal == "cudaErrorOperatingSystem"
     assert found.error == CudaError(number=304, name="cudaErrorOperatingSystem", kernel="add")
 
     nothing_ran = replace(CONTEXT, log=CallLog())
-    assert isinstance(verdict_on_end(last(Reply.FAULTED, 304), nothing_ran), InfraFailed)
+    assert isinstance(verdict_on_end(last(RunnerReply.FAULTED, 304), nothing_ran), InfraFailed)
 
 
 def test_using_what_was_refused_is_running_out_of_memory() -> None:
     refused = OutOfMemory(request="cudaMalloc", bytes=5, bound="quota")
     context = replace(CONTEXT, log=replace(LOG, out_of_memory=refused))
 
-    assert verdict_on_end(last(Reply.FAULTED, 700), context) == refused
-    assert verdict_on_end(last(Reply.DIED, signal.SIGSEGV), context) == replace(
+    assert verdict_on_end(last(RunnerReply.FAULTED, 700), context) == refused
+    assert verdict_on_end(last(RunnerReply.DIED, signal.SIGSEGV), context) == replace(
         refused, then="SIGSEGV"
     )
     assert verdict_on_end(died(1), context) == replace(refused, then="exit")
 
 
 def broken(order: Order, part: str, number: int = 0) -> Verdict:
-    found = last(Reply.BROKEN, number, detail=f"{part}: the wizard is out")
+    found = last(RunnerReply.BROKEN, number, detail=f"{part}: the wizard is out")
     return verdict_on_end(found, replace(CONTEXT, order=order))
 
 
@@ -147,8 +147,8 @@ def test_what_a_candidate_cannot_have_caused_is_our_failure(
 
 def test_a_runner_that_finds_no_memory_as_it_starts_says_so_by_its_number() -> None:
     """Whatever the words: those are the driver's."""
-    full = failed_to_start(last(Reply.BROKEN, 2, detail="context: the wizard is out"))
-    broken = failed_to_start(last(Reply.BROKEN, 999, detail="context: out of memory"))
+    full = failed_to_start(last(RunnerReply.BROKEN, 2, detail="context: the wizard is out"))
+    broken = failed_to_start(last(RunnerReply.BROKEN, 999, detail="context: out of memory"))
     assert (type(full), full.detail) == (NoMemory, "context: the wizard is out")
     assert (type(broken), broken.detail) == (InfrastructureError, "context: out of memory")
     assert type(failed_to_start(died(1))) is InfrastructureError
@@ -174,14 +174,15 @@ def test_a_part_that_an_order_does_not_use_cannot_break_in_it(order: Order, part
 
 
 def test_parts_of_the_runner_that_nobody_wrote_are_not_repeated() -> None:
-    found = verdict_on_end(last(Reply.BROKEN, detail="this kernel was right"), CONTEXT)
+    found = verdict_on_end(last(RunnerReply.BROKEN, detail="this kernel was right"), CONTEXT)
     assert isinstance(found, PolicyViolation)
     assert "this kernel" not in repr(found)
 
 
 def test_code_that_does_not_fit_is_running_out_of_memory() -> None:
     full, unknown = (
-        ReplyFrame(reply=Reply.REFUSED, number=Refusal.DRIVER, address=error) for error in (2, 209)
+        ReplyFrame(reply=RunnerReply.REFUSED, number=Refusal.DRIVER, address=error)
+        for error in (2, 209)
     )
     assert load_failure(full) == OutOfMemory(request="to-load", bound="device", error=NO_MEMORY)
     assert load_failure(unknown) == LoadFailed(
@@ -191,7 +192,7 @@ def test_code_that_does_not_fit_is_running_out_of_memory() -> None:
 
 def test_the_linkers_words_name_the_function_that_is_not_there() -> None:
     detail = b"/tmp/candidate.so: undefined symbol: _Z6helperv"
-    refused = ReplyFrame(reply=Reply.REFUSED, number=Refusal.LINKER, detail=detail)
+    refused = ReplyFrame(reply=RunnerReply.REFUSED, number=Refusal.LINKER, detail=detail)
     found = load_failure(refused)
     assert isinstance(found, LoadFailed)
     assert (found.fault, found.symbol) == ("undefined-function", "_Z6helperv")
@@ -223,16 +224,18 @@ def test_a_crowd_of_blocks_hints_at_a_deadlock() -> None:
 @pytest.mark.parametrize(
     ("outcome", "rule"),
     [
-        (last(Reply.DENIED, 41, detail="socket"), "syscall"),
+        (last(RunnerReply.DENIED, 41, detail="socket"), "syscall"),
         (died(-signal.SIGSYS), "syscall"),
-        (last(Reply.FORBIDDEN, Forbidden.LARGE_COPY), "api-call"),
-        (last(Reply.FORBIDDEN, Forbidden.LARGE_COPIES), "api-call"),
-        (last(Reply.FORBIDDEN, Forbidden.HOST_COPY), "host-copy"),
-        (last(Reply.DIED, signal.SIGSEGV, 1500), "host-touches-device-memory"),
+        (last(RunnerReply.FORBIDDEN, Forbidden.LARGE_COPY), "api-call"),
+        (last(RunnerReply.FORBIDDEN, Forbidden.LARGE_COPIES), "api-call"),
+        (last(RunnerReply.FORBIDDEN, Forbidden.HOST_COPY), "host-copy"),
+        (last(RunnerReply.DIED, signal.SIGSEGV, 1500), "host-touches-device-memory"),
         (UnexpectedReply(), "runner-protocol"),
     ],
 )
-def test_what_may_not_be_done_has_its_rule(outcome: Ended | UnexpectedReply, rule: str) -> None:
+def test_what_may_not_be_done_has_its_rule(
+    outcome: RunnerEnded | UnexpectedReply, rule: str
+) -> None:
     found = verdict_on_end(outcome, CONTEXT)
     assert isinstance(found, PolicyViolation)
     assert found.rule == rule
@@ -241,14 +244,14 @@ def test_what_may_not_be_done_has_its_rule(outcome: Ended | UnexpectedReply, rul
 @pytest.mark.parametrize(
     ("outcome", "name"),
     [
-        (last(Reply.DIED, signal.SIGSEGV, 16), "SIGSEGV"),
-        (last(Reply.DIED, signal.SIGFPE), "SIGFPE"),
-        (last(Reply.DIED, 99), "signal 99"),
+        (last(RunnerReply.DIED, signal.SIGSEGV, 16), "SIGSEGV"),
+        (last(RunnerReply.DIED, signal.SIGFPE), "SIGFPE"),
+        (last(RunnerReply.DIED, 99), "signal 99"),
         (died(-signal.SIGKILL), "SIGKILL"),
         (died(3), "exit"),
     ],
 )
-def test_a_crash_of_the_host_part_names_its_signal(outcome: Ended, name: str) -> None:
+def test_a_crash_of_the_host_part_names_its_signal(outcome: RunnerEnded, name: str) -> None:
     found = verdict_on_end(outcome, CONTEXT)
     assert isinstance(found, HostCrashed)
     assert found.signal == name

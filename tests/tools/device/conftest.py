@@ -9,7 +9,7 @@ import pytest
 
 from cuda_llm.tools.device import protocol
 from cuda_llm.tools.device.channel import SharedMemory
-from cuda_llm.tools.device.protocol import Reply, ReplyFrame, StartFrame
+from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply, StartFrame
 from cuda_llm.tools.device.runner import Runner
 from cuda_llm.tools.emulator.codegen.libraries import emulator_library, runtime_library
 from cuda_llm.tools.emulator.device import Libraries, runner_program, start_emulated_runner
@@ -79,7 +79,7 @@ def start_runner(no_kernels: Path) -> Start:
             frame = StartFrame(arena_bytes=ARENA_BYTES, report_bytes=REPORT_BYTES)
             reply = await runner.exchange(frame, LOAD_LIMIT_S)
             assert isinstance(reply, ReplyFrame), reply
-            assert reply.reply == Reply.READY, reply.text
+            assert reply.reply == RunnerReply.READY, reply.text
             yield runner
         finally:
             await runner.stop()

@@ -13,11 +13,11 @@ import pytest
 
 from cuda_llm.tools.device.channel import RunnerSocket
 from cuda_llm.tools.device.child import spawn
-from cuda_llm.tools.device.protocol import Reply, ReplyFrame
-from cuda_llm.tools.device.runner import Ended, Runner, find_queued_s
+from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply
+from cuda_llm.tools.device.runner import Runner, RunnerEnded, find_queued_s
 
 SPIN = "while True: pass"
-DONE = bytes(ReplyFrame(reply=Reply.DONE, sequence=1))
+DONE = bytes(ReplyFrame(reply=RunnerReply.DONE, sequence=1))
 WORK = f"""
 import os, socket, sys, time
 {{step}}
@@ -56,14 +56,14 @@ def busy_processor() -> Iterator[int]:
         one.wait()
 
 
-async def wait_for_it(runner: Runner, limit_s: float) -> ReplyFrame | Ended:
+async def wait_for_it(runner: Runner, limit_s: float) -> ReplyFrame | RunnerEnded:
     outcome = await runner.receive_reply(lambda _: True, limit_s)
-    assert isinstance(outcome, ReplyFrame | Ended)
+    assert isinstance(outcome, ReplyFrame | RunnerEnded)
     return outcome
 
 
 def test_what_computes_may_take_longer_where_others_compute_too(busy_processor: int) -> None:
-    async def run() -> tuple[ReplyFrame | Ended, float, float]:
+    async def run() -> tuple[ReplyFrame | RunnerEnded, float, float]:
         async with runner_that(COMPUTES, busy_processor) as runner:
             begun = time.monotonic()
             outcome = await wait_for_it(runner, 0.6)
@@ -75,12 +75,12 @@ def test_what_computes_may_take_longer_where_others_compute_too(busy_processor: 
 
 
 def test_what_sleeps_has_no_more_than_its_time(busy_processor: int) -> None:
-    async def run() -> ReplyFrame | Ended:
+    async def run() -> ReplyFrame | RunnerEnded:
         async with runner_that(SLEEPS, busy_processor) as runner:
             return await wait_for_it(runner, 0.5)
 
     outcome = asyncio.run(run())
-    assert isinstance(outcome, Ended) and outcome.expired
+    assert isinstance(outcome, RunnerEnded) and outcome.expired
 
 
 def test_nothing_is_known_of_a_process_that_is_gone() -> None:

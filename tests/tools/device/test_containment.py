@@ -16,15 +16,15 @@ import pytest
 
 from cuda_llm.tools.device import Scalar
 from cuda_llm.tools.device.arguments import put_arguments
-from cuda_llm.tools.device.protocol import FAULT_STATUS, CallFrame, Reply, ReplyFrame
-from cuda_llm.tools.device.runner import Ended, Runner, UnexpectedReply
+from cuda_llm.tools.device.protocol import FAULT_STATUS, CallFrame, ReplyFrame, RunnerReply
+from cuda_llm.tools.device.runner import Runner, RunnerEnded, UnexpectedReply
 
 SOURCE = Path(__file__).parents[2] / "fixtures" / "runner" / "hostile.cpp"
 MODES = re.findall(r'"([^"]+)"', SOURCE.read_text().partition("kModes")[2].partition("}")[0])
 LIMIT_S = 20.0
 
 T = TypeVar("T")
-Outcome = ReplyFrame | Ended | UnexpectedReply
+Outcome = ReplyFrame | RunnerEnded | UnexpectedReply
 Start = Callable[[Path], AbstractAsyncContextManager[Runner]]
 
 
@@ -52,7 +52,7 @@ def behave(start: Start, hostile: Path, mode: str, limit_s: float = LIMIT_S) -> 
 def test_a_call_that_returns_is_done(start_runner: Start, hostile: Path, mode: str) -> None:
     outcome = behave(start_runner, hostile, mode)
     assert isinstance(outcome, ReplyFrame)
-    assert (outcome.reply, outcome.sequence) == (Reply.DONE, 7)
+    assert (outcome.reply, outcome.sequence) == (RunnerReply.DONE, 7)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_a_crash_names_its_signal(
     start_runner: Start, hostile: Path, mode: str, number: signal.Signals
 ) -> None:
     outcome = behave(start_runner, hostile, mode)
-    assert isinstance(outcome, Ended)
+    assert isinstance(outcome, RunnerEnded)
     assert outcome.final_reply is not None
-    assert (outcome.final_reply.reply, outcome.final_reply.number) == (Reply.DIED, number)
+    assert (outcome.final_reply.reply, outcome.final_reply.number) == (RunnerReply.DIED, number)
 
 
 @pytest.mark.parametrize(
@@ -97,33 +97,33 @@ def test_a_forbidden_system_call_is_named(
     start_runner: Start, hostile: Path, mode: str, call: str
 ) -> None:
     outcome = behave(start_runner, hostile, mode)
-    assert isinstance(outcome, Ended)
+    assert isinstance(outcome, RunnerEnded)
     assert outcome.final_reply is not None
-    assert (outcome.final_reply.reply, outcome.final_reply.text) == (Reply.DENIED, call)
+    assert (outcome.final_reply.reply, outcome.final_reply.text) == (RunnerReply.DENIED, call)
 
 
 @pytest.mark.parametrize("mode", ["loop", "sleep"])
 def test_a_call_out_of_time_is_ended(start_runner: Start, hostile: Path, mode: str) -> None:
     outcome = behave(start_runner, hostile, mode, limit_s=0.3)
-    assert isinstance(outcome, Ended)
+    assert isinstance(outcome, RunnerEnded)
     assert outcome.expired
 
 
 def test_touching_device_memory_is_a_fault(start_runner: Start, hostile: Path) -> None:
     outcome = behave(start_runner, hostile, "device")
-    assert isinstance(outcome, Ended)
+    assert isinstance(outcome, RunnerEnded)
     assert outcome.status == FAULT_STATUS
 
 
 def test_exiting_tells_its_status(start_runner: Start, hostile: Path) -> None:
     outcome = behave(start_runner, hostile, "exit")
-    assert isinstance(outcome, Ended)
+    assert isinstance(outcome, RunnerEnded)
     assert (outcome.status, outcome.final_reply) == (3, None)
 
 
 def test_hanging_up_ends_the_runner(start_runner: Start, hostile: Path) -> None:
     outcome = behave(start_runner, hostile, "close-all")
-    assert isinstance(outcome, Ended)
+    assert isinstance(outcome, RunnerEnded)
     assert (outcome.final_reply, outcome.expired) == (None, False)
 
 
@@ -140,13 +140,13 @@ def test_words_that_only_our_code_may_send_are_no_reply_from_a_candidate(
 
 @pytest.mark.parametrize(
     ("mode", "reply", "text"),
-    [("forge-denied", Reply.DENIED, "socket"), ("forge-crash", Reply.DIED, "")],
+    [("forge-denied", RunnerReply.DENIED, "socket"), ("forge-crash", RunnerReply.DIED, "")],
 )
 def test_the_text_of_a_forged_end_is_dropped(
-    start_runner: Start, hostile: Path, mode: str, reply: Reply, text: str
+    start_runner: Start, hostile: Path, mode: str, reply: RunnerReply, text: str
 ) -> None:
     outcome = behave(start_runner, hostile, mode)
-    assert isinstance(outcome, Ended)
+    assert isinstance(outcome, RunnerEnded)
     assert outcome.final_reply is not None
     assert (outcome.final_reply.reply, outcome.final_reply.text) == (reply, text)
 

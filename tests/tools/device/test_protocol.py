@@ -26,7 +26,7 @@ CONSTANTS = {
     "runner::kMaxFloats": protocol.MAX_FLOATS,
     "runner::kMaxBuffers": protocol.MAX_BUFFERS,
     "emu::kFaultExit": protocol.FAULT_STATUS,
-    **{f"runner::Reply::{reply.name.lower()}": int(reply) for reply in protocol.Reply},
+    **{f"runner::Reply::{reply.name.lower()}": int(reply) for reply in protocol.RunnerReply},
 }
 
 
@@ -66,7 +66,7 @@ def test_a_packet_that_is_no_reply_is_none(packet: bytes) -> None:
 def test_any_bytes_of_the_right_size_decode_without_an_error(packet: bytes) -> None:
     frame = decode_reply(packet)
     if frame is not None:
-        assert frame.reply in set(protocol.Reply)
+        assert frame.reply in set(protocol.RunnerReply)
         assert len(frame.text) <= 256
 
 

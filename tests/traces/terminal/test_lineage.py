@@ -7,13 +7,15 @@ from recorded_run import beginning, ending, write_run
 from report_runs import write_large_run
 
 from cuda_llm.cli.printing import join
-from cuda_llm.traces.report.candidates import Reader
+from cuda_llm.traces.report.candidates import CandidateReader
 from cuda_llm.traces.report.gather import view_run
 from cuda_llm.traces.terminal.lineage import describe_tree, grow_tree
 
 
 def test_each_candidate_stands_once_below_its_parent(tmp_path: Path) -> None:
-    rows = view_run(Reader(write_large_run(tmp_path / "a-run", rounds=5, candidates=8)))[0].rows
+    rows = view_run(CandidateReader(write_large_run(tmp_path / "a-run", rounds=5, candidates=8)))[
+        0
+    ].rows
     path: list[str] = []
     for branch in grow_tree(rows):
         del path[branch.depth :]
@@ -23,7 +25,7 @@ def test_each_candidate_stands_once_below_its_parent(tmp_path: Path) -> None:
 
 
 def test_a_tree_is_drawn_with_its_failures(tmp_path: Path) -> None:
-    view = view_run(Reader(write_run(tmp_path / "a-run", *beginning(), *ending())))[0]
+    view = view_run(CandidateReader(write_run(tmp_path / "a-run", *beginning(), *ending())))[0]
     lines = [join(one, None, colours=False) for one in describe_tree(view.rows, view.best)]
     assert [line[:14].rstrip() for line in lines] == [
         "  r1-c1     1.",
@@ -35,7 +37,7 @@ def test_a_tree_is_drawn_with_its_failures(tmp_path: Path) -> None:
 
 
 def test_parents_in_a_circle_and_lost_ones_hide_nobody(tmp_path: Path) -> None:
-    rows = view_run(Reader(write_run(tmp_path / "a-run", *beginning(), *ending())))[0].rows
+    rows = view_run(CandidateReader(write_run(tmp_path / "a-run", *beginning(), *ending())))[0].rows
     first, second, third, fourth = rows
     damaged = (
         replace(first, parent="r1-c2"),
@@ -47,6 +49,6 @@ def test_parents_in_a_circle_and_lost_ones_hide_nobody(tmp_path: Path) -> None:
 
 
 def test_a_chain_of_five_hundred_is_drawn(tmp_path: Path) -> None:
-    (row, *_) = view_run(Reader(write_run(tmp_path / "a-run", *beginning())))[0].rows
+    (row, *_) = view_run(CandidateReader(write_run(tmp_path / "a-run", *beginning())))[0].rows
     chain = [replace(row, id=f"r{i}-c1", parent=f"r{i - 1}-c1" if i else None) for i in range(500)]
     assert [one.depth for one in grow_tree(chain)] == list(range(500))

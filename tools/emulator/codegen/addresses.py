@@ -11,7 +11,15 @@ from dataclasses import dataclass
 
 from cuda_llm.tools.emulator.codegen.layout import Layout
 from cuda_llm.tools.emulator.ptx.literals import BYTES
-from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand, Pair, Reg, Symbol, Vector
+from cuda_llm.tools.emulator.ptx.module import (
+    Imm,
+    Instruction,
+    Operand,
+    OperandPair,
+    Reg,
+    Symbol,
+    Vector,
+)
 
 ALL_BITS = 32
 """Zero bits of a zero."""
@@ -207,7 +215,7 @@ def targets(instruction: Instruction) -> Iterator[str]:
                 yield name
             case Vector(items):
                 work.extend(items)
-            case Pair(first, second):
+            case OperandPair(first, second):
                 work.extend((first, second))
 
 

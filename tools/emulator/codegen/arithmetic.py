@@ -1,9 +1,9 @@
 """Operations of the tables in `ops`, applied to registers."""
 
 from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, Lane, Step
-from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
+from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader
 from cuda_llm.tools.emulator.ops.table import lane_op
-from cuda_llm.tools.emulator.ptx.module import Instruction, Operand, Pair, Reg, Vector
+from cuda_llm.tools.emulator.ptx.module import Instruction, Operand, OperandPair, Reg, Vector
 
 CARRY = "%cc"
 """The condition-code register, treated as one more predicate."""
@@ -18,7 +18,7 @@ def lower_arithmetic(kernel: KernelDraft, instruction: Instruction) -> list[Step
     kinds = operation.arguments[:-1] if operation.reads_carry else operation.arguments
     if len(kinds) != len(sources):
         raise NotSupported
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     arguments = [
         reader.value(operand, kind, negated=index in instruction.negated)
         for (index, operand), kind in zip(sources, kinds, strict=True)
@@ -70,7 +70,7 @@ def store(kernel: KernelDraft, target: Operand | None, expression: str, kind: st
 
 def _items(operand: Operand) -> tuple[Operand | None, ...]:
     match operand:
-        case Pair(first, second):
+        case OperandPair(first, second):
             return (first, second)
         case Vector(items):
             return items

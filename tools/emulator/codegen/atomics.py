@@ -3,7 +3,7 @@
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.memory import copy, fitted, pointer, space_of
-from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
+from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import (
     Address,
@@ -97,7 +97,7 @@ def lower_barrier_result(kernel: KernelDraft, instruction: Instruction) -> list[
     """Lower the read of a reducing barrier's result, in the block behind it."""
     target = instruction.operands[0]
     name = register(target)
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     result = reader.uniform("w->barrier_result")
     kind = "pred" if kernel.is_predicate(name) else "u32"
     value = f"{result} != 0" if kind == "pred" else result

@@ -13,7 +13,7 @@ from cuda_llm.tools.emulator.ptx.module import (
     Imm,
     Instruction,
     Operand,
-    Pair,
+    OperandPair,
     Reg,
     Statement,
     Vector,
@@ -59,7 +59,7 @@ def _registers(operand: Operand | None) -> Iterator[str]:
         case Vector(items):
             for item in items:
                 yield from _registers(item)
-        case Pair(first, second):
+        case OperandPair(first, second):
             yield from _registers(first)
             yield from _registers(second)
         case _:

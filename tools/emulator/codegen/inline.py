@@ -16,7 +16,7 @@ from cuda_llm.tools.emulator.ptx.module import (
     Label,
     Module,
     Operand,
-    Pair,
+    OperandPair,
     Reg,
     Statement,
     Symbol,
@@ -158,7 +158,7 @@ class _Copy:
                 return Label(name + self.suffix)
             case Vector(items):
                 return Vector(tuple(item and self._operand(item) for item in items))
-            case Pair(first, second):
-                return Pair(first and self._operand(first), second and self._operand(second))
+            case OperandPair(first, second):
+                return OperandPair(first and self._operand(first), second and self._operand(second))
             case _:
                 return operand

@@ -9,7 +9,7 @@ from cuda_llm.tools.emulator.ptx.module import (
     Instruction,
     Module,
     Operand,
-    Pair,
+    OperandPair,
     Symbol,
     Variable,
     Vector,
@@ -106,7 +106,7 @@ def symbols_of(function: Function) -> set[str]:
             case Vector(items):
                 for item in items:
                     visit(item)
-            case Pair(first, second):
+            case OperandPair(first, second):
                 visit(first)
                 visit(second)
             case _:

@@ -3,7 +3,7 @@
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.memory import fitted, shared_address
-from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
+from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader
 from cuda_llm.tools.emulator.ptx.module import Address, Instruction, Vector
 
 _MBARRIER_WORDS = frozenset(
@@ -50,7 +50,7 @@ def lower_mbarrier(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 def _pending_count(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     target, state = instruction.operands
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     value = f"emu::pending_count({reader.value(state, 'b64')})"
     result = (register(target), store(kernel, target, value, "u32"))
     return [Lane((result,), tuple(reader.reads), instruction.guard, tuple(reader.uniforms))]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, SpellLanes, Step
-from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
+from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import (
@@ -71,7 +71,7 @@ def _in_cluster(
     place = kernel.layout.places.get(base.name) if isinstance(base, Symbol) else None
     if not is_narrow and (place is None or place.space != "shared"):
         return None
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     value = f"(uint64_t({reader.value(base, 'u32')}) | emu::kSharedWindow)"
     name = kernel.temporary("u64")
     steps.append(Lane(((name, value),), tuple(reader.reads), guard, tuple(reader.uniforms)))
@@ -84,7 +84,7 @@ def shared_address(
     """Return a 32-bit register with an address of shared memory, however it is given."""
     if not isinstance(operand, Address):
         raise NotSupported
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     base = operand.base
     if isinstance(base, Reg) and kernel.bytes(base.name) == 4 and not operand.offset:
         return base.name
@@ -99,7 +99,7 @@ def copy(
     kernel: KernelDraft, operand: Operand | None, kind: str, guard: Guard | None, steps: list[Step]
 ) -> str:
     """Return a new register holding an operand as type `kind`."""
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     value = reader.value(operand, kind)
     name = kernel.temporary(kind)
     result = (name, store(kernel, Reg(name), value, kind))
@@ -152,7 +152,7 @@ def _landing(
     if kernel.bytes(target) == BYTES[kind] and not kernel.is_predicate(target):
         return target
     name = kernel.temporary(kind)
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     value = store(kernel, item, reader.value(Reg(name), kind), kind)
     after.append(Lane(((target, value),), tuple(reader.reads), guard))
     return name
@@ -182,7 +182,7 @@ def _load_param(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
                 guard=instruction.guard,
             )
         )
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     results = []
     for index, item in enumerate(items):
         if item is None:

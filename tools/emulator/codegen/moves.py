@@ -2,7 +2,7 @@
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
 from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, Lane, Step
-from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
+from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import Instruction, Operand, Symbol, Vector
 
@@ -19,7 +19,7 @@ def lower_move(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     kind = instruction.opcode[-1]
     if BYTES.get(kind, 16) > 8:
         raise NotSupported
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     if isinstance(target, Vector):
         results = _unpack(kernel, reader, target, source, kind)
     elif isinstance(source, Vector):
@@ -30,7 +30,9 @@ def lower_move(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     return [_lane(instruction, reader, results)]
 
 
-def _lane(instruction: Instruction, reader: Reader, results: tuple[tuple[str, str], ...]) -> Lane:
+def _lane(
+    instruction: Instruction, reader: OperandReader, results: tuple[tuple[str, str], ...]
+) -> Lane:
     return Lane(
         results=results,
         reads=tuple(reader.reads),
@@ -40,7 +42,7 @@ def _lane(instruction: Instruction, reader: Reader, results: tuple[tuple[str, st
 
 
 def _unpack(
-    kernel: KernelDraft, reader: Reader, target: Vector, source: Operand, kind: str
+    kernel: KernelDraft, reader: OperandReader, target: Vector, source: Operand, kind: str
 ) -> tuple[tuple[str, str], ...]:
     bits = 8 * BYTES[kind] // len(target.items)
     value = reader.value(source, f"b{8 * BYTES[kind]}")
@@ -55,7 +57,9 @@ def _unpack(
     )
 
 
-def _pack(kernel: KernelDraft, reader: Reader, target: Operand, source: Vector, kind: str) -> str:
+def _pack(
+    kernel: KernelDraft, reader: OperandReader, target: Operand, source: Vector, kind: str
+) -> str:
     size = 8 * BYTES[kind]
     bits = size // len(source.items)
     pieces = [
@@ -70,7 +74,7 @@ def lower_cvta(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     target, source = instruction.operands
     inward = instruction.opcode[1] == "to"
     space = instruction.opcode[2 if inward else 1].split("::")[0]
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     value = reader.value(source, "u64")
     if space in _WINDOWS:
         value = f"({value} & ~emu::kWindowMask)" if inward else f"({value} | {_WINDOWS[space]})"
@@ -85,7 +89,7 @@ def lower_mapa(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     kind = (
         "u32" if "u32" in instruction.opcode and "shared::cluster" in instruction.opcode else "u64"
     )
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     address = f"uint64_t({reader.value(source, kind)})"
     if instruction.opcode[0] == "mapa":
         rank = reader.value(instruction.operands[2], "u32")
@@ -105,7 +109,7 @@ def lower_isspacep(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     """Does a generic address lie in a space?"""
     target, source = instruction.operands
     space = instruction.opcode[1].split("::")[0]
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     window = "0"
     if space in _WINDOWS:
         window = _WINDOWS[space]

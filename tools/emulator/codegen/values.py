@@ -14,7 +14,7 @@ class NotSupported(Exception):
 
 
 @dataclass
-class Reader:
+class OperandReader:
     """Collects what the expressions of one instruction read."""
 
     kernel: KernelDraft

@@ -6,8 +6,8 @@ from typing import TypeAlias
 from cuda_llm.tools.emulator.codegen.arithmetic import register
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.memory import fitted
-from cuda_llm.tools.emulator.codegen.values import NotSupported, Reader
-from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand, Pair, Reg
+from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader
+from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand, OperandPair, Reg
 
 WriteCollective: TypeAlias = Callable[[SpellLanes, str, int], str]
 """C++ of an operation, from the array speller, the spelled member masks and the site."""
@@ -62,7 +62,7 @@ def _collective(
 
 def _targets(operand: Operand) -> tuple[str | None, str | None]:
     """Return value and predicate destinations of `d|p`, `d` or `_`."""
-    if isinstance(operand, Pair):
+    if isinstance(operand, OperandPair):
         first, second = operand.first, operand.second
         return (register(first) if first else None, register(second) if second else None)
     return (operand.name if isinstance(operand, Reg) else None, None)
@@ -117,7 +117,7 @@ def _predicate(kernel: KernelDraft, instruction: Instruction, index: int, steps:
     operand = instruction.operands[index]
     if isinstance(operand, Reg) and index not in instruction.negated:
         return operand.name
-    reader = Reader(kernel)
+    reader = OperandReader(kernel)
     value = reader.value(operand, "pred", negated=index in instruction.negated)
     name = kernel.temporary("pred")
     steps.append(Lane(((name, value),), tuple(reader.reads)))

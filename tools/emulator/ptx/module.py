@@ -67,14 +67,14 @@ class Vector:
 
 
 @dataclass(frozen=True)
-class Pair:
+class OperandPair:
     """`a|b`: the second destination of setp, or the predicate of shfl."""
 
     first: "Operand | None"
     second: "Operand | None"
 
 
-Operand: TypeAlias = Reg | Imm | Symbol | Address | Special | Label | Vector | Pair
+Operand: TypeAlias = Reg | Imm | Symbol | Address | Special | Label | Vector | OperandPair
 
 
 @dataclass(frozen=True)

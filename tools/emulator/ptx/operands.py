@@ -6,7 +6,7 @@ from cuda_llm.tools.emulator.ptx.module import (
     Imm,
     Label,
     Operand,
-    Pair,
+    OperandPair,
     Reg,
     Special,
     Symbol,
@@ -34,7 +34,7 @@ class Operands:
                 negated.append(len(operands))
             operand = self.one(scope)
             if cursor.accept("|"):
-                operand = Pair(operand, self.one(scope))
+                operand = OperandPair(operand, self.one(scope))
             operands.append(operand if operand is not None else Vector((None,)))
             if cursor.accept(";"):
                 return tuple(operands), tuple(negated)

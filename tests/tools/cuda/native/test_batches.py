@@ -12,8 +12,8 @@ from cuda_llm.outcomes import OutOfMemory
 from cuda_llm.tools.cuda.call_log import CallLog
 from cuda_llm.tools.cuda.protocol import Armed, ArmFlag, Captured, Order
 from cuda_llm.tools.cuda.verdicts import CallContext, verdict_on_end
-from cuda_llm.tools.device.protocol import Reply
-from cuda_llm.tools.device.runner import Ended
+from cuda_llm.tools.device.protocol import RunnerReply
+from cuda_llm.tools.device.runner import RunnerEnded
 
 from .conftest import Start
 
@@ -53,13 +53,13 @@ def test_a_batch_opens_solves_and_tags_each_slot_of_its_order(start: Start, way:
     with start() as runner:
         runner.start()
         captured = runner.capture(Ways(way=way))
-        assert (captured.reply, captured.number) == (Reply.DONE, Captured.YES)
+        assert (captured.reply, captured.number) == (RunnerReply.DONE, Captured.YES)
         for _ in range(2):
             contents = _seal(runner)
             runner.arena[TAGS : TAGS + 64] = 0xEE
-            assert runner.arm(ORDER, ALL).reply == Reply.DONE
+            assert runner.arm(ORDER, ALL).reply == RunnerReply.DONE
             runner.floats(IN)[:] = 0
-            assert runner.go().reply == Reply.DONE
+            assert runner.go().reply == RunnerReply.DONE
             for slot in ORDER:
                 np.testing.assert_array_equal(_output(runner, slot), 2 * contents[slot])
             assert _tags(runner, len(ORDER)) == [
@@ -106,9 +106,9 @@ def test_step_by_step_each_call_is_opened_and_tagged_by_the_key_handed_out_for_i
                 runner.arena[begin : begin + COUNT * 4] = sealed(
                     _bytes(contents[slot]), _words(key[:8]), slot, 0
                 )
-            assert runner.arm(ORDER, STEPWISE).reply == Reply.DONE
+            assert runner.arm(ORDER, STEPWISE).reply == RunnerReply.DONE
             reply, tags = runner.go_stepwise(KEYS)
-            assert reply.reply == Reply.DONE
+            assert reply.reply == RunnerReply.DONE
             for slot in ORDER:
                 np.testing.assert_array_equal(_output(runner, slot), 2 * contents[slot])
             expected = [
@@ -127,7 +127,7 @@ def test_keys_of_calls_that_are_not_captured_are_not_handed_out(start: Start) ->
         assert runner.arm(ORDER, without).number == Armed.YES
         reply = runner.arm(ORDER, without | ArmFlag.SOLVE)
         assert (reply.reply, reply.text) == (
-            Reply.BROKEN,
+            RunnerReply.BROKEN,
             "batch: uncaptured calls step by step",
         )
 
@@ -140,11 +140,11 @@ def test_a_gpu_that_cannot_see_memory_of_the_host_has_no_stepwise_batches(
         runner.start()
         runner.capture(Ways())
         reply = runner.arm(ORDER, STEPWISE)
-        assert (reply.reply, reply.number) == (Reply.DONE, Armed.NOT_STEPWISE)
+        assert (reply.reply, reply.number) == (RunnerReply.DONE, Armed.NOT_STEPWISE)
         assert (reply.address, reply.text) == (2, "")
         _seal(runner)
         assert runner.arm(ORDER, ALL).number == Armed.YES
-        assert runner.go().reply == Reply.DONE
+        assert runner.go().reply == RunnerReply.DONE
 
 
 def test_what_flushes_l2_lies_where_all_runners_write(start: Start) -> None:
@@ -196,7 +196,7 @@ def test_a_capture_logs_one_call(start: Start) -> None:
 def test_a_context_lost_in_the_warm_up_is_the_last_word(start: Start) -> None:
     with start() as runner:
         runner.start()
-        assert runner.capture(Ways(way=9)).reply == Reply.FAULTED
+        assert runner.capture(Ways(way=9)).reply == RunnerReply.FAULTED
 
 
 def test_a_slot_that_was_not_captured_is_a_mistake_of_ours(start: Start) -> None:
@@ -205,7 +205,7 @@ def test_a_slot_that_was_not_captured_is_a_mistake_of_ours(start: Start) -> None
         runner.capture(Ways(), slots=2)
         reply = runner.arm(ORDER, ALL)
         assert (reply.reply, reply.text) == (
-            Reply.BROKEN,
+            RunnerReply.BROKEN,
             "batch: a slot that was not captured",
         )
 
@@ -218,8 +218,8 @@ def test_a_graph_without_memory_is_said_and_means_that_it_ran_out(
         runner.start()
         runner.capture(Ways())
         reply = runner.arm(ORDER, ALL)
-        assert reply.reply == Reply.BROKEN
+        assert reply.reply == RunnerReply.BROKEN
         assert reply.text.startswith("graph: CUDA_ERROR_OUT_OF_MEMORY")
         context = CallContext(log=CallLog(), limit_s=1.0, order=Order.ARM, arena=range(0))
-        ended = Ended(status=0, final_reply=reply, expired=False)
+        ended = RunnerEnded(status=0, final_reply=reply, expired=False)
         assert isinstance(verdict_on_end(ended, context), OutOfMemory)

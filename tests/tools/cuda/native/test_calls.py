@@ -17,7 +17,7 @@ from cuda_llm.tools.cuda.protocol import (
     Order,
     SharedBy,
 )
-from cuda_llm.tools.device.protocol import Refusal, Reply
+from cuda_llm.tools.device.protocol import Refusal, RunnerReply
 
 from .conftest import Start
 
@@ -26,7 +26,7 @@ RIGHT = [0, 1, 3, 4, 15]
 
 
 def _said(runner: GpuRunner, way: int, count: int) -> list[int]:
-    assert runner.call(Ways(way=way)).reply == Reply.DONE
+    assert runner.call(Ways(way=way)).reply == RunnerReply.DONE
     return [int(value) for value in runner.floats(OUT, count)]
 
 
@@ -34,11 +34,11 @@ def _said(runner: GpuRunner, way: int, count: int) -> list[int]:
 def test_solve_computes_on_the_shared_arena(start: Start, shared_by: SharedBy) -> None:
     with start(shared_by=shared_by) as runner:
         ready = runner.start()
-        assert (ready.reply, ready.address != 0) == (Reply.READY, True)
+        assert (ready.reply, ready.address != 0) == (RunnerReply.READY, True)
         for way in RIGHT:
             runner.floats(IN)[:] = np.arange(COUNT) + way
             runner.floats(OUT)[:] = -1
-            assert runner.call(Ways(way=way)).reply == Reply.DONE
+            assert runner.call(Ways(way=way)).reply == RunnerReply.DONE
             np.testing.assert_array_equal(runner.floats(OUT), 2 * (np.arange(COUNT) + way))
 
 
@@ -115,7 +115,7 @@ def test_the_quota_is_of_what_is_asked_for_and_held_at_once(start: Start, seed: 
     out_of_memory, invalid = 2, 1
     with start() as runner:
         runner.start()
-        assert runner.call(Ways(way=16, seed=seed)).reply == Reply.DONE
+        assert runner.call(Ways(way=16, seed=seed)).reply == RunnerReply.DONE
         assert [int(value) for value in runner.floats(OUT, 8)] == [
             *(0, 2999, 0, out_of_memory, invalid, 0, invalid, invalid)
         ]
@@ -158,7 +158,7 @@ def test_the_api_answers_as_the_emulated_one_does(
 ) -> None:
     with start(replace(sanitized, candidate=asking)) as runner:
         runner.start()
-        assert runner.call(Ways(way=way)).reply == Reply.DONE
+        assert runner.call(Ways(way=way)).reply == RunnerReply.DONE
         words = runner.arena[OUT : OUT + 8 * len(expected)].view("<i8")
         assert [int(word) for word in words] == expected
 
@@ -179,14 +179,18 @@ def test_what_the_contract_forbids_is_the_last_word(
     with start() as runner:
         runner.start()
         reply = runner.call(Ways(way=way))
-        assert (reply.reply, reply.number, reply.address) == (Reply.FORBIDDEN, what, most_bytes)
+        assert (reply.reply, reply.number, reply.address) == (
+            RunnerReply.FORBIDDEN,
+            what,
+            most_bytes,
+        )
 
 
 def test_a_lost_context_is_the_last_word(start: Start) -> None:
     with start() as runner:
         runner.start()
         reply = runner.call(Ways(way=9))
-        assert (reply.reply, reply.number) == (Reply.FAULTED, 700)
+        assert (reply.reply, reply.number) == (RunnerReply.FAULTED, 700)
         assert reply.text.startswith("CUDA_ERROR_ILLEGAL_ADDRESS")
         assert runner.socket.recv(1) == b""
 
@@ -195,10 +199,10 @@ def test_a_confined_runner_computes_and_tells_of_its_death(plain: Parts, start: 
     with start(plain) as runner:
         runner.start()
         runner.floats(IN)[:] = 21
-        assert runner.call(Ways(way=1)).reply == Reply.DONE
+        assert runner.call(Ways(way=1)).reply == RunnerReply.DONE
         assert (runner.floats(OUT) == 42).all()
         reply = runner.call(Ways(way=12))
-        assert (reply.reply, reply.number, reply.address) == (Reply.DIED, 11, 8)
+        assert (reply.reply, reply.number, reply.address) == (RunnerReply.DIED, 11, 8)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +218,7 @@ def test_a_gpu_that_cannot_be_had_is_said(
     environment = {**sanitized.environment, "FAKE_CUDA_FAIL": f"{function}={error}"}
     with start(replace(sanitized, environment=environment)) as runner:
         reply = runner.receive_reply()
-        assert reply.reply == Reply.BROKEN
+        assert reply.reply == RunnerReply.BROKEN
         assert reply.text == words
 
 
@@ -236,7 +240,7 @@ def test_a_library_that_is_no_candidate_is_refused(
     library = {"shim": sanitized.shim, "missing": tmp_path / "none.so"}[which]
     with start(replace(sanitized, candidate=library)) as runner:
         reply = runner.start()
-        assert reply.reply == Reply.REFUSED
+        assert reply.reply == RunnerReply.REFUSED
         assert reply.number == (Refusal.NO_SOLVE if which == "shim" else Refusal.LINKER)
         assert ("none.so" in reply.text) == (which == "missing")
 
@@ -244,4 +248,4 @@ def test_a_library_that_is_no_candidate_is_refused(
 def test_a_frame_of_the_wrong_size_is_a_mistake_of_ours(start: Start) -> None:
     with start() as runner:
         runner.start()
-        assert runner.order(Order.CALL, GoFrame()).reply == Reply.BROKEN
+        assert runner.order(Order.CALL, GoFrame()).reply == RunnerReply.BROKEN

@@ -13,7 +13,7 @@ from cuda_llm.tools.emulator.ptx.module import (
     Instruction,
     Label,
     Loc,
-    Pair,
+    OperandPair,
     Reg,
     Special,
     Symbol,
@@ -76,7 +76,7 @@ def test_both_dialects_give_the_same_instructions(text: str, kind: str) -> None:
     assert branch.guard == Guard(Reg("%p1"), negated=True)
     assert branch.operands == (Label("$L__BB0_2"),)
     assert load.operands == (Vector((Reg("%f2"), None)), Address(Reg("%rd1"), -8))
-    assert compare.operands[0] == Pair(Reg("%p1"), Reg("%p2"))
+    assert compare.operands[0] == OperandPair(Reg("%p1"), Reg("%p2"))
     assert compare.operands[2] == Imm(0x3F800000, 32)
     assert compare.negated == (3,)
 

@@ -31,7 +31,7 @@ from cuda_llm.traces.events import (
 from cuda_llm.traces.files import write_file
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.text import describe_circumstances
-from cuda_llm.verdict_wording import describe_spot
+from cuda_llm.verdict_wording import phrase
 
 SOLUTION = "solve.cu"
 """Name of the kernel in `best/` and in an export."""
@@ -184,7 +184,7 @@ def _profile_lines(profile: Profile) -> Iterator[str]:
         yield f"- Limited by {limit}"
     for bottleneck in profile.bottlenecks[:1]:
         spot = bottleneck.spot and replace(bottleneck.spot, file=SOLUTION)
-        where = f", at {describe_spot(spot)}" if spot else ""
+        where = f", at {phrase(spot)}" if spot else ""
         label = "Fix first:" if limit else "Limited by"
         yield f"- {label} {bottleneck.explanation}{where} ({describe_share(bottleneck)})"
 

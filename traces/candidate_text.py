@@ -23,7 +23,7 @@ from cuda_llm.traces.text import (
     verbatim,
     wrapped,
 )
-from cuda_llm.verdict_wording import describe, describe_spot
+from cuda_llm.verdict_wording import describe, phrase
 
 SHOWN = 8
 """Candidates that an error message names."""
@@ -128,7 +128,7 @@ def _profile(profile: Profile) -> Iterator[str]:
     if limit:
         yield from labelled("limited by", limit)
     for place, found in enumerate(profile.bottlenecks):
-        spot = f" at {describe_spot(found.spot)}" if found.spot else ""
+        spot = f" at {phrase(found.spot)}" if found.spot else ""
         label = "also" if place else "fix first" if limit else "limited by"
         yield from labelled(label, f"{found.explanation}{spot}; {describe_share(found)}")
         if found.advice:

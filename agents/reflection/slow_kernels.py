@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cuda_llm.agents.limits import LIMIT_SHARE, bottleneck_text, deciding_profile, share_of_limit
 from cuda_llm.agents.prompting.quote import join_parts, one_line
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext, context_of
+from cuda_llm.agents.reflection.kernel_context import KernelContext, context_of
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin, passed_by_speed
 from cuda_llm.agents.techniques.objections import (
@@ -101,7 +101,7 @@ def find_limits(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Hin
         for one in diagnose_speed(situation, attempt, profile, context):
             if one.code == HARDWARE_LIMIT and attempt != situation.incumbent:
                 continue
-            yield one.as_hint(situation.round, attempt.id)
+            yield one
 
 
 def worth_profiling(situation: Situation, judged: Sequence[Attempt]) -> tuple[Attempt, ...]:
@@ -118,28 +118,30 @@ _QUOTED_AS_EVIDENCE = {"bank_conflicts", "uncoalesced_global", "atomic_contentio
 
 
 def diagnose_speed(
-    situation: Situation, attempt: Attempt, profile: Profile, context: FailureContext
-) -> tuple[Diagnosis, ...]:
+    situation: Situation, attempt: Attempt, profile: Profile, context: KernelContext
+) -> tuple[Hint, ...]:
     """Return at most two: that it is at its limit, or what dominates; and spilled registers."""
     found = []
     share = share_of_limit(situation, attempt)
     if share is not None and share >= LIMIT_SHARE:
-        found.append(_at_the_limit(situation, attempt, share))
+        found.append(_at_the_limit(situation, attempt, share, context))
     elif profile.bottlenecks:
         found.append(_dominating(situation, attempt, profile, context))
-    spills = _spills(profile)
+    spills = _spills(profile, context)
     return (*found, *([spills] if spills else []))
 
 
 def _dominating(
-    situation: Situation, attempt: Attempt, profile: Profile, context: FailureContext
-) -> Diagnosis:
+    situation: Situation, attempt: Attempt, profile: Profile, context: KernelContext
+) -> Hint:
     first, *others = rank(profile.bottlenecks, situation.predictions)
     words = bottleneck_text(first.code)
     no_use, aims = ruled_out(situation, profile, first)
     techniques = techniques_against(first.code, situation, attempt, set(aims))
     plain = [one.text for one in techniques if one.needs == (0, 0)]
-    return Diagnosis(
+    return Hint(
+        round=context.round,
+        about=context.about,
         code=first.code,
         cause="dominates",
         text=_advise(words.name, words.why, plain or [one_line(first.advice)]),
@@ -176,17 +178,20 @@ def _advise(name: str, why: str, techniques: Sequence[str]) -> str:
     return f"Limited by {name}{': ' + why if why else ''}. Best first: {first}.{then}"
 
 
-def _at_the_limit(situation: Situation, attempt: Attempt, share: float) -> Diagnosis:
+def _at_the_limit(
+    situation: Situation, attempt: Attempt, share: float, context: KernelContext
+) -> Hint:
     least = least_time(situation.task, situation.hardware, situation.sizes[-1])
     what = "bytes" if least.bound == "memory" else "operations"
-    return Diagnosis(
+    return Hint(
+        round=context.round,
+        about=context.about,
         code=HARDWARE_LIMIT,
         cause=least.bound,
         text=(
             f"This kernel takes hardly longer than the {what} of the task need on this device: "
             "only small changes at the smaller sizes are left to gain from."
         ),
-        evidence="",
         hardware_text=(
             f"It reaches {share:.0%} of what is attainable over the timed sizes; at the largest "
             f"{attempt.times_us[-1]:.1f} us, where {least.attainable_us:.1f} us is the least."
@@ -195,12 +200,14 @@ def _at_the_limit(situation: Situation, attempt: Attempt, share: float) -> Diagn
     )
 
 
-def _spills(profile: Profile) -> Diagnosis | None:
+def _spills(profile: Profile, context: KernelContext) -> Hint | None:
     spilled = [one for one in profile.resources if one.spill_store_bytes + one.spill_load_bytes]
     if not spilled:
         return None
     worst = max(spilled, key=lambda one: one.spill_store_bytes + one.spill_load_bytes)
-    return Diagnosis(
+    return Hint(
+        round=context.round,
+        about=context.about,
         code="register_spills",
         cause="spills",
         text=(

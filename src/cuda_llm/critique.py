@@ -1,5 +1,5 @@
-"""A model's critique of one kernel as it was passed on, what was dropped or corrected of it,
-and both in words.
+"""A model's critique of one kernel as passed on to the next prompt, the parts of the critique that
+were dropped or corrected, and the words for both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,57 +12,58 @@ class Objection(StrEnum):
     """Why a part of a critique is dropped or corrected before it is passed on."""
 
     UNKNOWN = "unknown"
-    """The profile knows no such bottleneck: its first stands in its place."""
+    """The profile has no such bottleneck: the profile's first bottleneck replaces it."""
     NEXT_TO_NOTHING = "next-to-nothing"
-    """The profile's terms leave hardly anything to save there."""
+    """By the profile's terms, fixing the bottleneck would save hardly anything."""
     BEYOND_TERM = "beyond-term"
-    """More gain than taking the term away can save."""
+    """The expected gain is more than removing the term can save."""
     BEYOND_ROOFLINE = "beyond-roofline"
-    """More gain than is left until the attainable time."""
+    """The expected gain goes below the attainable time."""
     HAS_ALREADY = "has-already"
-    """The kernel's text shows all that the change brings."""
+    """The kernel's text already has all that the change brings."""
     ORDERED_BEFORE = "ordered-before"
-    """An order of this run said the same."""
+    """An earlier brief of this run ordered the same change."""
     AGAINST_HINT = "against-hint"
-    """A hint of the same prompt, or a figure of the profile, says that it is of no use."""
+    """A hint of the same prompt, or a figure of the profile, says that the change is of no use."""
     AGAINST_HARDWARE = "against-hardware"
-    """The hardware has it not, or its arithmetic rules it out."""
+    """The hardware does not have the feature, or cannot gain by the change."""
     NO_EVIDENCE = "no-evidence"
-    """No attempt changed that and gained nothing."""
+    """No attempt made that change without a gain."""
     CONFOUNDED = "confounded"
-    """The attempt changed several things at once, which condemns none of them."""
+    """The attempt changed several things at once, which speaks against none of them."""
     KNOWN = "known"
     """The diagnosis says the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """One part of a critique that did not stand as it was said."""
+    """One part of a critique that was dropped or corrected."""
 
     part: Literal["bottleneck", "gain", "change", "avoid"]
     why: Objection
     said: str
-    """In the model's words or figures: text from outside."""
+    """The part in the model's words or figures: text from outside."""
     most: float = 0.0
-    """Part of the kernel's time, 0 to 1, that the profile allows; 0 where it is about none."""
+    """Largest saving that the profile allows, as a part of the kernel's time, 0 to 1; 0 where the
+    part is not about a saving."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedCritique:
-    """A model's critique of one kernel as far as the profile let it stand."""
+    """A model's critique of one kernel after the check against the profile."""
 
     about: str
     """Id of the attempt."""
     bottleneck: str = ""
-    """Code of the bottleneck, or of the verdict of one that failed."""
+    """Code of the bottleneck, or of the verdict of a kernel that failed."""
     change: str
     gain: float = 0.0
-    """Part of the time, 0 to 1, that the change should save, as it is passed on."""
+    """Expected saving of the change as passed on, as a part of the time, 0 to 1."""
     corrections: tuple[Correction, ...] = ()
 
     @property
     def passed_on(self) -> bool:
-        """Whether its change became a hint."""
+        """Whether the change of the critique became a hint."""
         return not any(
             one.part == "change" or one.why is Objection.NEXT_TO_NOTHING for one in self.corrections
         )
@@ -81,11 +82,11 @@ OBJECTIONS: Mapping[str, str] = {
     "confounded": "that attempt changed several things at once",
     "known": "the diagnosis says so too",
 }
-"""By `Objection`: why it did not stand, in words."""
+"""By `Objection`: why a part was dropped or corrected."""
 
 
 def describe_critique(one: CheckedCritique) -> Iterator[str]:
-    """Yield what a critique asks for, then what of it did not stand, and why."""
+    """Yield the change that a critique asks for, then each part dropped or corrected, and why."""
     gain = f", to save {one.gain:.0%}" if one.gain else ""
     state = "" if one.passed_on else ", dropped"
     yield f"- critique of {one.about}{state}: {one.bottleneck}: {one.change}{gain}"

@@ -8,9 +8,9 @@ from cuda_llm.time_terms import dominating_term
 
 
 def describe_time_spent(profile: Profile) -> str:
-    """Return what a call spends its time on, where its first bottleneck is what to fix first.
+    """Return what a call spends most of its time on, where the first bottleneck is something else.
 
-    `DRAM bandwidth, 98% of the time`; empty where the first bottleneck says that itself.
+    `DRAM bandwidth, 98% of the time`; empty where the first bottleneck says so itself.
     """
     dominating = dominating_term(profile.launches)
     if dominating is None or not any(one.saved_us for one in profile.bottlenecks[:1]):
@@ -20,7 +20,7 @@ def describe_time_spent(profile: Profile) -> str:
 
 
 def describe_share(found: Bottleneck) -> str:
-    """Return what fixing it alone saves of its call, or else the part of the time it accounts for.
+    """Return the saving of fixing a bottleneck alone, else the part of the time it accounts for.
 
     `without it: 16.9 -> 14.2 us, 16% less`; `40% of the time`.
     """
@@ -71,14 +71,14 @@ OVER: Mapping[Objective, str] = {
     "largest": "at the largest size",
     "worst": "at its worst size",
 }
-"""What a speed-up is over."""
+"""By objective: the sizes that a speed-up is over."""
 
 SCORES: Mapping[Objective, str] = {
     "geomean": "the geometric mean of the speed-ups",
     "largest": "the speed-up at the largest size",
     "worst": "the smallest of the speed-ups",
 }
-"""What the one score is."""
+"""By objective: what the score of a kernel is."""
 
 
 def describe_over(objective: Objective, sizes: int = 2) -> str:

@@ -1,10 +1,10 @@
 """Everything that can become of a candidate: one union of frozen values with stable codes.
 
-A bad kernel is data, not an exception. First come the facts that a verdict may hold (threads,
-accesses, limits, errors of a driver), then the patterns of wrong elements and of wrong cases, then
-each verdict, their union `Verdict`, and what makes two failures the same. What is not known is
-None, never 0 and never an empty text. Match on `Verdict` exhaustively: a type-checker then lists
-every place to change when a verdict is added.
+A bad kernel is data, not an exception. First come the facts that several verdicts hold (threads,
+errors of a GPU, memory accesses), then each verdict after the facts that it alone holds, the union
+`Verdict`, and what makes two failures the same. What is not known is None, never 0 and never an
+empty text. The words are in `verdict_wording`. Match on `Verdict` exhaustively: a type-checker then
+lists every place to change when a verdict is added.
 """
 
 from collections.abc import Mapping
@@ -29,74 +29,125 @@ class ThreadSpot:
         return f"{self.kernel} block {self.block} thread {self.thread}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class CudaError:
+    """All that a GPU says of a kernel that it stopped."""
+
+    number: int
+    """A CUresult; cudaError_t has the same numbers."""
+    name: str
+    """CUDA's name of the error, e.g. `cudaErrorIllegalAddress`."""
+    kernel: str | None = None
+    """The kernel launched last."""
+
+
+ReplayOutcome = Literal["located", "nothing-found", "other-verdict", "not-finished", "not-run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """The result of running a case on the emulated device that a GPU stopped with an error code."""
+
+    outcome: ReplayOutcome
+    """`located`: the emulated device showed the place that this verdict names."""
+    limit_s: float | None = None
+    code: str | None = None
+    """Code of the other verdict, of `other-verdict`."""
+    detail: str = ""
+    """Why the case was not run, of `not-run`."""
+
+
 MemorySpace = Literal["global", "shared", "local", "const", "param", "generic"]
 """A memory space; `generic` where an instruction was given another space's address."""
 
 AccessKind = Literal["read", "write", "atomic"]
 
 Relation = Literal["inside", "past-end", "before-start", "nowhere"]
-"""Where an address lies against the memory nearest to it; `nowhere`: it is near nobody's."""
+"""Where an address lies relative to the nearest allocation; `nowhere`: no allocation is near."""
 
 Owner = Literal[
     "buffer", "scratch", "variable", "constant", "shared", "local", "param", "allocation"
 ]
-"""Whose memory it is; `scratch` came from cudaMalloc, `allocation` is one that nobody named."""
+"""What owns memory; `scratch` came from cudaMalloc, `allocation` is memory without a name."""
 
-RaceKind = Literal["write-write", "read-write", "write-read"]
-"""The earlier access, then the later one; an atomic update counts as a write."""
+
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """Where an access points, relative to the memory that owns the address or is nearest."""
+
+    relation: Relation | None = None
+    owner: Owner | None = None
+    name: str | None = None
+    """Name of the buffer."""
+    number: int | None = None
+    """Number of the cudaMalloc allocation, from 0."""
+    offset_bytes: int | None = None
+    """Distance from the owner's start; negative before the start."""
+    size_bytes: int | None = None
+    """Size of the owner."""
+    freed: bool = False
+    """Whether the owner was freed before the access."""
+    address: int | None = None
+    """The address itself, of `nowhere`."""
+
 
 DescriptorFlaw = Literal["reserved-bits", "no-pattern", "negative-start"]
-"""What is wrong with the matrix descriptor, or the tile, that an access follows; `no-pattern`: no
-pattern of its swizzle begins where it says; `negative-start`: a tile is written from there on."""
+"""What is wrong with the matrix descriptor, or the tile, of an access. `no-pattern`: no pattern of
+the swizzle begins at the address of the descriptor. `negative-start`: a written tile begins at a
+negative coordinate."""
 
-SyncKind = Literal["divergent-barrier", "partial-mask", "deadlock", "unwaited", "unfenced"]
-"""`unwaited`: a register of an asynchronous product was touched before the wait; `unfenced`: one
-was written without a fence before the product."""
 
-SyncReason = Literal[
-    "different-barriers",
-    "different-thread-counts",
-    "no-such-barrier",
-    "not-a-member",
-    "missing-lanes",
-    "absent-lane",
-    "phase-incomplete",
-    "cluster-incomplete",
-    "too-many-arrivals",
-    "no-such-count",
-    "unpaired-cluster-barrier",
-    "missing-warps",
-    "different-operands",
+@dataclass(frozen=True, kw_only=True)
+class MemoryAccess:
+    """One access of memory by one thread."""
+
+    space: MemorySpace | None = None
+    kind: AccessKind | None = None
+    bytes: int | None = None
+    location: Location | None = None
+    descriptor: DescriptorFlaw | None = None
+
+
+ReplyFault = Literal[
+    "empty",
+    "only_reasoning",
+    "truncated",
+    "content_filter",
+    "refused",
+    "no_code",
+    "no_solve",
+    "diff",
+    "other_language",
+    "too_long",
 ]
-"""What exactly is wrong with a barrier or a warp collective."""
+"""What is wrong with a model's reply that holds no kernel."""
 
-StopReason = Literal["assert", "trap", "illegal-instruction", "invalid-pc", "launch-failure"]
-"""What stopped a kernel; `launch-failure`: a GPU says no more than that one failed."""
 
-LimitName = Literal[
-    "grid-extent",
-    "block-extent",
-    "threads-per-block",
-    "launch-bounds",
-    "shared-memory",
-    "registers",
-    "resident-blocks",
-    "cluster",
-]
-"""What a launch asks too much of."""
+@dataclass(frozen=True, kw_only=True)
+class NoCode:
+    """A generator's answer held no kernel."""
 
-ReplayOutcome = Literal["located", "nothing-found", "other-verdict", "not-finished", "not-run"]
+    code: ClassVar[str] = "NO_CODE"
+    kind: str = "no_code"
+    """A `ReplyFault`, `call_failed`, `exhausted`, or a word of a user's generator."""
+    message: str = ""
+    """Words of a user's generator, shown instead of the words for `kind`."""
+    said: str = ""
+    """Words of the reply or of the provider."""
+    call_fault: str = ""
+    """Kind of the `CallFailed`, where the model did not answer."""
+    most_characters: int | None = None
+    """Most characters allowed in a kernel, of `too_long`."""
 
-LoadFault = Literal["no-solve", "undefined-function", "linker", "driver"]
-"""Why a compiled candidate cannot be loaded."""
 
-Instability = Literal["order-of-execution", "spread"]
-"""`order-of-execution`: right with one order of blocks and warps, wrong with another."""
+@dataclass(frozen=True, kw_only=True)
+class Duplicate:
+    """The same kernel was judged before."""
 
-MemoryRequest = Literal["cudaMalloc", "variables", "to-load", "to-run"]
-"""What found no memory: an allocation of `solve`, its module's variables, its code, or a call."""
+    code: ClassVar[str] = "DUPLICATE"
+    of: str
+    """Id of the earlier attempt."""
 
-MemoryBound = Literal["quota", "device"]
 
 BuildFault = Literal[
     "signature",
@@ -120,19 +171,24 @@ BuildFault = Literal[
 ]
 """What a message of a compiler says about the source."""
 
-ReplyFault = Literal[
-    "empty",
-    "only_reasoning",
-    "truncated",
-    "content_filter",
-    "refused",
-    "no_code",
-    "no_solve",
-    "diff",
-    "other_language",
-    "too_long",
-]
-"""What is wrong with a model's reply that holds no kernel."""
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnostic:
+    """One message of a compiler."""
+
+    severity: str
+    """`error` or `warning`."""
+    message: str
+    spot: SourceSpot | None = None
+    tool: str = "nvcc"
+    """The stage that printed the message: `nvcc`, `ptxas`, `g++`, `ld`."""
+    fault: BuildFault | None = None
+    """What the message says about the source, where recognised."""
+    subject: str | None = None
+    """The name that the message is about."""
+    names_hardware: bool = False
+    """Whether the message holds a limit or the name of the GPU."""
+
 
 CompilerStopKind = Literal[
     "empty-source",
@@ -144,7 +200,49 @@ CompilerStopKind = Literal[
     "crash",
     "exit-code",
 ]
-"""Why a source has no message of a compiler."""
+"""What ends a compilation without a message about the source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompilerStop:
+    """What ended a compilation without a message about the source."""
+
+    kind: CompilerStopKind
+    program: str | None = None
+    """The program of the toolkit that stopped; `cpp` is the preprocessor."""
+    limit_bytes: int | None = None
+    """Limit of a file's size, or of memory."""
+    limit_s: float | None = None
+    """Limit of processor time."""
+    signal: int | None = None
+    exit_code: int | None = None
+    file: str | None = None
+    """The empty file, of `empty-source`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileFailed:
+    """nvcc, ptxas or the linker refused the source, or exceeded a limit of memory or time."""
+
+    code: ClassVar[str] = "COMPILE_FAILED"
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """Errors first, bounded."""
+    omitted: int = 0
+    """How many diagnostics were cut."""
+    fault: BuildFault | None = None
+    """What is wrong with the source, where no single message says so."""
+    stop: CompilerStop | None = None
+    """What ended the compilation, where no message did."""
+    declaration: str = ""
+    """The signature that `solve` must have, where the source gives `solve` another one."""
+    compiler_output: str = ""
+    """The last line that the compiler printed, where no line is recognised as a message."""
+
+    @property
+    def first_error(self) -> Diagnostic | None:
+        """The first error of the compiler; later errors are often its consequences."""
+        return next((one for one in self.diagnostics if one.severity == "error"), None)
+
 
 BreachKind = Literal[
     "outside-file",
@@ -162,133 +260,83 @@ BreachKind = Literal[
     "large-copy",
     "large-copies",
 ]
-"""How exactly a rule is broken, where it can be in several ways or about several things."""
-
-DoubtOutcome = Literal["odd-process", "stale-reference", "unsettled"]
-"""What a second process says of a baseline that took another time than it is known to take:
-`odd-process`: that time was one process's own. `stale-reference`: every process takes it now."""
-
-Suspicion = Literal[
-    "slow-start", "merged-calls", "uncounted-launches", "unseen-stores", "less-work"
-]
-"""Why a kernel's time is not believed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DependentLaunch:
-    """A launch of which some blocks cannot stand for all: what they do follows from what others
-    did."""
-
-    kernel: str
-    spot: SourceSpot | None = None
-    """What reads that, where it is one instruction."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BaselineDoubt:
-    """The size at which a baseline beside a candidate was farthest from its reference time, and
-    what came of timing both once more."""
-
-    outcome: DoubtOutcome
-    dims: Mapping[str, int]
-    beside_us: float
-    """Beside the candidate at first."""
-    reference_us: float
-    """Alone, measured earlier in another process."""
-    again_us: float
-    """Beside the candidate once more, in a new process."""
-    alone_us: float | None = None
-    """Alone in another new process; None where that was not asked."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompilerStop:
-    """What ended a compilation without a message about the source."""
-
-    kind: CompilerStopKind
-    program: str | None = None
-    """The one of the toolkit that ran into it; `cpp` is the preprocessor."""
-    limit_bytes: int | None = None
-    """Of a file, or of memory."""
-    limit_s: float | None = None
-    """Of processor time."""
-    signal: int | None = None
-    exit_code: int | None = None
-    file: str | None = None
-    """The one that is empty."""
+"""How exactly a rule is broken, where the rule can be broken in several ways."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyBreach:
-    """What exactly a candidate does that it may not."""
+    """What exactly a candidate does that no kernel may do."""
 
     kind: BreachKind
     names: tuple[str, ...] = ()
-    """Of files, functions, libraries or sections, as `kind` says."""
+    """Names of the files, functions, libraries or sections that `kind` is about."""
     number: int | None = None
-    """Of a system call whose name is not known."""
+    """Number of a system call whose name is not known."""
     limit_bytes: int | None = None
-    """That may be copied from the host."""
+    """Most bytes that may be copied from the host."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Location:
-    """Where an access points."""
+class PolicyViolation:
+    """The candidate does something no kernel may do."""
 
-    relation: Relation | None = None
-    owner: Owner | None = None
-    name: str | None = None
-    """Of a buffer."""
-    number: int | None = None
-    """Of an allocation by cudaMalloc, from 0."""
-    offset_bytes: int | None = None
-    """From the owner's start; negative before it."""
-    size_bytes: int | None = None
-    """Of the owner."""
-    freed: bool = False
-    address: int | None = None
-    """Where nobody owns it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryAccess:
-    """One access of memory by one thread."""
-
-    space: MemorySpace | None = None
-    kind: AccessKind | None = None
-    bytes: int | None = None
+    code: ClassVar[str] = "POLICY_VIOLATION"
+    rule: str
+    """Stable name: `include-outside`, `embed-file`, `import`, `export`, `constructor`, `syscall`,
+    `host-touches-device-memory`, `no-launch`, `host-copy`, `memory-quota` ..."""
+    breach: PolicyBreach | None = None
+    spot: SourceSpot | None = None
     location: Location | None = None
-    descriptor: DescriptorFlaw | None = None
+    """The device memory that host code touches."""
+
+
+LoadFault = Literal["no-solve", "undefined-function", "linker", "driver"]
+"""Why a compiled candidate cannot be loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CudaError:
-    """All that a GPU says of a kernel that it stopped."""
+class LoadFailed:
+    """The compiled candidate could not be loaded, or has no `solve`."""
 
-    number: int
-    """A CUresult; cudaError_t has the same numbers."""
-    name: str
-    """As a CUDA programmer knows it, e.g. `cudaErrorIllegalAddress`."""
-    kernel: str | None = None
-    """The one launched last."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replay:
-    """What came of executing a case on the emulated device that a GPU gave an error code for."""
-
-    outcome: ReplayOutcome
-    """`located`: the place in this verdict is what the emulated device shows."""
-    limit_s: float | None = None
-    code: str | None = None
-    """Of the other verdict that it came to."""
+    code: ClassVar[str] = "LOAD_FAILED"
     detail: str = ""
-    """Why it was not run."""
+    """Words of the linker or the driver."""
+    fault: LoadFault | None = None
+    symbol: str | None = None
+    """The missing function."""
+
+
+LimitName = Literal[
+    "grid-extent",
+    "block-extent",
+    "threads-per-block",
+    "launch-bounds",
+    "shared-memory",
+    "registers",
+    "resident-blocks",
+    "cluster",
+]
+"""What a launch asks too much of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExceededLimit:
+    """A limit of the device that a launch exceeds, in the unit of the limited quantity."""
+
+    name: LimitName
+    asked: int | None = None
+    allowed: int | None = None
+    axis: Literal["x", "y", "z"] | None = None
+    """Axis of the exceeded extent."""
+    static_bytes: int | None = None
+    """Static shared memory that the kernel declares, beside the dynamic shared memory."""
+    most_bytes: int | None = None
+    """Most shared memory of a block after the attribute of the kernel is raised."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchShape:
-    """A launch as it was asked for."""
+    """A launch as the candidate asked for it."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -296,22 +344,196 @@ class LaunchShape:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExceededLimit:
-    """A limit of the device that a launch goes beyond, in the unit of what it limits."""
+class LaunchFailed:
+    """A launch or runtime call was refused (too many threads, too much shared memory ...)."""
 
-    name: LimitName
-    asked: int | None = None
-    allowed: int | None = None
-    axis: Literal["x", "y", "z"] | None = None
-    """Of an extent."""
-    static_bytes: int | None = None
-    """Shared memory that the kernel declares, beside the dynamic one asked for."""
-    most_bytes: int | None = None
-    """Shared memory a block may have once the attribute is raised."""
+    code: ClassVar[str] = "LAUNCH_FAILED"
+    kernel: str
+    error: str
+    """CUDA's name of the error, e.g. `cudaErrorInvalidConfiguration`."""
+    limit: ExceededLimit | None = None
+    launch: LaunchShape | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFault:
+    """A fault in device code: the fields that all kinds of such faults share."""
+
+    code: ClassVar[str]
+    thread: ThreadSpot | None = None
+    spot: SourceSpot | None = None
+    error: CudaError | None = None
+    """The error code of a GPU, which names neither line, thread nor address."""
+    replay: Replay | None = None
+    """The same case on the emulated device, where a GPU gave an error code alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IllegalAccess(DeviceFault):
+    """A thread touched memory that is not its own."""
+
+    code: ClassVar[str] = "ILLEGAL_ACCESS"
+    access: MemoryAccess | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misaligned(DeviceFault):
+    """A thread accessed an address that is not a multiple of the access size."""
+
+    code: ClassVar[str] = "MISALIGNED"
+    access: MemoryAccess | None = None
+
+
+StopReason = Literal["assert", "trap", "illegal-instruction", "invalid-pc", "launch-failure"]
+"""What stopped a kernel; `launch-failure`: a GPU says only that a launch failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceAssert(DeviceFault):
+    """Device code called `assert` or `__trap`, or jumped to where no code is."""
+
+    code: ClassVar[str] = "DEVICE_ASSERT"
+    reason: StopReason | None = None
+    assertion: str | None = None
+    """Text of the kernel's assertion."""
+
+
+RaceKind = Literal["write-write", "read-write", "write-read"]
+"""The earlier access, then the later one; an atomic update counts as a write."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRace(DeviceFault):
+    """Two threads touch one word without a barrier between them."""
+
+    code: ClassVar[str] = "DATA_RACE"
+    kind: RaceKind
+    space: MemorySpace = "shared"
+    offset_bytes: int | None = None
+    atomic: bool = False
+    """Whether the later access is an atomic update."""
+    hazards: int | None = None
+    """Number of races that compute-sanitizer counted."""
+    unfenced: bool = False
+    """Whether a bulk copy reads a stored word with no `fence.proxy.async` in between."""
+    other: SourceSpot | None = None
+    """Line of the earlier access."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UninitialisedRead(DeviceFault):
+    """A thread read a value that no thread had written."""
+
+    code: ClassVar[str] = "UNINITIALISED_READ"
+    access: MemoryAccess | None = None
+
+
+SyncKind = Literal["divergent-barrier", "partial-mask", "deadlock", "unwaited", "unfenced"]
+"""`unwaited`: a register of an asynchronous product was touched before the wait for the product.
+`unfenced`: such a register was written with no fence before the product."""
+
+SyncReason = Literal[
+    "different-barriers",
+    "different-thread-counts",
+    "no-such-barrier",
+    "not-a-member",
+    "missing-lanes",
+    "absent-lane",
+    "phase-incomplete",
+    "cluster-incomplete",
+    "too-many-arrivals",
+    "no-such-count",
+    "unpaired-cluster-barrier",
+    "missing-warps",
+    "different-operands",
+]
+"""What exactly is wrong with a barrier or a warp collective."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvalidSync(DeviceFault):
+    """Threads did not all reach a barrier or warp collective, or a warpgroup did not wait for, or
+    fence, an asynchronous product."""
+
+    code: ClassVar[str] = "INVALID_SYNC"
+    kind: SyncKind
+    reason: SyncReason | None = None
+    opcode: str | None = None
+    """PTX opcode of the barrier or collective."""
+    mask: int | None = None
+    lane: int | None = None
+    """The lane that takes no part."""
+    missing_arrivals: int | None = None
+    """Arrivals that an awaited phase of an mbarrier lacks."""
+    missing_bytes: int | None = None
+    """Bytes that an awaited phase of an mbarrier lacks."""
+    other: SourceSpot | None = None
+    """Line where the other threads wait, or of the product, or of the write to its registers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedOut:
+    """A stage did not finish within its limit."""
+
+    code: ClassVar[str] = "TIMED_OUT"
+    stage: str
+    """`compile`, `kernel`, `host`, `validate`, `profile`."""
+    limit_s: float
+    spot: SourceSpot | None = None
+    thread: ThreadSpot | None = None
+    kernel: str | None = None
+    """The kernel that is still running."""
+    crowded: bool = False
+    """Whether the grid has more blocks than are resident at once, which may deadlock."""
+    processor_time: bool = False
+    """Whether `limit_s` is processor time."""
+    error: CudaError | None = None
+    replay: Replay | None = None
+
+
+MemoryRequest = Literal["cudaMalloc", "variables", "to-load", "to-run"]
+"""What found no memory: a cudaMalloc of `solve`, the module's variables, its code, or a call."""
+
+MemoryBound = Literal["quota", "device"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutOfMemory:
+    """The candidate asked for more device memory than its quota, or than the device has."""
+
+    code: ClassVar[str] = "OUT_OF_MEMORY"
+    request: MemoryRequest | None = None
+    bytes: int | None = None
+    """Bytes that the candidate asked for."""
+    allowed_bytes: int | None = None
+    """Most bytes that a call of `solve` may hold at once."""
+    bound: MemoryBound | None = None
+    """Which limit was reached."""
+    then: str | None = None
+    """How the candidate ended after the failed allocation: a signal, or `exit`."""
+    error: CudaError | None = None
+    beside_baseline: bool = False
+    """Whether the candidate left no memory to the baseline beside it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCrashed:
+    """The host part of the candidate crashed or ended the process."""
+
+    code: ClassVar[str] = "HOST_CRASHED"
+    signal: str
+    """Name of the signal, or `exit`, or CUDA's name of an error that only host code can cause."""
+    address: int | None = None
+    """Address that the host part touched."""
+    status: int | None = None
+    """Exit status, of `exit`."""
+    killed: bool = False
+    """Whether the process was killed from outside; perhaps memory ran out."""
+    error: CudaError | None = None
 
 
 class RegionKind(StrEnum):
-    """Where in an output wrong elements lie, if that is one place or a regular one."""
+    """Where in an output the wrong elements lie, where that is one place or a regular pattern."""
 
     FIRST_ELEMENT = "first-element"
     LAST_ELEMENT = "last-element"
@@ -328,9 +550,9 @@ class Region:
 
     kind: RegionKind
     share: float | None = None
-    """Of the rows, columns or elements, 0 to 1. A ratio: the size may be hidden."""
+    """Part of the rows, columns or elements, 0 to 1: a ratio, because the size may be hidden."""
     period: int | None = None
-    """Of `EVERY_NTH`."""
+    """Distance between wrong elements, of `EVERY_NTH`."""
 
 
 class ElementKind(StrEnum):
@@ -353,31 +575,31 @@ class ElementKind(StrEnum):
     TOO_MANY = "too-many"
     TOO_FEW = "too-few"
     ROUNDED_TO_TF32 = "rounded-to-tf32"
-    """Or to half precision: both keep as many bits."""
+    """Rounded to TF32 or half precision: both keep as many bits."""
     ROUNDED_TO_BF16 = "rounded-to-bf16"
     LOCATED = "located"
-    """Nothing but where they are."""
+    """Known only by the region of the wrong elements."""
     ROW_SUMS = "row-sums"
-    """Random sums over a row are off; which element it is was not told apart."""
+    """Random sums over a row are off; which element of the row is wrong is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ElementPattern:
-    """What wrong elements look like, with what belongs to the kind."""
+    """What the wrong elements of one output look like."""
 
     kind: ElementKind
     region: Region | None = None
-    """Of `LOCATED`, and of `UNWRITTEN` where these elements and no others are wrong."""
+    """Region of `LOCATED`, and of `UNWRITTEN` where exactly the region is wrong."""
     share: float | None = None
-    """Of the elements that are so, of counts that are lost; 0 to 1."""
+    """Part of the elements that are so, or of the counts that are lost, 0 to 1."""
     factor: int | None = None
-    """How many times too much of `MULTIPLE`, too little of `FRACTION`."""
+    """How many times too large (`MULTIPLE`) or too small (`FRACTION`) the elements are."""
     buffer: str | None = None
-    """The input of `COPIED`."""
+    """Input that was copied, of `COPIED`."""
 
 
 LONGEST_VECTOR = 8
-"""Elements of one vector access, at most: what fails at other multiples is a tile."""
+"""Most elements of one vector access: a longer step is that of a tile."""
 
 
 class CaseKind(StrEnum):
@@ -399,270 +621,23 @@ class CaseKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CasePattern:
-    """What the wrong cases have in common that the right ones have not."""
+    """What the wrong cases have in common and the right cases do not."""
 
     kind: CaseKind
     dims: tuple[str, ...] = ()
-    """Names of the dimensions it is about."""
+    """Names of the dimensions that decide."""
     step: int | None = None
+    """Multiple at which cases are right, of `MULTIPLE_OF`."""
     right_at: int | None = None
-    """Nearest extent, of those that may be told, at which all is right."""
+    """Nearest extent of a public size at which cases are right."""
     wrong_at: int | None = None
+    """Nearest extent of a public size at which cases are wrong."""
     distributions: tuple[str, ...] = ()
 
     @property
     def is_vector(self) -> bool:
-        """Whether the step is that of a vector rather than of a tile."""
+        """Whether `step` is that of a vector rather than of a tile."""
         return len(self.dims) == 1 and self.step is not None and self.step <= LONGEST_VECTOR
-
-
-@dataclass(frozen=True, kw_only=True)
-class Diagnostic:
-    """One message of a compiler."""
-
-    severity: str
-    """`error` or `warning`."""
-    message: str
-    spot: SourceSpot | None = None
-    tool: str = "nvcc"
-    """Which stage said it: `nvcc`, `ptxas`, `g++`, `ld`."""
-    fault: BuildFault | None = None
-    """What the message says about the source, where it is known."""
-    subject: str | None = None
-    """The name it is about."""
-    names_hardware: bool = False
-    """Whether the message gives away a limit or the name of the GPU."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoCode:
-    """A generator's answer held no kernel."""
-
-    code: ClassVar[str] = "NO_CODE"
-    kind: str = "no_code"
-    """A `ReplyFault`, `call_failed`, `exhausted`, or a word of a user's generator."""
-    message: str = ""
-    """A user's generator's own words, shown before those that stand for `kind`."""
-    said: str = ""
-    """Words of the reply or of the provider."""
-    call_fault: str = ""
-    """Kind of the `CallFailed`, where the model did not answer."""
-    most_characters: int | None = None
-    """Of a kernel, where it is too long."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Duplicate:
-    """The same kernel was judged before."""
-
-    code: ClassVar[str] = "DUPLICATE"
-    of: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompileFailed:
-    """nvcc, ptxas or the linker refused the source, or ran out of its memory."""
-
-    code: ClassVar[str] = "COMPILE_FAILED"
-    diagnostics: tuple[Diagnostic, ...] = ()
-    """Errors first, bounded."""
-    omitted: int = 0
-    """How many diagnostics were cut."""
-    fault: BuildFault | None = None
-    """Where it is not a message that says so."""
-    stop: CompilerStop | None = None
-    """Why there is no message."""
-    declaration: str = ""
-    """What `solve` must be, where its signature is another."""
-    compiler_output: str = ""
-    """The last line printed, where none is understood as a message."""
-    detail: str = ""
-    """Words of a record made before the fields: shown, and read by nobody."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyViolation:
-    """The candidate does something no kernel may do."""
-
-    code: ClassVar[str] = "POLICY_VIOLATION"
-    rule: str
-    """Stable name: `include-outside`, `embed-file`, `import`, `export`, `constructor`, `syscall`,
-    `host-touches-device-memory`, `no-launch`, `host-copy`, `memory-quota` ..."""
-    breach: PolicyBreach | None = None
-    spot: SourceSpot | None = None
-    location: Location | None = None
-    """The device memory that host code touches."""
-    detail: str = ""
-    """Words of a record made before the fields: shown, and read by nobody."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadFailed:
-    """The compiled candidate could not be loaded, or has no `solve`."""
-
-    code: ClassVar[str] = "LOAD_FAILED"
-    detail: str = ""
-    fault: LoadFault | None = None
-    symbol: str | None = None
-    """The function that is not there."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceFault:
-    """What is known of a fault in device code, whatever it is."""
-
-    code: ClassVar[str]
-    thread: ThreadSpot | None = None
-    spot: SourceSpot | None = None
-    error: CudaError | None = None
-    """How a GPU said it. It names neither line, thread nor address."""
-    replay: Replay | None = None
-    """What the emulated device made of a case for which a GPU gave an error code alone."""
-    detail: str = ""
-    """Words of others, or of a record made before the fields: shown, and read by nobody."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class IllegalAccess(DeviceFault):
-    """A thread touched memory that is not its own."""
-
-    code: ClassVar[str] = "ILLEGAL_ACCESS"
-    access: MemoryAccess | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Misaligned(DeviceFault):
-    """A thread accessed an address that is not a multiple of the access size."""
-
-    code: ClassVar[str] = "MISALIGNED"
-    access: MemoryAccess | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceAssert(DeviceFault):
-    """Device code called `assert` or `__trap`, or jumped to where no code is."""
-
-    code: ClassVar[str] = "DEVICE_ASSERT"
-    reason: StopReason | None = None
-    assertion: str | None = None
-    """The kernel's own words."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataRace(DeviceFault):
-    """Two threads touch one word without a barrier between them."""
-
-    code: ClassVar[str] = "DATA_RACE"
-    kind: RaceKind
-    space: MemorySpace = "shared"
-    offset_bytes: int | None = None
-    atomic: bool = False
-    """Whether the later access is an atomic update."""
-    hazards: int | None = None
-    """How many were counted."""
-    unfenced: bool = False
-    """A bulk copy reads what was stored without `fence.proxy.async` between the two."""
-    other: SourceSpot | None = None
-    """The earlier of the two accesses."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class UninitialisedRead(DeviceFault):
-    """A value was used that nobody has written."""
-
-    code: ClassVar[str] = "UNINITIALISED_READ"
-    access: MemoryAccess | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class InvalidSync(DeviceFault):
-    """A barrier or warp collective that not all of its threads reach, or a product of a warpgroup
-    that is not waited for, or not fenced, where it has to be."""
-
-    code: ClassVar[str] = "INVALID_SYNC"
-    kind: SyncKind
-    reason: SyncReason | None = None
-    opcode: str | None = None
-    """Of the barrier or collective, in PTX."""
-    mask: int | None = None
-    lane: int | None = None
-    """The one that takes no part."""
-    missing_arrivals: int | None = None
-    missing_bytes: int | None = None
-    """Of a phase of an mbarrier that is waited for in vain."""
-    other: SourceSpot | None = None
-    """Where the others wait; the product, or what has written its registers."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimedOut:
-    """A stage did not finish within its limit."""
-
-    code: ClassVar[str] = "TIMED_OUT"
-    stage: str
-    """`compile`, `kernel`, `host`, `validate`, `profile`."""
-    limit_s: float
-    spot: SourceSpot | None = None
-    thread: ThreadSpot | None = None
-    kernel: str | None = None
-    """The one that is still running."""
-    crowded: bool = False
-    """It has more blocks than are resident at once: who waits for another may wait for ever."""
-    processor_time: bool = False
-    """The limit is one of processor time."""
-    error: CudaError | None = None
-    replay: Replay | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchFailed:
-    """A launch or runtime call was refused (too many threads, too much shared memory ...)."""
-
-    code: ClassVar[str] = "LAUNCH_FAILED"
-    kernel: str
-    error: str
-    """CUDA's name of the error, e.g. `cudaErrorInvalidConfiguration`."""
-    limit: ExceededLimit | None = None
-    launch: LaunchShape | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutOfMemory:
-    """The candidate asked for more device memory than its quota, or than there is."""
-
-    code: ClassVar[str] = "OUT_OF_MEMORY"
-    request: MemoryRequest | None = None
-    bytes: int | None = None
-    """Asked for."""
-    allowed_bytes: int | None = None
-    """That the task lets a call of `solve` hold at once."""
-    bound: MemoryBound | None = None
-    """Whose end was reached."""
-    then: str | None = None
-    """How the candidate ended that did not cope with it: a signal, or `exit`."""
-    error: CudaError | None = None
-    beside_baseline: bool = False
-    """What it takes leaves none to the baseline beside it."""
-    detail: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostCrashed:
-    """The host part of the candidate died."""
-
-    code: ClassVar[str] = "HOST_CRASHED"
-    signal: str
-    """`exit` where it ended the process; CUDA's name of an error that only host code can cause."""
-    address: int | None = None
-    """What it touched."""
-    status: int | None = None
-    """Of an exit."""
-    killed: bool = False
-    """From outside; perhaps memory ran out."""
-    error: CudaError | None = None
-    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -673,29 +648,31 @@ class WrongResult:
     size_class: str
     """`emulated`, `edge`, `hidden`, `bench`."""
     dims: Mapping[str, int]
-    """Empty for hidden sizes: those are never shown to an agent."""
+    """Dimensions of the case; empty for hidden sizes, which no agent may see."""
     distribution: str
     buffer: str
     index: tuple[int, ...]
-    """First bad element; empty for hidden sizes."""
+    """Index of the first wrong element; empty for hidden sizes."""
     got: float
     expected: float
     error: float
-    """Largest normalised error, in units of the class's rounding unit."""
+    """Largest normalised error, in rounding units of the tolerance class."""
     limit: float
+    """Largest error allowed, in the same units."""
     wrong: int | None
-    """Elements; None for hidden sizes, and `elements` too."""
+    """Number of wrong elements; None for hidden sizes."""
     elements: int | None
+    """Number of elements of the output; None for hidden sizes."""
     looks_like: ElementPattern | None = None
-    """What the wrong elements look like, where that is recognised."""
+    """Pattern of the wrong elements, where recognised."""
     case_pattern: CasePattern | None = None
-    """What the wrong cases have in common, where that is recognised."""
+    """Pattern of the wrong cases, where recognised."""
     failed_cases: int = 1
     cases: int = 1
     repeat: str = ""
-    """`one-changed`, `fresh` or `extra` where a call was right and the next, in the same place, was
-    not: after one element changed, with other contents, with the same ones."""
-    detail: str = ""
+    """How the first wrong call differs from the right call before, at the same addresses: in one
+    input element (`one-changed`), in all contents (`fresh`), in nothing (`extra`). Empty where no
+    call before was right."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -718,6 +695,10 @@ class InputMutated:
     buffer: str
 
 
+Instability = Literal["order-of-execution", "spread"]
+"""`order-of-execution`: right with one order of blocks and warps, wrong with another."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Nondeterministic:
     """The same input gave different results."""
@@ -726,14 +707,14 @@ class Nondeterministic:
     buffer: str
     kind: Instability | None = None
     units: float | None = None
-    """By which two calls differ, in rounding units."""
+    """Difference of two calls, in rounding units."""
     limit: float | None = None
-    detail: str = ""
+    """A quarter of the tolerance, in rounding units."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LateWrite:
-    """An output changed after `solve` had been waited for."""
+    """An output changed after `solve` and its kernels had ended."""
 
     code: ClassVar[str] = "LATE_WRITE"
     buffer: str
@@ -741,39 +722,50 @@ class LateWrite:
 
 @dataclass(frozen=True, kw_only=True)
 class ImpossibleTime:
-    """Faster than the hardware can move the bytes or do the arithmetic."""
+    """The time is shorter than the hardware needs to move the bytes or do the arithmetic."""
 
     code: ClassVar[str] = "IMPOSSIBLE_TIME"
     time_us: float
     floor_us: float
-    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DependentLaunch:
+    """A launch that cannot be sampled by some of its blocks: they read what other blocks wrote."""
+
+    kernel: str
+    spot: SourceSpot | None = None
+    """Line that reads it, where one instruction does."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmulatorUnsupported:
-    """The kernel compiles, but the launched path needs what only a GPU has."""
+    """The kernel compiles, but executes an operation that the emulated device does not have."""
 
     code: ClassVar[str] = "EMULATOR_UNSUPPORTED"
     opcode: str
     kernel: str
     others: int = 0
-    """Operations beside it that it does not execute either."""
+    """Number of further operations of the kernel that the emulated device does not execute."""
     spot: SourceSpot | None = None
-    detail: str = ""
+
+
+Suspicion = Literal[
+    "slow-start", "merged-calls", "uncounted-launches", "unseen-stores", "less-work"
+]
+"""Why a kernel's time is not believed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quarantined:
-    """Set aside for a person to look at."""
+    """The time of the candidate is not believed: a person should look at the kernel."""
 
     code: ClassVar[str] = "QUARANTINED"
     kind: Suspicion | None = None
     beyond_us: float | None = None
-    """By so much its times differ from those of honest kernels, beyond noise."""
+    """Excess of its times over those of an honest kernel, noise subtracted."""
     launches: int | None = None
-    """More than can be counted."""
-    detail: str = ""
-    """Words of a record made before the fields: shown, and read by nobody."""
+    """Number of launches, of `uncounted-launches`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -783,7 +775,7 @@ class Passed:
     code: ClassVar[str] = "PASSED"
     profile: Profile | None = None
     differential: bool = False
-    """True when the oracle was the user's own kernel, not an independent reference."""
+    """Whether the oracle was the user's own kernel, not an independent reference."""
     notes: tuple[str, ...] = ()
 
 
@@ -792,16 +784,16 @@ _INFRA = "INFRA_"
 
 @dataclass(frozen=True, kw_only=True)
 class InfraFailed:
-    """Our own parts broke; the candidate is not to blame, and only this is retried."""
+    """A part of cuda-llm or the device broke: not the fault of the candidate, hence retried."""
 
     component: str
     """`compiler`, `runner`, `device`, `referee` ..."""
     detail: str
     figures: Mapping[str, float] = field(default_factory=dict)
     lacked_memory: bool = False
-    """What broke found no memory: with less in use another try may find some."""
+    """Whether the failed part found no memory: a retry with less in use may succeed."""
     traceback: str = ""
-    """Whole, where code of a user's own raised."""
+    """Whole traceback, where code of the user raised."""
 
     @property
     def code(self) -> str:
@@ -837,8 +829,30 @@ Verdict: TypeAlias = (
     | InfraFailed
 )
 
+DoubtOutcome = Literal["odd-process", "stale-reference", "unsettled"]
+"""What a second process shows about a baseline that is off its reference time. `odd-process`: only
+the first process was off. `stale-reference`: every process is off now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineDoubt:
+    """A baseline beside a candidate took another time than its reference time: the size where it
+    was farthest off, and its times when measured once more."""
+
+    outcome: DoubtOutcome
+    dims: Mapping[str, int]
+    beside_us: float
+    """Time of the baseline beside the candidate, first measurement."""
+    reference_us: float
+    """Time of the baseline alone, measured earlier in another process."""
+    again_us: float
+    """Time of the baseline beside the candidate, second measurement, in a new process."""
+    alone_us: float | None = None
+    """Time of the baseline alone in another new process; None where not measured."""
+
+
 Basis = Literal["executed", "passed ours", "never ended"]
-"""How it is known: by making that check, or because our own verdict leaves no other answer."""
+"""How the answer is known: the check was made, or our own verdict leaves no other answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -853,22 +867,22 @@ class PublishedCheck:
     accepts: bool
     basis: Basis
     sizes: str = ""
-    """Group of sizes that it was made at: `bench` as published, or `emulated`, smaller ones, where
-    the device shows no whole results at the others. Empty where nothing was executed."""
+    """Group of sizes that the check ran at: `bench` as published, or the smaller `emulated` sizes
+    where the device computes no whole results at `bench`. Empty where nothing was executed."""
     left_out: int = 0
-    """How many of these sizes were not looked at, for they would have taken too long."""
+    """Number of these sizes that were skipped, because they would have taken too long."""
     absolute_tolerance: float
     detail: str = ""
-    """Why it refuses."""
+    """Why the check refuses the kernel."""
 
 
 def component_of(code: str) -> str | None:
-    """Return the component whose failure has that code; None where a kernel has it."""
+    """Return the component of an `INFRA_` code; None for a code that blames the kernel."""
     return code.removeprefix(_INFRA).lower() if code.startswith(_INFRA) else None
 
 
 def infrastructure_error(verdict: InfraFailed) -> InfrastructureError:
-    """Return the same as an error, where no candidate has the verdict."""
+    """Return the verdict as an exception, where no candidate can have the verdict."""
     return machinery_error(verdict.component, verdict.detail, lacked_memory=verdict.lacked_memory)
 
 
@@ -883,7 +897,7 @@ def lacks_place(verdict: object) -> bool:
 
 
 def with_replay(verdict: Verdict, replay: Replay) -> Verdict:
-    """Return the same with what became of executing its case on the emulated device."""
+    """Return the verdict with the result of running its case on the emulated device."""
     if isinstance(verdict, DeviceFault | TimedOut):
         return replace(verdict, replay=replay)
     return verdict
@@ -892,8 +906,8 @@ def with_replay(verdict: Verdict, replay: Replay) -> Verdict:
 def with_place(verdict: Verdict, found: Verdict) -> Verdict:
     """Return a GPU's `verdict` with the place that the emulated device shows for the same case.
 
-    The more precise kind wins: "launch failed" becomes the illegal access that it was. A race or a
-    read of nothing, met on the way, explains no access that a GPU refused.
+    The more precise kind wins: a launch failure becomes the illegal access behind it. A race or an
+    uninitialised read does not explain an access that a GPU refused.
     """
     if not isinstance(verdict, DeviceFault | TimedOut):
         return verdict
@@ -906,9 +920,9 @@ def with_place(verdict: Verdict, found: Verdict) -> Verdict:
 
 
 def failure_key(verdict: Verdict) -> str:
-    """Return the verdict's code and what it knows of the cause, without figures and places.
+    """Return the verdict's code and the facts of its cause, without figures and places.
 
-    Two kernels with one key failed in the same way. Of a passed kernel it is the code alone.
+    Two kernels with equal keys failed in the same way. A passed kernel has its code alone.
     """
     return "/".join([verdict.code, *(str(fact) for fact in _cause_facts(verdict) if fact)])
 
@@ -917,11 +931,10 @@ def _cause_facts(verdict: Verdict) -> tuple[str | None, ...]:
     match verdict:
         case NoCode(kind=kind):
             return (kind,)
-        case CompileFailed(fault=fault, diagnostics=diagnostics):
-            first = next((one for one in diagnostics if one.severity == "error"), None)
+        case CompileFailed(fault=fault, first_error=first):
             if first is None:
                 return (fault,)
-            # An error that nobody has classified is its own kind.
+            # An error that is not classified is a kind of its own.
             return (fault or first.fault or first.message, first.subject)
         case PolicyViolation(rule=rule):
             return (rule,)

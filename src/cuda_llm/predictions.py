@@ -1,5 +1,5 @@
-"""What diagnoses and critiques predicted of a remedy, and what came of it: a kind of diagnosis that
-does not come true loses rank.
+"""Predicted savings of fixing a bottleneck beside the savings measured: a kind of diagnosis whose
+predictions do not come true loses rank.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,54 +9,57 @@ from typing import Literal
 from cuda_llm.profile import Bottleneck
 
 PRIOR = 3.0
-"""Trials that the belief in a kind of diagnosis is worth before there is one."""
+"""Weight of the initial trust in a kind of diagnosis, in trials."""
 FACTOR = 2.0
-"""A prediction came true where what was had is within this factor of it."""
+"""A prediction came true where the measured saving is within this factor of the predicted
+saving."""
 
 
 Predictor = Literal["diagnosis", "critique"]
-"""Who predicted: our own diagnosis, or a model's critique."""
+"""Source of a prediction: our own diagnosis, or a model's critique."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What fixing one thing of the parent should save at the largest size, and what was saved."""
+    """The saving that fixing one bottleneck of the parent should bring at the largest size, and
+    did."""
 
     code: str
-    """Of the parent's bottleneck that the order was against."""
+    """Code of the parent's bottleneck that the attempt was ordered to fix."""
     time_us: float
-    """The parent's time."""
+    """Time of the parent."""
     saved_us: float
-    """Of it, as predicted."""
+    """Predicted saving of the parent's time."""
     had_us: float | None = None
-    """Of it, by this attempt; negative where it is slower, None where it did not pass."""
+    """Measured saving of this attempt; negative if slower, None if the attempt did not pass."""
     by: Predictor = "diagnosis"
 
     @property
     def came_true(self) -> bool:
-        """Return whether it was had within a factor of `FACTOR`."""
+        """Whether the measured saving is within a factor of `FACTOR` of the predicted saving."""
         had = self.had_us or 0.0
         return self.saved_us / FACTOR <= had <= self.saved_us * FACTOR
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The predictions of one kind of diagnosis, or of critiques of it, that were tried out."""
+    """The tried predictions about one bottleneck, by diagnoses or by critiques."""
 
     code: str
+    """Code of the bottleneck."""
     tried: int
     came_true: int
     saved_us: float
-    """Predicted, summed."""
+    """Sum of the predicted savings."""
     had_us: float
-    """Summed."""
+    """Sum of the measured savings."""
     trust: float
-    """0 to 1: what a diagnosis' predictions are multiplied with for their rank."""
+    """Factor of a diagnosis' predictions in the ranking, 0 to 1."""
     by: Predictor = "diagnosis"
 
 
 def tally(predictions: Iterable[Prediction]) -> tuple[Record, ...]:
-    """Return the record of each kind that was tried, those tried most first."""
+    """Return the record of each kind of prediction that was tried, the most tried first."""
     kinds: dict[tuple[str, Predictor], list[Prediction]] = {}
     for one in predictions:
         if one.had_us is not None and one.saved_us > 0:
@@ -77,9 +80,9 @@ def tally(predictions: Iterable[Prediction]) -> tuple[Record, ...]:
 
 
 def _trust(tried: Sequence[Prediction]) -> float:
-    """Return the mean part that was had of what was predicted, shrunk towards 1 while few tried.
+    """Return the mean of measured over predicted saving, pulled towards 1 while few were tried.
 
-    (PRIOR + sum of min(1, max(0, had / predicted))) / (PRIOR + number tried).
+    (PRIOR + sum of min(1, max(0, measured / predicted))) / (PRIOR + number tried).
     """
     parts = (min(1.0, max(0.0, (one.had_us or 0.0) / one.saved_us)) for one in tried)
     return (PRIOR + sum(parts)) / (PRIOR + len(tried))
@@ -88,13 +91,13 @@ def _trust(tried: Sequence[Prediction]) -> float:
 def rank(
     bottlenecks: Sequence[Bottleneck], predictions: Iterable[Prediction]
 ) -> tuple[Bottleneck, ...]:
-    """Return them by predicted saving times trust; those without a prediction keep their place.
+    """Return the bottlenecks by predicted saving times trust; those without one keep their place.
 
-    What critiques expected says nothing of the diagnosis' own predictions.
+    Predictions of critiques do not change the trust in the diagnosis.
     """
     trust = {one.code: one.trust for one in tally(predictions) if one.by == "diagnosis"}
-    removable = [one for one in bottlenecks if one.saved_us > 0]
+    fixable = [one for one in bottlenecks if one.saved_us > 0]
     ordered = iter(
-        sorted(removable, key=lambda one: one.saved_us * trust.get(one.code, 1.0), reverse=True)
+        sorted(fixable, key=lambda one: one.saved_us * trust.get(one.code, 1.0), reverse=True)
     )
     return tuple(next(ordered) if one.saved_us > 0 else one for one in bottlenecks)

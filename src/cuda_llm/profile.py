@@ -1,4 +1,4 @@
-"""What is known about how fast a correct kernel is, and why. Values only."""
+"""The speed of a correct kernel: its times, what limits it, what its launches did. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,19 +7,19 @@ from typing import Literal
 from cuda_llm.source_file import SourceSpot
 
 TimeSource = Literal["modelled", "measured"]
-"""How a time was obtained. The two kinds are never ranked together."""
+"""How a time was obtained. Modelled and measured times are never ranked together."""
 
 Outcome = Literal["faster", "slower", "tie"]
-"""What a comparison of two measured kernels decided, beyond its noise."""
+"""Result of comparing two measured kernels, beyond the noise of the comparison."""
 
 
 Objective = Literal["geomean", "largest", "worst"]
-"""How the timed sizes make one score (`tasks.objective`)."""
+"""How the speed-ups at the timed sizes combine to one score (`tasks.objective`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelResources:
-    """What ptxas says one kernel needs."""
+    """Resources that ptxas reports for one kernel."""
 
     kernel: str
     """Demangled name without its parameter list."""
@@ -44,35 +44,36 @@ class SizeTime:
     baseline_us: float | None
     source: TimeSource
     spread: float = 0.0
-    """Relative half-width of the interval around `time_us`: of a modelled one as far as the blocks
-    tell that were executed; 0 where those are all."""
+    """Relative half-width of the interval around `time_us`. A modelled time has one only where a
+    sample of the blocks was executed."""
     baseline_spread: float = 0.0
-    """The same of `baseline_us`."""
+    """Relative half-width of the interval around `baseline_us`."""
     paired_speedup: float | None = None
-    """Baseline over this by the median of blocks in which both were timed; None where the two were
-    not timed side by side."""
+    """Speed-up over the baseline by the median of the blocks that timed both; None where the two
+    were not timed side by side."""
     speedup_low: float | None = None
     speedup_high: float | None = None
-    """Interval of `paired_speedup`, 95 %."""
+    """Upper end of the 95 % interval of `paired_speedup`; `speedup_low` is the lower end."""
     outcome: Outcome | None = None
-    """Against the baseline, beyond `floor`; None where nothing was measured side by side."""
+    """Comparison with the baseline, beyond `floor`; None where the two were not measured side by
+    side."""
     floor: float = 0.0
-    """Relative difference below which nothing counts: what equal kernels may differ by."""
+    """Relative difference below which two kernels tie: equal kernels may differ by so much."""
     time_class: str = ""
     """`device` or `host-inclusive` (`tools.device.TimeClass`); empty for a modelled time."""
     l2: str = ""
     """`cold`: flushed before each call; `warm`: as the inputs' arrival left it."""
     blocks: int = 0
-    """Pairs of batches that `time_us` comes from."""
+    """Number of pairs of batches that `time_us` comes from."""
     clocks: Mapping[str, float] = field(default_factory=dict)
     """`sm_mhz_low`, `sm_mhz_high`, `throttled_blocks`, `celsius` ...; empty where not read."""
     stepwise_us: float | None = None
-    """What a call takes of which nothing is known before the one before it has ended; None where
-    that was not looked at."""
+    """Time of a call whose inputs arrive only after the call before has ended; None where not
+    measured."""
     peak_bytes: int = 0
-    """Device memory that was planned for this size before it ran; 0 where none is needed."""
+    """Device memory planned for this size before the run; 0 where none is needed."""
     note: str = ""
-    """What else a reader must know of how this size was timed."""
+    """Remark on how this size was timed."""
 
     @property
     def speedup(self) -> float | None:
@@ -84,22 +85,22 @@ class SizeTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Bottleneck:
-    """One thing that limits a kernel, with the evidence and what usually helps."""
+    """One thing that limits a kernel, with the evidence and advice."""
 
     code: str
     """Stable name, e.g. `bank_conflicts`, `uncoalesced_global`, `dram_bandwidth`, `latency`."""
     share: float
-    """Part of the modelled or measured time that fixing it alone saves, 0 to 1; where nothing is
-    known to fix it, part of the time that it accounts for."""
+    """Part of the time, 0 to 1, that removing this bottleneck alone would save; where no fix is
+    known, the part of the time that the bottleneck accounts for."""
     explanation: str
     """One sentence with figures, e.g. "shared-memory bank conflicts: 32-way"."""
     spot: SourceSpot | None = None
     advice: str = ""
     saved_us: float = 0.0
-    """What fixing it alone saves of `time_us`, as modelled; those of several may overlap. 0 where
-    nothing is known to fix it, where times were measured, and in older records."""
+    """Modelled saving of `time_us` by removing this bottleneck alone; savings of several
+    bottlenecks overlap. 0 where no fix is known, and where times were measured."""
     time_us: float = 0.0
-    """Time of the call that was explained; 0 in older records."""
+    """Time of the call that the profile explains."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,23 +113,24 @@ class LaunchProfile:
     shared_bytes: int
     """Static and dynamic shared memory per block."""
     occupancy: float
-    """Resident warps over the most an SM holds, 0 to 1."""
+    """Resident warps over the most that an SM holds, 0 to 1."""
     time_us: float
     terms_us: Mapping[str, float] = field(default_factory=dict)
-    """Time by cause (`issue`, `dram`, `l2`, `shared`, `latency` ...); they overlap."""
+    """Time by cause (`issue`, `dram`, `l2`, `shared`, `latency` ...); the times overlap."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """Counts and ratios behind it, units in the names (`dram_bytes`, `sectors_per_request` ...)."""
+    """Counts and ratios behind the time, units in the names (`dram_bytes`,
+    `sectors_per_request`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizeProfile:
-    """What one call takes its time for at one timed size."""
+    """What limits one call at one timed size."""
 
     size: int
-    """Index among the timed sizes."""
+    """Index of the size among the timed sizes."""
     launches: tuple[LaunchProfile, ...] = ()
     bottlenecks: tuple[Bottleneck, ...] = ()
-    """Dominating one first."""
+    """Dominating bottleneck first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +138,7 @@ class Profile:
     """The performance side of a verdict."""
 
     device: str
-    """What ran it, e.g. `emulated RTX 3090 Ti` or `cuda:0 NVIDIA H200`."""
+    """Device of the measurement, e.g. `emulated RTX 3090 Ti` or `cuda:0 NVIDIA H200`."""
     hardware: str
     """Exact name of the hardware profile the figures refer to."""
     source: TimeSource
@@ -144,29 +146,28 @@ class Profile:
     launches: tuple[LaunchProfile, ...] = ()
     """Launches of one call at the largest timed size, in order."""
     bottlenecks: tuple[Bottleneck, ...] = ()
-    """Dominating one first."""
+    """Dominating bottleneck first."""
     smaller: tuple[SizeProfile, ...] = ()
-    """The same of the sizes below the largest, where it is known of them."""
+    """Launches and bottlenecks at the sizes below the largest, where known."""
     resources: tuple[KernelResources, ...] = ()
     speedup: float | None = None
-    """The one score that the sizes' speed-ups make."""
+    """Score: the speed-ups of all sizes combined by `objective`."""
     objective: Objective = "geomean"
-    """How they make it."""
     checked: Mapping[str, int] = field(default_factory=dict)
-    """What the referee compared: `sizes`, `hidden`, `distributions`, `elements`."""
+    """Counts of what was validated: `sizes`, `hidden`, `distributions`, `elements`."""
     isolation: str = ""
-    """What kept the runner of a GPU in, and what is missing; empty for an emulated device."""
+    """Sandbox of a GPU's runner, and what the sandbox lacks; empty for an emulated device."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryTimes:
-    """What a library takes for a task, measured as kernels are."""
+    """Times of a library for a task, measured as kernels are."""
 
     name: str
-    """For a person: `torch.softmax`."""
+    """Name for a person: `torch.softmax`."""
     times: tuple[float | None, ...] = ()
     """Microseconds at each bench size, in the task's order; None where it was not timed."""
     spreads: tuple[float | None, ...] = ()
-    """Of each time, the relative half-width of its 95 % interval."""
+    """Relative half-width of the 95 % interval of each time."""
     fault: str = ""
-    """Why there are no times: its results are not the task's, or it could not be called."""
+    """Why there are no times: the library's results differ from the task's, or the call failed."""

@@ -1,4 +1,4 @@
-"""How the terms of a modelled time make one time."""
+"""How the terms of a modelled time (DRAM, L2, issue, latency ...) combine to one time."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -9,7 +9,7 @@ SHARPNESS = 4.0
 """Exponent of the soft maximum: two equal terms cost 19 % more than one (an estimate)."""
 LAUNCH = "launch"
 DATA_PATH = frozenset({"shared", "l1"})
-"""Terms whose times add up before they compete: shared memory and L1 are one path."""
+"""Terms that share one data path, shared memory and L1: their times add up before the maximum."""
 TERM_NAMES: Mapping[str, str] = {
     "dram": "DRAM bandwidth",
     "l2": "L2 bandwidth",
@@ -31,7 +31,8 @@ TermName = TypeVar("TermName", bound=str)
 
 
 def dominating_term(launches: Sequence[LaunchProfile]) -> tuple[str, float] | None:
-    """Return the name of what a call spends most time on, and its part of the time, 0 to 1.
+    """Return the name of the term that a call spends most time on, and its share of the time, 0 to
+    1.
 
     None where the launches have no terms.
     """
@@ -50,7 +51,7 @@ def dominating_term(launches: Sequence[LaunchProfile]) -> tuple[str, float] | No
 def combine(terms_us: Mapping[TermName, float]) -> float:
     """Return the modelled time of `LaunchProfile.terms_us`.
 
-    The soft maximum of those that overlap, plus the launch, which does not.
+    The soft maximum of the terms that overlap, plus the launch, which overlaps with nothing.
     """
     alone = {LAUNCH, *DATA_PATH}
     overlapping = [us for term, us in terms_us.items() if term not in alone]

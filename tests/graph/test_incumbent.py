@@ -130,7 +130,7 @@ def test_files_of_an_inspection_are_stored_with_the_kernel(tmp_path: Path) -> No
 
 
 def test_a_fault_found_by_the_inspection_keeps_the_incumbent(tmp_path: Path) -> None:
-    race = DataRace(kind="write-write", detail="two threads write shared[3]")
+    race = DataRace(kind="write-write")
     context = with_bench(tmp_path, DuelTableBench(findings={"ok_80_11": race}), (80, 90))
     state = run(context)
 
@@ -156,7 +156,7 @@ def test_a_kernel_that_could_not_be_inspected_is_chosen_and_the_reason_is_told(
 
 
 def test_an_unfit_attempt_is_no_result_either(tmp_path: Path) -> None:
-    race = DataRace(kind="write-write", detail="two threads write shared[3]")
+    race = DataRace(kind="write-write")
     context = with_bench(tmp_path, DuelTableBench(findings={"ok_80_11": race}), (80,))
     state = run(context)
 
@@ -204,7 +204,7 @@ def test_those_that_may_be_as_fast_are_timed_together_and_the_fastest_wins(tmp_p
 
 
 def test_where_the_fastest_is_at_fault_the_next_one_is_timed_again(tmp_path: Path) -> None:
-    race = DataRace(kind="write-write", detail="two threads write shared[3]")
+    race = DataRace(kind="write-write")
     bench = DuelTableBench(
         ratios={"ok_600_21": 0.8, "ok_605_22": 0.7}, findings={"ok_605_22": race}
     )

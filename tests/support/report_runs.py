@@ -383,7 +383,7 @@ def write_hostile_run(path: Path) -> RunFolder:
             profile = replace(verdict.profile, bottlenecks=(found,), isolation=EVIL)
             run.write_verdict(name, replace(verdict, profile=profile, notes=(EVIL,)))
         else:
-            run.write_verdict(name, CompileFailed(compiler_output=EVIL, detail=EVIL))
+            run.write_verdict(name, CompileFailed(compiler_output=EVIL))
     for kept in (run.path / "hints").glob("*.json"):
         hint = run.hint(kept.stem)
         assert hint is not None

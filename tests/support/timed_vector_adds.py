@@ -239,7 +239,7 @@ def ended(verdict: Verdict) -> Script:
 
 
 HANGS = TimedOut(stage="kernel", limit_s=2.0)
-REFUSED = LaunchFailed(kernel="k", error="cudaErrorInvalidConfiguration", detail="")
+REFUSED = LaunchFailed(kernel="k", error="cudaErrorInvalidConfiguration")
 CHEATS: dict[str, tuple[Script, str]] = {
     "wrong in the last call": (wrong_in_the_last_call, "WRONG_RESULT"),
     "half precision in one call": (rounded_in_one_call, "WRONG_RESULT"),

@@ -29,7 +29,7 @@ from cuda_llm.tools.timing.times import KernelTimes, compare_with_baseline, scor
 from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
 from cuda_llm.tools.validator.oracle import Inputs, Oracle
 from cuda_llm.tools.validator.validate import Validated, validate
-from cuda_llm.verdict_wording import describe_doubt
+from cuda_llm.verdict_wording import phrase
 
 
 async def validate_there(
@@ -215,7 +215,7 @@ def assemble_passed(
         isolation=timing.isolation,
     )
     left_out = tuple(f"not timed: {line}" for line in timing.left_out)
-    doubt = () if timing.doubt is None else (describe_doubt(timing.doubt),)
+    doubt = () if timing.doubt is None else (phrase(timing.doubt),)
     return Passed(
         profile=profile,
         differential=task.reference is None,

@@ -28,7 +28,7 @@ from cuda_llm.tools.device.buffers import Array, Random
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.check_case import draw_inputs
-from cuda_llm.verdict_wording import describe, describe_doubt
+from cuda_llm.verdict_wording import describe, phrase
 
 
 def baseline_refused(task: Task, verdict: Verdict) -> TaskError | InfrastructureError:
@@ -64,7 +64,7 @@ def hidden_by_doubt(doubt: BaselineDoubt) -> InfraFailed:
         "alone_us": doubt.alone_us,
     }
     figures = {name: value for name, value in taken.items() if value is not None}
-    return replace(hidden_by_noise(describe_doubt(doubt)), figures=figures)
+    return replace(hidden_by_noise(phrase(doubt)), figures=figures)
 
 
 MOST_REPLAY_BYTES = 64 << 20

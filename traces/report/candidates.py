@@ -18,7 +18,7 @@ from cuda_llm.traces.report.view import CandidateView
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.run_text import describe_brief
 from cuda_llm.traces.text import describe_circumstances, describe_idea
-from cuda_llm.verdict_wording import describe, describe_spot
+from cuda_llm.verdict_wording import describe, phrase
 
 T = TypeVar("T")
 PANES = {"prompt": "prompt.md", "reply": "reply.md", "source": "source.cu", "log": "build.log"}
@@ -163,7 +163,7 @@ def _bottleneck(found: Bottleneck) -> Mapping[str, Any]:
         "share": found.share,
         "worth": describe_share(found),
         "text": harmless(found.explanation),
-        "spot": harmless(describe_spot(found.spot)) if found.spot else "",
+        "spot": harmless(phrase(found.spot)) if found.spot else "",
         "line": found.spot.line if found.spot else 0,
         "advice": harmless(found.advice),
     }

@@ -22,7 +22,7 @@ from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.judge import Judged
 from cuda_llm.traces.text import describe_circumstances, describe_time_source
-from cuda_llm.verdict_wording import describe, describe_spot
+from cuda_llm.verdict_wording import describe, phrase
 
 EVALUATE_SCHEMA = 1
 CERTAINTY = (
@@ -255,7 +255,7 @@ def spread_text(spread: float) -> str:
 def bottleneck_rows(profile: Profile) -> Iterator[Row]:
     """Yield what the time goes to, what to fix first with its place and remedy, and the others."""
     first, *others = profile.bottlenecks
-    where = f" at {describe_spot(first.spot)}" if first.spot else ""
+    where = f" at {phrase(first.spot)}" if first.spot else ""
     if spent := describe_time_spent(profile):
         yield "limited by", spent
     label = "fix first" if spent else "limited by"

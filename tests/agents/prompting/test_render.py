@@ -323,7 +323,7 @@ def inside_fences(text: str) -> str:
 
 
 def test_quoted_text_cannot_leave_its_fence() -> None:
-    refused = LaunchFailed(kernel="k", error=HOSTILE, detail=HOSTILE)
+    refused = LaunchFailed(kernel=HOSTILE, error=HOSTILE)
     situation = failing(refused, f"int x; /* {HOSTILE} */")
     hint = replace(brief(Kind.FIX, 2).performance_hints[0], evidence=HOSTILE, text=HOSTILE)
     text = prompt(situation, brief(Kind.FIX, 2, performance_hints=(hint,)))

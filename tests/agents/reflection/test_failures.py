@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
-from cuda_llm.agents.reflection.reflector import diagnose_failure
+from cuda_llm.agents.reflection.failure_hints import hint_from
+from cuda_llm.agents.reflection.kernel_context import KernelContext
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import (
     CaseKind,
@@ -42,6 +42,7 @@ from cuda_llm.outcomes import (
     Nondeterministic,
     OutOfMemory,
     Passed,
+    PolicyBreach,
     PolicyViolation,
     Quarantined,
     Region,
@@ -52,6 +53,7 @@ from cuda_llm.outcomes import (
     Verdict,
     WrongResult,
 )
+from cuda_llm.search import Hint
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.build_faults import with_fault
@@ -87,11 +89,15 @@ def at(line: int) -> SourceSpot:
     return SourceSpot(file="solve.cu", line=line, text=SOURCE.splitlines()[line - 1].strip())
 
 
-def diagnose(verdict: Verdict, source: str = SOURCE) -> Diagnosis:
-    context = FailureContext(
-        source=SourceFacts(source), task=load_task("matrix_transpose"), hardware=RTX
+def diagnose(verdict: Verdict, source: str = SOURCE) -> Hint:
+    context = KernelContext(
+        round=1,
+        about="r1-c1",
+        source=SourceFacts(source),
+        task=load_task("matrix_transpose"),
+        hardware=RTX,
     )
-    found = diagnose_failure(verdict, context)
+    found = hint_from(verdict, context)
     assert found is not None
     return found
 
@@ -156,7 +162,10 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
         "host call in device code",
     ),
     "a file of one's own": (
-        PolicyViolation(rule="include-outside", detail="/etc/passwd is outside"),
+        PolicyViolation(
+            rule="include-outside",
+            breach=PolicyBreach(kind="outside-file", names=("/etc/passwd",)),
+        ),
         "include-outside",
     ),
     "a function nobody defines": (
@@ -354,8 +363,10 @@ def test_every_kind_of_verdict_is_met() -> None:
     ],
 )
 def test_nothing_is_learned_where_the_kernel_is_not_to_blame(verdict: Verdict) -> None:
-    context = FailureContext(source=SourceFacts(""), task=load_task("vector_add"), hardware=RTX)
-    assert diagnose_failure(verdict, context) is None
+    context = KernelContext(
+        round=1, about="r1-c1", source=SourceFacts(""), task=load_task("vector_add"), hardware=RTX
+    )
+    assert hint_from(verdict, context) is None
 
 
 def test_without_vectors_in_the_source_a_tail_is_that_of_a_tile() -> None:
@@ -402,7 +413,6 @@ def test_a_hidden_size_is_never_given_away() -> None:
     assert "97" not in diagnose(access(5, location=place)).evidence
     policy = PolicyViolation(
         rule="host-touches-device-memory",
-        detail="host code dereferences a device pointer",
         location=replace(place, relation="inside", offset_bytes=0),
     )
     assert "976" not in diagnose(policy).evidence
@@ -423,8 +433,6 @@ def test_text_from_outside_stays_in_the_evidence_bounded_and_printable(
     plain = diagnose(verdict)
     fields = verdict.__dataclass_fields__
     poisoned: Any = verdict
-    if "detail" in fields:
-        poisoned = replace(poisoned, detail=text)
     if "spot" in fields:
         poisoned = replace(poisoned, spot=SourceSpot(file=text, line=5, text=text))
     if "diagnostics" in fields:

@@ -24,8 +24,8 @@ from strict_arrays import strict_arrays
 from timed_vector_adds import instant, late_in_one_call, overruns, small_bench, timed, timed_site
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.reflection.diagnosis import Diagnosis, FailureContext
-from cuda_llm.agents.reflection.reflector import diagnose_failure
+from cuda_llm.agents.reflection.failure_hints import hint_from
+from cuda_llm.agents.reflection.kernel_context import KernelContext
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import (
     CompileFailed,
@@ -44,6 +44,7 @@ from cuda_llm.outcomes import (
     with_place,
     with_replay,
 )
+from cuda_llm.search import Hint
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cuda.call_log import CallLog
 from cuda_llm.tools.cuda.protocol import Forbidden, Order
@@ -383,13 +384,15 @@ def cause_of(path: VerdictPath, code: str) -> str:
     return found.cause
 
 
-def diagnose(verdict: Verdict, source: str) -> Diagnosis:
-    context = FailureContext(
+def diagnose(verdict: Verdict, source: str) -> Hint:
+    context = KernelContext(
+        round=1,
+        about="r1-c1",
         source=SourceFacts(source),
         task=small_task("vector_add"),
         hardware=find_hardware("H200"),
     )
-    found = diagnose_failure(verdict, context)
+    found = hint_from(verdict, context)
     assert found is not None, verdict
     assert not NONSENSE.search(" ".join((found.text, found.evidence, *describe(verdict))))
     return found

@@ -8,8 +8,8 @@ from searches import attempt, situation
 from small_tasks import small_task
 
 from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.reflection.diagnosis import FailureContext
-from cuda_llm.agents.reflection.reflector import diagnose_failure
+from cuda_llm.agents.reflection.failure_hints import hint_from
+from cuda_llm.agents.reflection.kernel_context import KernelContext
 from cuda_llm.agents.reflection.slow_kernels import diagnose_speed
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tools.judge.device_bench import open_bench
@@ -63,10 +63,14 @@ def verdicts() -> dict[str, Verdict]:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_cause_is_found_with_its_line(verdicts: dict[str, Verdict], name: str) -> None:
     task = small_task("matrix_transpose")
-    context = FailureContext(
-        source=SourceFacts(source_of(name)), task=task, hardware=open_device("emulated").hardware
+    context = KernelContext(
+        round=1,
+        about="r1-c1",
+        source=SourceFacts(source_of(name)),
+        task=task,
+        hardware=open_device("emulated").hardware,
     )
-    found = diagnose_failure(verdicts[name], context)
+    found = hint_from(verdicts[name], context)
     assert found is not None
     code, cause, seen = EXPECTED[name]
     assert (found.code, found.cause) == (code, cause)
@@ -79,8 +83,12 @@ def test_a_profile_of_a_real_kernel_gives_one_bottleneck(verdicts: dict[str, Ver
     assert verdict.profile is not None
     winner = attempt("r1-c1", 1.5, times_us=(400.0, 4100.0))
     found = situation(winner, incumbent="r1-c1")
-    context = FailureContext(
-        source=SourceFacts(source_of(UNPADDED)), task=found.task, hardware=found.hardware
+    context = KernelContext(
+        round=1,
+        about="r1-c1",
+        source=SourceFacts(source_of(UNPADDED)),
+        task=found.task,
+        hardware=found.hardware,
     )
     (one,) = diagnose_speed(found, winner, verdict.profile, context)
     assert one.code == verdict.profile.bottlenecks[0].code

@@ -107,7 +107,9 @@ def test_our_own_faults_give_no_hint_and_are_recorded() -> None:
     broken = InfraFailed(component="runner", detail="died")
     found = reflect(judged((failed("r1-c1", broken), "", broken)))
     assert found.error_hints == ()
-    assert "r1-c1: our own parts failed; not held against the kernel" in found.decisions
+    assert (
+        "r1-c1: a part of cuda-llm failed, which says nothing about the kernel" in found.decisions
+    )
 
 
 def test_a_reply_without_code_teaches_the_form_of_the_next() -> None:

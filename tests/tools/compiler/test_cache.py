@@ -133,7 +133,7 @@ def test_many_writers_of_one_entry_leave_it_intact(own_cache: Path, tmp_path: Pa
 
 FAILURES: list[SourceFailure] = [
     LoadFailed(detail="x"),
-    PolicyViolation(rule="import", detail="y", spot=SourceSpot(file="a.cu", line=1, text="t")),
+    PolicyViolation(rule="import", spot=SourceSpot(file="a.cu", line=1, text="t")),
     CompileFailed(
         compiler_output="z",
         diagnostics=(

@@ -29,7 +29,7 @@ from cuda_llm.tools.timing.failures import FailedCase
 from cuda_llm.tools.timing.measure import measure_candidate
 from cuda_llm.tools.timing.options import MeasureOptions
 from cuda_llm.tools.timing.times import KernelTimes
-from cuda_llm.verdict_wording import describe_doubt
+from cuda_llm.verdict_wording import phrase
 
 pytestmark = pytest.mark.gpu
 TIMES = 5
@@ -123,7 +123,7 @@ def speedups(outcome: object) -> list[float | None]:
 def doubt_of(outcome: object) -> BaselineDoubt:
     assert isinstance(outcome, KernelTimes), outcome
     assert outcome.doubt is not None
-    print(describe_doubt(outcome.doubt))
+    print(phrase(outcome.doubt))
     return outcome.doubt
 
 

@@ -35,7 +35,7 @@ from cuda_llm.tools.timing.measure import measure_baseline
 from cuda_llm.tools.timing.options import MeasureOptions
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
-from cuda_llm.verdict_wording import describe, describe_doubt
+from cuda_llm.verdict_wording import describe, phrase
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 CORPUS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200_corpus.json"
@@ -236,7 +236,7 @@ def test_the_verdict_tells_what_was_not_used() -> None:
     device, proved = open_emulated("t4"), Validated(checked={}, notes=())
     passed = assemble_passed(task, device, named("candidate"), proved, timing, timing)
     (told,) = [note for note in passed.notes if "baseline" in note]
-    assert told == describe_doubt(doubt_of(timing))
+    assert told == phrase(doubt_of(timing))
     assert told.startswith("at n = 96 the baseline took ")
     assert told.endswith("the first process was odd, and nothing timed beside it is used")
 

@@ -15,7 +15,7 @@ from cuda_llm.tools.timing.options import MeasureOptions, Tier
 from cuda_llm.tools.timing.times import KernelTimes
 
 pytestmark = pytest.mark.usefixtures("own_cache")
-NO_MEMORY = OutOfMemory(request="to-run", detail="graph launch: CUDA_ERROR_OUT_OF_MEMORY")
+NO_MEMORY = OutOfMemory(request="to-run")
 DEVICE_BYTES, OTHERS_BYTES, STACKS_BYTES = 100, 30, 80
 
 

@@ -15,10 +15,10 @@ def test_a_baseline_that_fails_by_itself_is_a_fault_of_its_task() -> None:
 
 
 def test_what_others_may_have_taken_from_a_baseline_is_no_fault_of_its_task() -> None:
-    taken = baseline_refused(TASK, OutOfMemory(detail="graph: CUDA_ERROR_OUT_OF_MEMORY"))
+    taken = baseline_refused(TASK, OutOfMemory(request="to-run"))
     broken = baseline_refused(TASK, InfraFailed(component="runner", detail="landlock: no"))
     assert not isinstance(taken, NoMemory), "its quota, for all that is known"
-    for error, words in ((taken, "graph: CUDA_ERROR_OUT_OF_MEMORY"), (broken, "landlock")):
+    for error, words in ((taken, "no memory is left to call it"), (broken, "landlock")):
         assert isinstance(error, InfrastructureError)
         assert words in str(error)
 

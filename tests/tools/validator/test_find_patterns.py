@@ -18,7 +18,7 @@ from cuda_llm.tools.validator.find_patterns import (
     find_element_pattern,
 )
 from cuda_llm.tools.validator.tolerances import EXACT, Terms, limits
-from cuda_llm.verdict_wording import describe_cases, describe_elements
+from cuda_llm.verdict_wording import phrase
 
 HostArray = npt.NDArray[Any]
 
@@ -38,7 +38,7 @@ def describe_pattern(got: HostArray, right: HostArray, **inputs: HostArray) -> s
     wrong = wrong_elements(got, expected, rule)
     assert wrong.any()
     found = find_element_pattern(got, expected, wrong, inputs, POISON)
-    return "" if found is None else describe_elements(found)
+    return "" if found is None else phrase(found)
 
 
 def changed(right: HostArray, where: Any, value: Any) -> HostArray:
@@ -105,7 +105,7 @@ def test_a_single_wrong_sum_is_not_attributed_to_a_format() -> None:
 
 def describe_case_pattern(cases: Sequence[JudgedCase]) -> str:
     found = find_case_pattern(cases)
-    return "" if found is None else describe_cases(found)
+    return "" if found is None else phrase(found)
 
 
 def case(label: str = "normal", group: str = "edge", probe: bool = False, **dims: int) -> Case:

@@ -21,11 +21,12 @@ style: $(VENV)/.ready
 types: $(VENV)/.ready
 	$(BIN)/mypy
 
-# The modules of imported problems run in PyTorch, which is an extra. Hundreds of commands are
+# The modules of imported problems run in PyTorch, which is an extra. Dozens of commands are
 # started: where images forbid bytecode, each of them would compile all of our modules again.
+# The tests of a file share what they build, hence a process.
 suite: $(VENV)/.ready
 	$(BIN)/python -c 'import torch' 2>/dev/null || VENV=$(VENV) sh scripts/install torch==2.13.0
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n logical --dist worksteal -q
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n logical --dist loadfile --no-loadscope-reorder -q
 
 # What takes hours: whole corpora, kills by the hundred, every point of every playbook.
 evidence: $(VENV)/.ready

@@ -16,7 +16,7 @@ from cuda_llm.verdict_wording import describe
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
 Compile = Callable[..., Compiled | Verdict]
 
-SMALL = CompileLimits(wall_s=30, cpu_s=30, memory_bytes=600 << 20, output_bytes=16 << 20)
+SMALL = CompileLimits(wall_s=900, cpu_s=30, memory_bytes=600 << 20, output_bytes=16 << 20)
 
 TEMPLATE_BOMB = """
 template <unsigned long N, int K> struct Node {
@@ -78,7 +78,7 @@ def test_an_endless_constexpr_runs_out_of_time(compile_source: Compile) -> None:
 
 
 def test_an_endless_constexpr_runs_out_of_processor_time(compile_source: Compile) -> None:
-    limits = CompileLimits(front_end_cpu_s=1.0)
+    limits = CompileLimits(wall_s=900, front_end_cpu_s=1.0)
     failed = compile_source(f"{ENDLESS_CONSTEXPR}{SOLVE} {{}}", limits=limits)
 
     assert isinstance(failed, CompileFailed)

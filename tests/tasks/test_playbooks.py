@@ -132,7 +132,7 @@ def test_every_value_of_every_tunable_can_be_chosen(name: str) -> None:
     assert not missing(space_of(name), list(valid_points(space_of(name))))
 
 
-@pytest.mark.parametrize("name", sample(list_tasks(), every=9))
+@pytest.mark.parametrize("name", sample(reversed(list_tasks()), every=9))
 def test_the_experts_point_beats_the_baseline(name: str) -> None:
     strong = strong_point(name)
     assert judge_point(name, dict(strong.point), "emulated") >= strong.least_speedup

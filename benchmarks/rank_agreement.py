@@ -96,8 +96,7 @@ def model_kernels() -> None:
 async def model(device: Device, known: Known) -> Row:
     """Model a kernel at all `bench` sizes of its task, results verified at small sizes."""
     task = load_task(known.task)
-    source = known.path.read_text()
-    compiled = await compile_source(task, device, source, known.path.name)
+    compiled = await compile_source(task, device, known.read(), known.path.name)
     assert isinstance(compiled, Compiled), compiled
     baseline = await compile_baseline(task, device.target)
     began_s = time.monotonic()

@@ -6,6 +6,7 @@ from itertools import islice
 from cuda_llm.agents.playbook.history import History, hint_preferences, tried_points
 from cuda_llm.agents.playbook.kernels import TunableKernel, describe_point
 from cuda_llm.agents.playbook.propose import propose, propose_near, propose_other_structures
+from cuda_llm.agents.playbook.source import read_playbook
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration
@@ -86,7 +87,7 @@ def open_playbook(task: Task) -> TunableKernel:
             "name one with --model, or write a playbook (docs/playbook.md)",
         )
     try:
-        source = task.playbook.read_text(encoding="utf-8")
+        source = read_playbook(task.playbook)
     except (OSError, ValueError) as error:
         msg = f"{task.playbook}: cannot be read: {error}"
         raise TaskError(msg) from error

@@ -3,8 +3,10 @@
 import hashlib
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from cuda_llm.agents.playbook.source import read_playbook
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.request import RunRequest
@@ -39,10 +41,15 @@ def task_digests(task: Task) -> dict[str, str]:
     """
     found = (task.folder / name for name in DECIDING_FILES)
     return {
-        file.name: hashlib.sha256(_PUBLISHED.sub(b"", file.read_bytes())).hexdigest()
+        file.name: hashlib.sha256(_PUBLISHED.sub(b"", _content(file))).hexdigest()
         for file in found
         if file.is_file()
     }
+
+
+def _content(file: Path) -> bytes:
+    """Return the bytes of a file, with the shared headers that a playbook includes."""
+    return read_playbook(file).encode() if file.name == "playbook.cu" else file.read_bytes()
 
 
 _PUBLISHED = re.compile(rb"\n\[published\]\n.*?(?=\n\[|\Z)", re.DOTALL)

@@ -20,29 +20,7 @@
 // tunable-hint: launch_overhead GRID=1
 // tunable-hint: tail GRID=2
 
-#if WIDTH == 1
-using Vector = float;
-#else
-using Vector = float4;
-#endif
-
-__device__ Vector load(const Vector* from)
-{
-#if STREAM == 1
-    return __ldcs(from);
-#else
-    return *from;
-#endif
-}
-
-__device__ void store(Vector* to, Vector value)
-{
-#if STREAM == 0
-    *to = value;
-#else
-    __stcs(to, value);
-#endif
-}
+#include "shared/streams.cuh"
 
 // Idea: neighbouring threads access neighbouring vectors, and the loads of a thread do not wait for
 // each other.

@@ -8,6 +8,7 @@ from corpus_sample import sample
 from small_tasks import small_task
 from task_fixtures import MUTANTS, mutant_rows, read_table
 
+from cuda_llm.agents.playbook.source import read_playbook
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
@@ -53,7 +54,7 @@ class Known:
 
     def read(self) -> str:
         """Return the source that is judged."""
-        text = self.path.read_text()
+        text = read_playbook(self.path)
         return f"#define {self.macro}\n{text}" if self.macro else text
 
     def load_task(self, *, small: bool) -> Task:

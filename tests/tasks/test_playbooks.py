@@ -11,6 +11,7 @@ from small_tasks import with_one_bench_size
 from task_fixtures import strong_point
 
 from cuda_llm.agents.playbook.kernels import sample_points, valid_points
+from cuda_llm.agents.playbook.source import read_playbook
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Point, Space
 from cuda_llm.agents.tunables.write import write_point
@@ -35,7 +36,7 @@ CODES = {
 def source_of(name: str) -> str:
     playbook = load_task(name).playbook
     assert playbook is not None
-    return playbook.read_text(encoding="utf-8")
+    return read_playbook(playbook)
 
 
 @cache

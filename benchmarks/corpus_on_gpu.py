@@ -35,11 +35,16 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.device_bench import open_bench, validate_compiled
-from cuda_llm.tools.judge.inspection import inspect_kernel
-from cuda_llm.tools.judge.judge import ignore_stage, judge, timed_stage
-from cuda_llm.tools.judge.steps import compile_baseline, compile_source, time_baseline
-from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.judge.compile import compile_baseline, compile_source
+from cuda_llm.tools.judge.judge import (
+    ignore_stage,
+    judge,
+    open_bench,
+    time_baseline,
+    timed_stage,
+    validate_compiled,
+)
+from cuda_llm.tools.open_device import open_device, open_watcher
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.verdict_wording import describe
@@ -235,7 +240,7 @@ class CorpusBench:
         )
         try:
             judged = await judge(
-                open_bench(task, device),
+                open_bench(task, device, watcher=open_watcher(device)),
                 known.read(),
                 known.path.name,
                 baseline=self._baseline(known, task, device),
@@ -349,7 +354,8 @@ def is_due(known: Known, code: str, *, honest_too: bool) -> bool:
 
 async def inspect(task: Task, device: Device, compiled: Compiled) -> Inspection:
     """Inspect small sizes by the sanitizers and the emulated device."""
-    return await inspect_kernel(task, device, compiled, task.sizes.edge[0], SANITIZERS_ALONE)
+    bench = open_bench(task, device, watcher=open_watcher(device))
+    return await bench.inspect_at(compiled, task.sizes.edge[0], SANITIZERS_ALONE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,9 +50,9 @@ from cuda_llm.tools.device import CallReport, Device, Level, SamplingSession, Si
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.call_report import EmulatedCallReport
 from cuda_llm.tools.emulator.codegen.libraries import translate
-from cuda_llm.tools.judge.device_bench import time_compiled
+from cuda_llm.tools.judge.compile import compile_baseline, compile_source
+from cuda_llm.tools.judge.judge import time_compiled
 from cuda_llm.tools.judge.modelled_times import call_unfilled
-from cuda_llm.tools.judge.steps import compile_baseline, compile_source
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.profiler.explain_measured import explain_with_counters, profile_call
 from cuda_llm.tools.profiler.explain_modelled import explain_call

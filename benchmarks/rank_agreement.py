@@ -36,7 +36,8 @@ from corpus import KINDS, Known
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.steps import compile_baseline, compile_source, time_calls_there
+from cuda_llm.tools.judge.compile import compile_baseline, compile_source
+from cuda_llm.tools.judge.modelled_times import time_calls_there
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.timing.times import KernelTimes
 

@@ -31,8 +31,8 @@ from cuda_llm.tools.cuda.ncu import ncu_duration_us
 from cuda_llm.tools.cuda.solve_driver import driver_command
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.judge.duel import duel
-from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.timing.options import L2, MeasureOptions, Tier
 

@@ -61,8 +61,8 @@ def judge_tools(task: "Task | str", device: "Device | str" = "auto") -> "list[Ba
     Raises UsageError and MissingError for a task or device that cannot be used.
     """
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tools.judge.device_bench import open_bench
-    from cuda_llm.tools.open_device import open_device
+    from cuda_llm.tools.judge.judge import open_bench
+    from cuda_llm.tools.open_device import open_device, open_watcher
 
     judged = load_task(task) if isinstance(task, str) else task
     where = open_device(device) if isinstance(device, str) else device
@@ -71,7 +71,7 @@ def judge_tools(task: "Task | str", device: "Device | str" = "auto") -> "list[Ba
     def bench_here() -> Bench:
         loop = asyncio.get_running_loop()
         if loop not in benches:
-            benches[loop] = open_bench(judged, where)
+            benches[loop] = open_bench(judged, where, watcher=open_watcher(where))
         return benches[loop]
 
     return _make_tools(bench_here)

@@ -142,6 +142,13 @@ def open_emulated(gpu: str = DEFAULT_GPU) -> "EmulatedDevice":
         raise HardwareError(f"{error}; there are: {_known()}") from error
 
 
+def open_watcher(device: Device) -> Device | None:
+    """Return a device that watches every access for the GPU of `device`; None where that does."""
+    from cuda_llm.tools.emulator.device import EmulatedDevice
+
+    return None if device.capabilities.sees_races else EmulatedDevice(device.hardware)
+
+
 def _auto(report: ReportLine, library: str) -> Device:
     """Open a GPU that works, else the emulated device."""
     from cuda_llm.tools.cuda.open_cuda import find_working

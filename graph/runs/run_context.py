@@ -24,7 +24,7 @@ from cuda_llm.graph.runs.replay import RecordedClients
 from cuda_llm.graph.runs.result import time_by_stage
 from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.tools.native import build_in_thread
-from cuda_llm.tools.open_device import ReportLine, prepare_device, print_line
+from cuda_llm.tools.open_device import ReportLine, open_watcher, prepare_device, print_line
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import ModelCalled, Record
 from cuda_llm.traces.run_folder import RunFolder
@@ -313,11 +313,16 @@ def open_budget(parts: RunParts) -> Budget:
 
 def open_bench(parts: RunParts) -> Bench:
     """Open the bench that ships. Candidates' inputs follow from the seed, so that a run repeats."""
-    from cuda_llm.tools.judge import device_bench
+    from cuda_llm.tools.judge import judge
     from cuda_llm.tools.timing.options import L2, MeasureOptions
 
-    request, options = parts.request, MeasureOptions(l2=L2(parts.request.l2))
-    return device_bench.open_bench(parts.task, parts.device, seed=request.seed, options=options)
+    return judge.open_bench(
+        parts.task,
+        parts.device,
+        watcher=open_watcher(parts.device),
+        seed=parts.request.seed,
+        options=MeasureOptions(l2=L2(parts.request.l2)),
+    )
 
 
 def open_tuner() -> Tuner:

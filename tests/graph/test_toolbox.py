@@ -10,7 +10,7 @@ from cuda_llm.errors import UsageError
 from cuda_llm.graph.toolbox import bench_tools
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.bench import Bench
-from cuda_llm.tools.judge.device_bench import open_bench
+from cuda_llm.tools.judge.judge import open_bench
 from cuda_llm.tools.open_device import open_device
 
 TASK = load_task("vector_add")

@@ -14,8 +14,7 @@ from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.verdict_wording import describe
 

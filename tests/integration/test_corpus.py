@@ -31,8 +31,7 @@ from cuda_llm.profile import Profile
 from cuda_llm.redaction import printable
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.sizes import core_precision, least_time
-from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import Judged, judge
+from cuda_llm.tools.judge.judge import Judged, judge, open_bench
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.verdict_wording import describe
 

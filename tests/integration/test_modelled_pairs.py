@@ -16,7 +16,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
-from cuda_llm.tools.judge.steps import compile_source
+from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.validator.check_case import run_case
 
 FOLDER = FIXTURES / "modelled"

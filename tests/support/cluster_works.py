@@ -12,7 +12,7 @@ import sys
 
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.device_bench import open_bench
+from cuda_llm.tools.judge.judge import open_bench
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.validator.validate import Validated
 

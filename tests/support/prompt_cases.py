@@ -16,8 +16,7 @@ from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.verdict_wording import describe

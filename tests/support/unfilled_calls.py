@@ -6,8 +6,8 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, SamplingSession
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
+from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.judge.modelled_times import call_unfilled
-from cuda_llm.tools.judge.steps import compile_source
 
 NONCE = b"sampled"
 

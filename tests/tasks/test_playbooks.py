@@ -17,8 +17,7 @@ from cuda_llm.agents.tunables.space import Point, Space
 from cuda_llm.agents.tunables.write import write_point
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import list_tasks, load_task
-from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import check, judge
+from cuda_llm.tools.judge.judge import check, judge, open_bench
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.verdict_wording import describe

@@ -21,7 +21,7 @@ from cuda_llm.tools.compiler.compile import compile_request
 from cuda_llm.tools.device import Device, P, Site, T
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 from cuda_llm.tools.device.group import DeviceGroup
-from cuda_llm.tools.judge.steps import validate_there
+from cuda_llm.tools.judge.judge import validate_there
 from cuda_llm.tools.timing.measure import measure_candidate
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated

@@ -32,6 +32,7 @@ from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.cuda.quarantine import find_quarantine, put_in_quarantine, quarantine_remedy
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES, GpuSite
 from cuda_llm.tools.device import P, Site, T
+from cuda_llm.tools.device.device import do_no_work
 from cuda_llm.tools.native import add_files
 
 _TIMING_CODE = ("cuda", "timing")
@@ -104,10 +105,6 @@ class GpuHost:
         put_in_quarantine(self.gpu, self.label, reason)
         self.require_no_quarantine()
         raise DeviceLost("device", f"{self.label}: {reason}")
-
-
-async def do_no_work(_site: Site) -> None:
-    """Have the known answer alone checked."""
 
 
 def check_known_answer(site: Site) -> None:

@@ -170,3 +170,7 @@ class CompilingDevice(Protocol):
     async def compile(self, request: CompileRequest) -> Compiled | Verdict:
         """Compile and audit one source, without waiting for a device."""
         ...
+
+
+async def do_no_work(_site: Site) -> None:
+    """Have the device opened and, on a GPU, its known answer checked."""

@@ -13,7 +13,8 @@ from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Session, Site, TimeClass
 from cuda_llm.tools.device.candidate import Baseline, Compiled, ground_of
-from cuda_llm.tools.judge.steps import compile_baseline, time_calls_there
+from cuda_llm.tools.judge.compile import compile_baseline
+from cuda_llm.tools.judge.modelled_times import time_calls_there
 from cuda_llm.tools.timing.blocks import MeasurementFault, require_baseline, require_timed
 from cuda_llm.tools.timing.comparison import decide_outcome
 from cuda_llm.tools.timing.contest import hold_contest

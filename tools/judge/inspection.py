@@ -6,7 +6,7 @@ the emulated device of the chip, which executes it with every access watched.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 
 from cuda_llm.errors import describe_error, lacks_memory
@@ -24,9 +24,8 @@ from cuda_llm.tools.device import (
     opening_bytes,
 )
 from cuda_llm.tools.device.candidate import Baseline, Compiled
-from cuda_llm.tools.judge.emulated_check import EmulatedCheck, check_on_emulated
-from cuda_llm.tools.judge.judge import StepRetry, StepTry
-from cuda_llm.tools.judge.steps import compile_baseline
+from cuda_llm.tools.judge.compile import compile_baseline
+from cuda_llm.tools.judge.watched_check import WatchedCheck
 from cuda_llm.tools.timing.measurement import open_oracle
 from cuda_llm.tools.timing.room import SPARE_SHARE, memory_bytes, planned_bytes
 from cuda_llm.tools.timing.slots import InputPlan
@@ -145,39 +144,6 @@ def _inputs_of(site: Site, task: Task, size: SizePlan) -> InputPlan:
     )
 
 
-async def inspect_kernel(
-    task: Task,
-    device: Device,
-    compiled: Compiled,
-    dims: Dims,
-    options: InspectionOptions,
-) -> Inspection:
-    """Inspect on a GPU at `dims` and at small and large sizes, and on the emulated device."""
-
-    async def on_gpu() -> Inspection:
-        return await inspect_on_gpu(task, device.pinned(), compiled, dims, options)
-
-    checking = asyncio.ensure_future(check_on_emulated(task, device, compiled))
-    return await join_inspections(inspected_or_not(on_gpu, StepRetry()), checking)
-
-
-async def inspected_or_not(
-    inspect: Callable[[], Awaitable[Inspection]], retry: StepRetry
-) -> Inspection:
-    """Return what was found, or why nothing was looked at: machinery stays broken.
-
-    Raises what would end every other candidate too.
-    """
-
-    async def step(_trial: StepTry) -> Inspection:
-        return await inspect()
-
-    found = await retry.settle("inspection", step)
-    if isinstance(found, InfraFailed):
-        return Inspection(not_inspected=found.detail)
-    return found
-
-
 async def inspect_on_gpu(
     task: Task, device: Device, compiled: Compiled, dims: Dims, options: InspectionOptions
 ) -> Inspection:
@@ -233,13 +199,13 @@ async def inspect_all_there(
 
 
 async def join_inspections(
-    on_gpu: Awaitable[Inspection], on_emulated: Awaitable[EmulatedCheck]
+    on_gpu: Awaitable[Inspection], watched: Awaitable[WatchedCheck]
 ) -> Inspection:
     """Await both at the same time. Where both find a fault, the GPU's own comes first.
 
     Not so a race that racecheck may have made up: the emulated device has the say on that.
     """
-    check_task = asyncio.ensure_future(on_emulated)
+    check_task = asyncio.ensure_future(watched)
     try:
         inspection = await on_gpu
         check = await check_task

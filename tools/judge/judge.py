@@ -1,23 +1,80 @@
-"""The way of one candidate from its source to its verdict, and when a step of it is tried again."""
+"""The judge: from one source file to its verdict. Compile, check, time, explain.
+
+`judge` takes one candidate through these steps. `DeviceBench` does each step on one device, in a
+fresh runner: nothing that a candidate leaves behind in one step reaches the next step. `StepRetry`
+is the only policy by which a step is repeated: what a step calls reports a failure and does not
+repeat work. Functions that end in `_there` run in the process that holds the device.
+"""
 
 import asyncio
+import hashlib
 import math
+import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError, NoMemory, describe_error
+from cuda_llm.errors import (
+    BrokenByWork,
+    DeviceLost,
+    InfrastructureError,
+    NoMemory,
+    describe_error,
+)
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Passed, PublishedCheck, Quarantined, Verdict
-from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench, PublishedBench
-from cuda_llm.tools.timing.failures import NOISE
-from cuda_llm.tools.timing.times import KernelTimes
-from cuda_llm.tools.validator.validate import Validated
+from cuda_llm.profile import Profile
+from cuda_llm.source_file import numbers_in
+from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
+from cuda_llm.tools.device import Device, Session, Site
+from cuda_llm.tools.device.candidate import Baseline, Compiled
+from cuda_llm.tools.device.device import do_no_work
+from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench, Inspected, PublishedBench
+from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
+from cuda_llm.tools.judge.compile import compile_baseline, compile_source
+from cuda_llm.tools.judge.duel import Contest, ContestOrder, Duel, contest
+from cuda_llm.tools.judge.inspection import inspect_on_gpu, join_inspections
+from cuda_llm.tools.judge.modelled_times import time_calls_there
+from cuda_llm.tools.judge.published_check import known_answer, make_published_check, needs_a_call
+from cuda_llm.tools.judge.watched_check import (
+    REPLAY_LIMIT_S,
+    WatchedCheck,
+    check_watched,
+    replay_case,
+    with_not_run,
+)
+from cuda_llm.tools.timing.baseline_time import read_times, times_file, write_times
+from cuda_llm.tools.timing.failures import (
+    NOISE,
+    FailedCase,
+    baseline_refused,
+    find_failed_case,
+    find_impossible_model,
+)
+from cuda_llm.tools.timing.measure import measure_baseline, measure_candidate
+from cuda_llm.tools.timing.measurement import open_oracle
+from cuda_llm.tools.timing.options import MeasureOptions, Tier
+from cuda_llm.tools.timing.times import KernelTimes, compare_with_baseline, score_of
+from cuda_llm.tools.validator.call_plans import begins_small
+from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
+from cuda_llm.tools.validator.oracle import Inputs
+from cuda_llm.tools.validator.validate import Validated, validate
+from cuda_llm.verdict_wording import phrase
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -25,6 +82,95 @@ if TYPE_CHECKING:
 _log = Log(__name__)
 
 T = TypeVar("T")
+
+
+OnStage = Callable[[str, str], None]
+"""Called with a candidate's name and the stage it enters: `compile`, `validate`, `time`."""
+
+
+def ignore_stage(_name: str, _stage: str) -> None:
+    """Do nothing: the `OnStage` of callers who show no progress."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One candidate, its verdict and what it took."""
+
+    name: str
+    verdict: Verdict
+    compiled: Compiled | None = None
+    """None when it did not get through the compiler."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Wall time by stage: `compile`, `validate`, `time`."""
+    isolation: str = ""
+    """How its runner was confined on a GPU; empty where nothing ran, and on an emulated device."""
+    published: PublishedCheck | None = None
+    """What the check that is published with the task says; None where there is none."""
+
+
+async def judge(
+    bench: Bench,
+    source: str,
+    name: str = SOURCE_NAME,
+    *,
+    baseline: KernelTimes | Awaitable[KernelTimes],
+    on_stage: OnStage = ignore_stage,
+) -> Judged:
+    """Judge one source file, which spots and diagnostics call `name`.
+
+    A bad kernel is a verdict, and so is machinery that stays broken under it; see `Bench` for what
+    raises. A `baseline` that is being timed is awaited only when it is needed, so that the baseline
+    and the first candidates are worked on at the same time.
+    """
+    seconds: dict[str, float] = {}
+    compiled, outcome = await check(bench, source, name, seconds=seconds, on_stage=on_stage)
+    if compiled is not None and isinstance(outcome, Validated):
+        with timed_stage(name, "time", seconds, on_stage):
+            baseline_times = baseline if isinstance(baseline, KernelTimes) else await baseline
+            outcome = require_positive_figures(
+                await bench.profile(compiled, outcome, baseline_times)
+            )
+    assert not isinstance(outcome, Validated), "what is validated has been compiled"
+    published = None
+    if compiled is not None and isinstance(bench, PublishedBench):
+        published = await bench.check_as_published(compiled, outcome)
+    return Judged(
+        name=name, verdict=outcome, compiled=compiled, seconds=seconds, published=published
+    )
+
+
+async def check(
+    bench: Bench,
+    source: str,
+    name: str = SOURCE_NAME,
+    *,
+    seconds: MutableMapping[str, float] | None = None,
+    on_stage: OnStage = ignore_stage,
+) -> tuple[Compiled | None, Validated | Verdict]:
+    """Compile and validate one source: return what it was compiled to, if it was, and the outcome.
+
+    Writes the wall time of each stage into `seconds`.
+    """
+    noted = {} if seconds is None else seconds
+    with timed_stage(name, "compile", noted, on_stage):
+        compiled = await bench.compile(source, name)
+    if not isinstance(compiled, Compiled):
+        return None, compiled
+    with timed_stage(name, "validate", noted, on_stage):
+        return compiled, await bench.validate(compiled)
+
+
+@contextmanager
+def timed_stage(
+    name: str, label: str, seconds: MutableMapping[str, float], on_stage: OnStage
+) -> Iterator[None]:
+    """Call `on_stage` as the stage begins, and write its wall time into `seconds`."""
+    on_stage(name, label)
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        seconds[label] = time.monotonic() - started
 
 
 class RetryReason(StrEnum):
@@ -169,93 +315,372 @@ def _report(state: "RetryCallState") -> None:
     )
 
 
-OnStage = Callable[[str, str], None]
-"""Called with a candidate's name and the stage it enters: `compile`, `validate`, `time`."""
+FEWEST_CORES = 4
+"""For a check on `DeviceBench.watcher` beside a contest, which keeps two cores busy."""
+NO_WATCHER = "no device that watches every access was given"
+
+INCUMBENT_INSPECTION = InspectionOptions(counters=False)
+"""Sanitizers and the machine code; counters are for people, who ask for them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """One candidate, its verdict and what it took."""
-
-    name: str
-    verdict: Verdict
-    compiled: Compiled | None = None
-    """None when it did not get through the compiler."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """Wall time by stage: `compile`, `validate`, `time`."""
-    isolation: str = ""
-    """How its runner was confined on a GPU; empty where nothing ran, and on an emulated device."""
-    published: PublishedCheck | None = None
-    """What the check that is published with the task says; None where there is none."""
-
-
-def ignore_stage(_name: str, _stage: str) -> None:
-    """Do nothing: the `OnStage` of callers who show no progress."""
-
-
-async def judge(
-    bench: Bench,
-    source: str,
-    name: str = SOURCE_NAME,
+def open_bench(
+    task: Task,
+    device: Device,
     *,
-    baseline: KernelTimes | Awaitable[KernelTimes],
-    on_stage: OnStage = ignore_stage,
-) -> Judged:
-    """Judge one source file, which spots and diagnostics call `name`.
-
-    A bad kernel is a verdict, and so is machinery that stays broken under it; see `Bench` for what
-    raises. A `baseline` that is being timed is awaited only when it is needed, so that the baseline
-    and the first candidates are worked on at the same time.
-    """
-    seconds: dict[str, float] = {}
-    compiled, outcome = await check(bench, source, name, seconds=seconds, on_stage=on_stage)
-    if compiled is not None and isinstance(outcome, Validated):
-        with timed_stage(name, "time", seconds, on_stage):
-            baseline_times = baseline if isinstance(baseline, KernelTimes) else await baseline
-            outcome = require_positive_figures(
-                await bench.profile(compiled, outcome, baseline_times)
-            )
-    assert not isinstance(outcome, Validated), "what is validated has been compiled"
-    published = None
-    if compiled is not None and isinstance(bench, PublishedBench):
-        published = await bench.check_as_published(compiled, outcome)
-    return Judged(
-        name=name, verdict=outcome, compiled=compiled, seconds=seconds, published=published
+    watcher: Device | None = None,
+    seed: int | None = None,
+    options: MeasureOptions | None = None,
+) -> "DeviceBench":
+    """Return a bench with slots of its own, for one event loop."""
+    return DeviceBench(
+        task=task,
+        device=device,
+        watcher=watcher,
+        slots=open_slots(device),
+        seed=seed,
+        options=options or MeasureOptions(),
     )
 
 
-async def check(
-    bench: Bench,
-    source: str,
-    name: str = SOURCE_NAME,
-    *,
-    seconds: MutableMapping[str, float] | None = None,
-    on_stage: OnStage = ignore_stage,
-) -> tuple[Compiled | None, Validated | Verdict]:
-    """Compile and validate one source: return what it was compiled to, if it was, and the outcome.
+@dataclass(frozen=True, kw_only=True)
+class DeviceBench:
+    """Compiles, validates and profiles candidates of one task on one device.
 
-    Writes the wall time of each stage into `seconds`.
+    With a seed, the inputs of a candidate follow from it and from its source: the same run again
+    draws the same inputs. Without one they are new each time. No candidate sees the seed.
     """
-    noted = {} if seconds is None else seconds
-    with timed_stage(name, "compile", noted, on_stage):
-        compiled = await bench.compile(source, name)
-    if not isinstance(compiled, Compiled):
-        return None, compiled
-    with timed_stage(name, "validate", noted, on_stage):
-        return compiled, await bench.validate(compiled)
+
+    task: Task
+    device: Device
+    slots: BenchSlots
+    seed: int | None = None
+    options: MeasureOptions = field(default_factory=MeasureOptions)
+    """How the candidates of a round are measured on a device that measures."""
+    retry: StepRetry = field(default_factory=StepRetry)
+    watcher: Device | None = None
+    """Executes a kernel with every access watched, where `device` cannot: to find races, and the
+    place of a fault that a GPU gave an error code for. None where `device` watches every access."""
+    replay_limit_s: float = REPLAY_LIMIT_S
+    """For `watcher` to find the place of a fault."""
+    proved: set[str] = field(default_factory=set)  # Keys of kernels a contest has looked at.
+    checks: dict[str, asyncio.Task[WatchedCheck]] = field(default_factory=dict)
+    """By key of the kernel: its check on `watcher`, begun before the check is asked for."""
+    built: list[Baseline] = field(default_factory=list)  # The task's baseline, once it is.
+
+    async def time_baseline(self) -> KernelTimes:
+        """See `Bench.time_baseline`."""
+
+        async def step(_trial: StepTry) -> KernelTimes:
+            async with self.slots.devices:
+                return await time_baseline(self.task, self.device.pinned(), self.options)
+
+        return await self.retry.run(step)
+
+    async def compile(self, source: str, name: str) -> Compiled | Verdict:
+        """See `Bench.compile`."""
+
+        async def step(_trial: StepTry) -> Compiled | Verdict:
+            async with self.slots.compilers:
+                return await compile_source(self.task, self.device, source, name)
+
+        return await self.retry.settle("compiler", step)
+
+    async def validate(self, compiled: Compiled) -> Validated | Verdict:
+        """See `Bench.validate`."""
+        nonce = self.nonce_for(compiled.source)
+
+        async def step(_trial: StepTry) -> Validated | Verdict | FailedCase:
+            async with self.slots.device_for(compiled.key) as keep:
+                baseline = await self._build_baseline()
+                found = await validate_compiled(
+                    self.task, self.device, compiled, nonce=nonce, baseline=baseline
+                )
+                if isinstance(found, Validated) and self.device.capabilities.duels:
+                    keep()
+                return found
+
+        outcome = await self.retry.settle("referee", step)
+        if isinstance(outcome, FailedCase):
+            return await self._locate_fault(compiled, outcome)
+        return outcome
+
+    async def profile(
+        self, compiled: Compiled, validated: Validated, baseline: KernelTimes
+    ) -> Verdict:
+        """See `Bench.profile`."""
+        nonce = self.nonce_for("")
+
+        async def step(trial: StepTry) -> KernelTimes | Verdict | FailedCase:
+            async with self.slots.device_for(compiled.key):
+                return await time_compiled(
+                    self.task,
+                    self.device,
+                    compiled,
+                    nonce=nonce,
+                    options=replace(self.options, proved=compiled.key in self.proved),
+                    fresh=trial.fresh,
+                    begins_small=not begins_small(validated.nonce),
+                    baseline=await self._build_baseline(),
+                )
+
+        timing = await self.retry.settle("profiler", step)
+        if isinstance(timing, KernelTimes):
+            return assemble_passed(self.task, self.device, compiled, validated, timing, baseline)
+        if isinstance(timing, FailedCase):
+            return await self._locate_fault(compiled, timing)
+        return timing
+
+    async def check_as_published(
+        self, compiled: Compiled, verdict: Verdict
+    ) -> PublishedCheck | None:
+        """See `PublishedBench.check_as_published`."""
+        if not needs_a_call(self.task, verdict):
+            return known_answer(self.task, verdict)
+
+        async def step(_trial: StepTry) -> PublishedCheck | None:
+            baseline = await self._build_baseline()
+            async with self.slots.devices:
+                return await self.device.carry_out(
+                    make_published_check, self.task, compiled, baseline
+                )
+
+        found = await self.retry.settle("referee", step)
+        return None if isinstance(found, InfraFailed) else found
+
+    async def contest(
+        self, contenders: Sequence[Compiled], incumbent: Compiled
+    ) -> Contest | InfraFailed:
+        """See `DuelBench.contest`; all tries together take as long as the retry policy allows.
+
+        Meanwhile the first contender, the likeliest winner, is checked on `watcher`.
+        """
+        if len(os.sched_getaffinity(0)) >= FEWEST_CORES:
+            self._begin_check(contenders[0])
+        device = self.device.pinned()
+        order = ContestOrder(
+            contenders=tuple(contenders),
+            incumbent=incumbent,
+            options=replace(self.options, tier=Tier.CONFIRM),
+            nonce=self.nonce_for(""),
+            prove_incumbent=incumbent.key not in self.proved,
+        )
+
+        async def step(trial: StepTry) -> Contest | InfraFailed:
+            limited = replace(order, fresh=trial.fresh, limit_s=min(order.limit_s, trial.left_s))
+            async with self.slots.devices:
+                return await contest(self.task, device, limited)
+
+        found = await self.retry.settle("duel", step)
+        if isinstance(found, InfraFailed):
+            return found
+        self.proved.update(found.looked_at(order))
+        pairs = [{"first": one, "second": incumbent} for one in contenders]
+        located = [await one for one in map(self._locate_in_duel, found.duels, pairs)]
+        return replace(found, duels=tuple(located))
+
+    async def _locate_in_duel(
+        self, found: Duel | InfraFailed, kernels: Mapping[str, Compiled]
+    ) -> Duel | InfraFailed:
+        if isinstance(found, InfraFailed) or found.failed is None:
+            return found
+        (which,) = found.faults
+        located = await self._locate_fault(kernels[which], found.failed)
+        return replace(found, faults={which: located}, failed=None)
+
+    async def inspect(self, compiled: Compiled) -> Inspected:
+        """See `DuelBench.inspect`: the GPU's tools, large sizes, and `watcher`."""
+        found = await self.inspect_at(compiled, self.task.sizes.edge[0], INCUMBENT_INSPECTION)
+        return Inspected(
+            fault=found.fault,
+            notes=found.notes,
+            not_inspected=found.not_inspected,
+            artefacts=found.artefacts,
+        )
+
+    async def inspect_at(
+        self, compiled: Compiled, dims: Dims, options: InspectionOptions
+    ) -> Inspection:
+        """Inspect with Nvidia's tools at `dims`, at small and large sizes, and on `watcher`."""
+        watched = self._begin_check(compiled)
+        return await join_inspections(self._inspect_on_gpu(compiled, dims, options), watched)
+
+    async def _inspect_on_gpu(
+        self, compiled: Compiled, dims: Dims, options: InspectionOptions
+    ) -> Inspection:
+        """Return what was found, or why nothing was inspected: machinery stays broken."""
+        device = self.device.pinned()
+
+        async def step(_trial: StepTry) -> Inspection:
+            async with self.slots.devices:
+                return await inspect_on_gpu(self.task, device, compiled, dims, options)
+
+        found = await self.retry.settle("inspection", step)
+        return Inspection(not_inspected=found.detail) if isinstance(found, InfraFailed) else found
+
+    def _begin_check(self, compiled: Compiled) -> "asyncio.Task[WatchedCheck]":
+        """Return the check on `watcher`, begun now or before."""
+        begun = self.checks.get(compiled.key)
+        if begun is None or begun.cancelled():
+            begun = asyncio.create_task(self._check_watched(compiled))
+            self.checks[compiled.key] = begun
+        return begun
+
+    async def _check_watched(self, compiled: Compiled) -> WatchedCheck:
+        """Check on `watcher`, on a core of this machine, unless `device` watches every access."""
+        if self.device.capabilities.sees_races:
+            return WatchedCheck()
+        if self.watcher is None:
+            return WatchedCheck(notes=(f"not checked for races: {NO_WATCHER}",))
+        nonce = self.nonce_for(compiled.source)
+        async with self.slots.cores:
+            return await check_watched(self.task, self.watcher, compiled, nonce=nonce)
+
+    async def _locate_fault(self, compiled: Compiled, failed: FailedCase) -> Verdict:
+        """Return the verdict with the place that `watcher` finds, on a core of this machine."""
+        if self.watcher is None:
+            return with_not_run(failed, self.replay_limit_s, NO_WATCHER)
+        async with self.slots.cores:
+            return await replay_case(self.task, self.watcher, compiled, failed, self.replay_limit_s)
+
+    async def _build_baseline(self) -> Baseline:
+        """Return the task's baseline, compiled once: its files stay while this process lives."""
+        if not self.built:
+            self.built.append(await compile_baseline(self.task, self.device.target))
+        return self.built[0]
+
+    def with_fresh_inputs(self) -> "DeviceBench":
+        """See `Bench.with_fresh_inputs`; measures at the confirming tier."""
+        return replace(self, seed=None, options=replace(self.options, tier=Tier.CONFIRM))
+
+    def nonce_for(self, about: str) -> bytes | None:
+        """Return the nonce of inputs; empty `about` for those that all candidates share."""
+        if self.seed is None:
+            return None
+        parts = f"{self.seed}/{self.task.name}/{about}".encode(errors="surrogatepass")
+        return hashlib.blake2b(parts, digest_size=16).digest()
 
 
-@contextmanager
-def timed_stage(
-    name: str, label: str, seconds: MutableMapping[str, float], on_stage: OnStage
-) -> Iterator[None]:
-    """Call `on_stage` as the stage begins, and write its wall time into `seconds`."""
-    on_stage(name, label)
-    started = time.monotonic()
-    try:
-        yield
-    finally:
-        seconds[label] = time.monotonic() - started
+async def validate_compiled(
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    *,
+    nonce: bytes | None = None,
+    baseline: Baseline | None = None,
+) -> Validated | Verdict | FailedCase:
+    """Compare every element of every case with the reference, once and without another try.
+
+    The inputs follow from `nonce`, fresh ones from none; `baseline` is the task's, if built. A
+    FailedCase where a GPU says no more than an error code. Raises TaskError: a broken reference.
+    """
+    baseline = baseline or await compile_baseline(task, device.target)
+    with _log.timed("validated", file=compiled.name):
+        return await device.carry_out(validate_there, task, compiled, baseline, nonce)
+
+
+async def validate_there(
+    site: Site, task: Task, compiled: Compiled, baseline: Baseline, nonce: bytes | None
+) -> Validated | Verdict | FailedCase:
+    """Compare every element of every case with the reference.
+
+    Raises TaskError where the reference is broken.
+    """
+    secret, begun = fresh_nonce() if nonce is None else nonce, []
+    called_on: deque[Inputs] = deque(maxlen=1)
+
+    def note(case: Case, number: int, _total: int) -> None:
+        begun.append((case, number))
+
+    async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
+        if not isinstance(session, Session):
+            return session
+        outcome = await validate(
+            task,
+            session,
+            oracle=oracle,
+            nonce=secret,
+            arrays=site.arrays,
+            numbers=numbers_in(compiled.source),
+            on_case=note,
+            on_inputs=called_on.append,
+        )
+    if isinstance(outcome, Validated) or not begun:
+        return outcome
+    case, number = begun[-1]
+    rng = case_generator(secret, task, number, site.arrays)
+    return find_failed_case(site, task, outcome, case, rng, *called_on)
+
+
+async def time_compiled(
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    *,
+    nonce: bytes | None = None,
+    options: MeasureOptions | None = None,
+    fresh: bool = False,
+    begins_small: bool = True,
+    baseline: Baseline | None = None,
+) -> KernelTimes | Verdict | FailedCase:
+    """Time every size, outputs verified, and find what limits the kernel; once, as above.
+
+    Where kernels duel, the inputs are new whatever the nonce, and the task's baseline is timed
+    beside the kernel as `options` say: with `fresh`, in a new process too. A small case comes first
+    if it `begins_small`.
+    """
+    baseline = baseline or await compile_baseline(task, device.target)
+    with _log.timed("profiled", file=compiled.name):
+        if device.capabilities.duels:
+            measured = options or MeasureOptions()
+            return await device.carry_out(
+                measure_candidate,
+                task,
+                compiled,
+                baseline,
+                measured,
+                fresh=fresh,
+                begins_small=begins_small,
+            )
+        timing = await device.carry_out(
+            time_calls_there, task, compiled, baseline, nonce, begins_small=begins_small
+        )
+    if not isinstance(timing, KernelTimes):
+        return timing
+    impossible = find_impossible_model(task, device.hardware, timing.times, timing.counted_calls())
+    return impossible or timing
+
+
+def assemble_passed(
+    task: Task,
+    device: Device,
+    compiled: Compiled,
+    validated: Validated,
+    timing: KernelTimes,
+    baseline: KernelTimes,
+) -> Passed:
+    """Assemble the verdict of what was checked and what was timed."""
+    sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
+    profile = Profile(
+        device=timing.device or device.name,
+        hardware=timing.hardware or device.hardware.name,
+        source=device.capabilities.time_source,
+        sizes=sizes,
+        launches=timing.launches,
+        bottlenecks=timing.bottlenecks,
+        smaller=timing.smaller,
+        resources=compiled.kernels,
+        speedup=score_of(task, sizes),
+        objective=task.objective,
+        checked=validated.checked,
+        isolation=timing.isolation,
+    )
+    left_out = tuple(f"not timed: {line}" for line in timing.left_out)
+    doubt = () if timing.doubt is None else (phrase(timing.doubt),)
+    return Passed(
+        profile=profile,
+        differential=task.reference is None,
+        notes=(*validated.notes, *timing.notes, *doubt, *left_out),
+    )
 
 
 def require_positive_figures(verdict: Verdict) -> Verdict:
@@ -272,3 +697,63 @@ def require_positive_figures(verdict: Verdict) -> Verdict:
     if odd is None:
         return verdict
     return InfraFailed(component="profiler", detail=f"measured {odd:g}, which cannot be")
+
+
+BASELINE_FORMAT = 3
+BASELINE_NONCE = b"baseline"
+"""Nonce of the timed inputs: always the same, because where a kernel's time depends on them, every
+speed-up would depend on when its baseline was timed. Secret inputs are for candidates alone."""
+
+
+async def time_baseline(
+    task: Task, device: Device, options: MeasureOptions | None = None
+) -> KernelTimes:
+    """Time the task's baseline, once for each content, device and model.
+
+    Where kernels duel, its times are cached where the device is; speed-ups come from the baseline
+    that is timed beside each candidate. Raises TaskError where the baseline is refused: then no
+    kernel of the task can be judged.
+    """
+    async with opening(device):
+        compiled = await compile_baseline(task, device.target)
+    if device.capabilities.duels:
+        options = options or MeasureOptions()
+        return await device.carry_out(measure_baseline, task, compiled, options)
+    cache_file = times_file(*baseline_cache_parts(task, device, compiled))
+    # A time measured on another day, beside other work, is no denominator.
+    modelled = not device.capabilities.measures_time
+    sizes = task.sizes.bench if device.capabilities.bench_sizes else task.sizes.emulated
+    times_us = read_times(cache_file, len(sizes)) if modelled else None
+    if times_us is not None:
+        return without_profile(tuple(zip(sizes, times_us, strict=True)))
+    timing = await device.carry_out(time_calls_there, task, compiled, compiled, BASELINE_NONCE)
+    if not isinstance(timing, KernelTimes):
+        raise baseline_refused(task, timing)
+    if modelled:
+        write_times(cache_file, [time_us for _, time_us in timing.times])
+    return without_profile(timing.times)
+
+
+@asynccontextmanager
+async def opening(device: Device) -> AsyncIterator[None]:
+    """Have a device that measures opened meanwhile; who works on it next is told why it cannot be.
+
+    The process that holds a GPU takes about as long to begin as nvcc takes.
+    """
+    works = [device.carry_out(do_no_work)] if device.capabilities.duels else []
+    begun = [asyncio.ensure_future(one) for one in works]
+    try:
+        yield
+    finally:
+        await asyncio.gather(*begun, return_exceptions=True)
+
+
+def without_profile(times: tuple[tuple[Dims, float], ...]) -> KernelTimes:
+    """Return the times alone: what limits a baseline is not asked."""
+    return KernelTimes(times=times, launches=(), bottlenecks=())
+
+
+def baseline_cache_parts(task: Task, device: Device, compiled: Baseline) -> tuple[object, ...]:
+    """Return everything that a baseline's modelled time depends on."""
+    task_parts = (task.sizes, task.arguments, task.capabilities)
+    return BASELINE_FORMAT, compiled.key, device.name, device.version, repr(task_parts)

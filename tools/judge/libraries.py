@@ -13,7 +13,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled, LibraryCall
 from cuda_llm.tools.judge import plain_copy
-from cuda_llm.tools.judge.steps import compile_baseline, compile_source
+from cuda_llm.tools.judge.compile import compile_baseline, compile_source
 from cuda_llm.tools.timing.baseline_doubt import size_key
 from cuda_llm.tools.timing.failures import FailedCase, without_case
 from cuda_llm.tools.timing.library import measure_library

@@ -20,7 +20,13 @@ from cuda_llm.tools.device import CallReport, Level, SamplingSession, Session, S
 from cuda_llm.tools.device.buffers import BufferSpec
 from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.timing.failures import ModelledCall, least_size_us, modelled_floor_us
-from cuda_llm.tools.timing.times import KernelTimes, find_unseen_stores, profiles_below
+from cuda_llm.tools.timing.measurement import open_oracle
+from cuda_llm.tools.timing.times import (
+    KernelTimes,
+    find_unseen_stores,
+    profiles_below,
+    time_sizes,
+)
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import NONCE_BYTES, generator, timed_case
 from cuda_llm.tools.validator.distributions import draw
@@ -40,6 +46,39 @@ LEAST_ARITHMETIC = 0.7
 MOST_SAMPLES = 8
 """Over which work is averaged before it is said to be too little: where only few blocks can be
 executed, and blocks do very unlike work, one sample may tell half of it."""
+
+
+async def time_calls_there(
+    site: Site,
+    task: Task,
+    compiled: Baseline,
+    baseline: Baseline,
+    nonce: bytes | None,
+    *,
+    begins_small: bool = True,
+) -> KernelTimes | Verdict:
+    """Time every size as the report of each call tells it, outputs verified.
+
+    A candidate, but not the baseline itself, is called there on other inputs, too: first at a small
+    size if it `begins_small`. Where the site samples, sizes that are too large to be executed whole
+    come after that, their outputs unverified.
+    """
+    samples = site.capabilities.samples
+    async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
+        if not isinstance(session, Session):
+            return session
+        times = await time_sizes(
+            task,
+            session,
+            oracle,
+            nonce=nonce,
+            bench=site.capabilities.bench_sizes and not samples,
+            checks=compiled.key != baseline.key,
+            begins_small=begins_small,
+        )
+    if not samples or not isinstance(times, KernelTimes):
+        return times
+    return await model_sizes(task, site, compiled, times)
 
 
 async def model_sizes(

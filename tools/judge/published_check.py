@@ -21,7 +21,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Role
 from cuda_llm.tools.device.candidate import Baseline, Compiled
-from cuda_llm.tools.judge.steps import open_candidate
+from cuda_llm.tools.timing.measurement import open_oracle
 from cuda_llm.tools.validator.budget import reference_cost
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import case_generator, timed_case
@@ -100,7 +100,7 @@ async def _find_refusal(
     """Return why one of the sizes is refused, the first of them; empty where all are accepted."""
     assert task.published is not None, "asked of tasks of the benchmark only"
     tolerance = task.published.absolute_tolerance
-    async with open_candidate(site, task, compiled, baseline) as (session, oracle):
+    async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
         if not isinstance(session, Session):
             return session.code
         for number, dims in enumerate(sizes):

@@ -143,8 +143,7 @@ def emulated() -> DoctorCheck:
     from cuda_llm.outcomes import Passed
     from cuda_llm.source_file import read_source
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tools.judge.device_bench import open_bench
-    from cuda_llm.tools.judge.judge import Judged, judge
+    from cuda_llm.tools.judge.judge import Judged, judge, open_bench
     from cuda_llm.tools.open_device import open_device
 
     task, device = load_task("vector_add"), open_device("emulated")

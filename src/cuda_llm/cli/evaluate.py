@@ -149,10 +149,10 @@ async def judge_all(
 
     Where that is cancelled once at least one is judged: those that are.
     """
-    from cuda_llm.tools.judge.device_bench import open_bench
-    from cuda_llm.tools.judge.judge import judge
+    from cuda_llm.tools.judge.judge import judge, open_bench
+    from cuda_llm.tools.open_device import open_watcher
 
-    bench = open_bench(task, device, options=options)
+    bench = open_bench(task, device, watcher=open_watcher(device), options=options)
     judging: list[asyncio.Task[Judged]] = []
     try:
         async with asyncio.TaskGroup() as group:
@@ -196,16 +196,16 @@ async def inspect_all(
     """Inspect each kernel that passed, at its largest timed size. Return findings by place."""
     from cuda_llm.outcomes import Passed
     from cuda_llm.tools.cuda.inspect import InspectionOptions
-    from cuda_llm.tools.judge.inspection import inspect_kernel
+    from cuda_llm.tools.judge.judge import open_bench
+    from cuda_llm.tools.open_device import open_watcher
 
+    bench = open_bench(task, device, watcher=open_watcher(device))
     found = {}
     for number, one in enumerate(judged):
         profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
         if profile is not None and profile.sizes and one.compiled is not None:
             dims = dict(profile.sizes[-1].dims)
-            found[number] = await inspect_kernel(
-                task, device, one.compiled, dims, InspectionOptions()
-            )
+            found[number] = await bench.inspect_at(one.compiled, dims, InspectionOptions())
     return found
 
 

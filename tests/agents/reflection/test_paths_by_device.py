@@ -55,9 +55,8 @@ from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.protocol import Refusal, ReplyFrame, RunnerReply
 from cuda_llm.tools.device.runner import RunnerEnded
-from cuda_llm.tools.judge.device_bench import open_bench, time_compiled
-from cuda_llm.tools.judge.emulated_check import conclude_check, conclude_replay
-from cuda_llm.tools.judge.judge import check
+from cuda_llm.tools.judge.judge import check, open_bench, time_compiled
+from cuda_llm.tools.judge.watched_check import conclude_check, conclude_replay
 from cuda_llm.tools.open_device import open_device, open_emulated
 from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch
 from cuda_llm.tools.timing.failures import FailedCase

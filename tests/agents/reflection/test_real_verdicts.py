@@ -12,8 +12,7 @@ from cuda_llm.agents.reflection.failure_hints import hint_from
 from cuda_llm.agents.reflection.kernel_context import KernelContext
 from cuda_llm.agents.reflection.slow_kernels import diagnose_speed
 from cuda_llm.outcomes import Passed, Verdict
-from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import open_device
 
 ROOT = Path(__file__).parents[3]

@@ -16,8 +16,8 @@ from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.judge.judge import Judged
-from cuda_llm.tools.judge.steps import compile_source
 
 WHOLE = load_task("histogram")
 TASK = replace(WHOLE, sizes=replace(WHOLE.sizes, large=()))

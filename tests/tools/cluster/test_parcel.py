@@ -20,7 +20,7 @@ from cuda_llm.tools.cluster.parcel import BundlesMissing, Parcel, pack, unpack
 from cuda_llm.tools.cluster.worker import answer, forget_secrets, send
 from cuda_llm.tools.cuda.memory import MemoryFull
 from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
-from cuda_llm.tools.judge.steps import do_no_work
+from cuda_llm.tools.device.device import do_no_work
 
 
 def arrive(parcel: Parcel) -> object:

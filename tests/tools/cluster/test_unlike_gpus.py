@@ -20,8 +20,7 @@ from cuda_llm.tools.cluster.worker import describe
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.group import DeviceGroup
 from cuda_llm.tools.emulator.device import EmulatedDevice
-from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.judge import judge, open_bench
 
 FIRST, OTHER = find_hardware("RTX 4090"), find_hardware("RTX 3090 Ti")
 RIGHT = load_task("vector_add").baseline.read_text()

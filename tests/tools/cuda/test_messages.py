@@ -15,8 +15,8 @@ from cuda_llm.tools.cuda.device import check_known_answer
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
-from cuda_llm.tools.judge.device_bench import time_compiled, validate_compiled
-from cuda_llm.tools.judge.steps import compile_source
+from cuda_llm.tools.judge.compile import compile_source
+from cuda_llm.tools.judge.judge import time_compiled, validate_compiled
 from cuda_llm.tools.timing.failures import without_case
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated

@@ -7,7 +7,7 @@ from typing import cast
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.bench_slots import KEPT_S, BenchSlots
-from cuda_llm.tools.judge.steps import opening
+from cuda_llm.tools.judge.judge import opening
 
 
 def one_device() -> BenchSlots:

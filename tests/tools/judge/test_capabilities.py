@@ -11,9 +11,7 @@ from cuda_llm.errors import TaskError
 from cuda_llm.outcomes import OutOfMemory, Passed, Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.judge.steps import time_baseline
+from cuda_llm.tools.judge.judge import judge, open_bench, time_baseline
 from cuda_llm.tools.open_device import open_device
 
 TASKS = Path(__file__).parents[2] / "fixtures/tasks"

@@ -13,10 +13,9 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
-from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
 from cuda_llm.tools.judge.duel import Contest, Duel
-from cuda_llm.tools.judge.judge import judge
-from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.judge.judge import DeviceBench, judge, open_bench
+from cuda_llm.tools.open_device import open_device, open_watcher
 from cuda_llm.tools.timing.options import Tier
 
 TASK = load_task("histogram")
@@ -133,7 +132,7 @@ def test_a_race_that_a_gpu_does_not_show_is_found_by_the_emulated_device_of_its_
         device = measuring_device()
         large = ({"n": 4001, "num_bins": 7},)
         task = replace(TASK, sizes=replace(TASK.sizes, large=large))
-        one = DeviceBench(task=task, device=device, slots=open_slots(device), seed=3)
+        one = open_bench(task, device, watcher=open_watcher(device), seed=3)
         racing = (FIXTURES / "mutants/histogram/missing_barrier.cu").read_text()
         built = await one.compile(racing, "missing_barrier.cu")
         assert isinstance(built, Compiled)

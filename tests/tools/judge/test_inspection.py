@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from measured_runs import MeasuringDevice
@@ -25,9 +26,9 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Session
 from cuda_llm.tools.device.candidate import Baseline, Compiled
-from cuda_llm.tools.judge.inspection import conclude_large, inspect_on_gpu, inspected_or_not
-from cuda_llm.tools.judge.judge import StepRetry
-from cuda_llm.tools.judge.steps import compile_source
+from cuda_llm.tools.judge.compile import compile_source
+from cuda_llm.tools.judge.inspection import conclude_large, inspect_on_gpu
+from cuda_llm.tools.judge.judge import StepRetry, open_bench
 from cuda_llm.tools.validator.buffers import buffer_specs
 
 LARGE = {"rows": 70, "cols": 40}
@@ -183,17 +184,30 @@ def test_what_fails_otherwise_is_no_note_of_a_size() -> None:
         inspected_where(ShortDevice(99, TaskError("reference.py: broken")))
 
 
+class UnsteadyHost(MeasuringDevice):
+    """A GPU whose host process runs out of memory at first."""
+
+    left: list[int]
+
+    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
+        if self.left[0]:
+            self.left[0] -= 1
+            raise InfrastructureError("gpu_host", "out of memory")
+        return await super().carry_out(work, *arguments, **named)
+
+
 @pytest.mark.parametrize("failures", [1, 99])
 def test_an_inspection_that_fails_is_tried_again_and_else_there_was_none(failures: int) -> None:
-    left = [failures]
+    device = UnsteadyHost(find_hardware("RTX 3090 Ti"))
+    object.__setattr__(device, "left", [failures])
+    task = transpose_of()
 
-    async def inspect() -> Inspection:
-        if left[0]:
-            left[0] -= 1
-            raise InfrastructureError("gpu_host", "out of memory")
-        return Inspection(notes=("clean",))
+    async def run() -> Inspection:
+        bench = replace(open_bench(task, device), retry=StepRetry(first_wait_s=0.0))
+        built = await bench.compile(NARROW, "kernel.cu")
+        assert isinstance(built, Compiled)
+        return await bench.inspect_at(built, LARGE, InspectionOptions(counters=False))
 
-    found = asyncio.run(inspected_or_not(inspect, StepRetry(first_wait_s=0.0)))
-    why = "" if failures == 1 else "gpu_host: out of memory"
-    assert found.not_inspected == why
-    assert found.notes == (("clean",) if failures == 1 else ())
+    found = asyncio.run(run())
+    assert found.not_inspected == ("" if failures == 1 else "gpu_host: out of memory")
+    assert "no device that watches every access was given" in found.notes[-1]

@@ -12,9 +12,8 @@ from cuda_llm.outcomes import InfraFailed, Passed
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
-from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import Judged, judge
-from cuda_llm.tools.judge.steps import assemble_passed, compile_source
+from cuda_llm.tools.judge.compile import compile_source
+from cuda_llm.tools.judge.judge import Judged, assemble_passed, judge, open_bench
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 

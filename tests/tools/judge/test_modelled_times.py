@@ -19,9 +19,9 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
-from cuda_llm.tools.judge.device_bench import time_compiled
+from cuda_llm.tools.judge.compile import compile_source
+from cuda_llm.tools.judge.judge import time_compiled
 from cuda_llm.tools.judge.modelled_times import extrapolate
-from cuda_llm.tools.judge.steps import compile_source
 from cuda_llm.tools.open_device import open_emulated
 from cuda_llm.tools.timing.failures import FailedCase
 from cuda_llm.tools.timing.times import KernelTimes

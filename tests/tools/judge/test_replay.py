@@ -29,9 +29,10 @@ from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
-from cuda_llm.tools.judge.device_bench import DeviceBench, open_bench
 from cuda_llm.tools.judge.duel import Duel
-from cuda_llm.tools.judge.emulated_check import conclude_replay, replay_case
+from cuda_llm.tools.judge.judge import DeviceBench, open_bench
+from cuda_llm.tools.judge.watched_check import conclude_replay, replay_case
+from cuda_llm.tools.open_device import open_watcher
 from cuda_llm.tools.timing.failures import FailedCase
 from cuda_llm.tools.timing.measure import measure_candidate
 from cuda_llm.tools.timing.options import MeasureOptions
@@ -98,7 +99,8 @@ async def bench_of(gpu: Candidate) -> DeviceBench:
     device = CodeAlone(find_hardware("RTX 3090 Ti"))
     object.__setattr__(device, "gpu", gpu)
     # Other tests may keep every core busy.
-    return replace(open_bench(TASK, device, seed=5), replay_limit_s=PATIENT_S)
+    bench = open_bench(TASK, device, watcher=open_watcher(device), seed=5)
+    return replace(bench, replay_limit_s=PATIENT_S)
 
 
 def validated(gpu: Candidate, source: str) -> Any:
@@ -271,7 +273,8 @@ def duelled(broken: str, which: str, limit_s: float = PATIENT_S) -> Duel:
     sources = {"mine.cu": broken, "other.cu": GOOD}
 
     async def run() -> Duel | InfraFailed:
-        bench = replace(open_bench(small_bench(96), device), replay_limit_s=limit_s)
+        opened = open_bench(small_bench(96), device, watcher=open_watcher(device))
+        bench = replace(opened, replay_limit_s=limit_s)
         first, second = (replace(named(name), source=sources[name]) for name in order)
         held = await bench.contest([first], second)
         return held if isinstance(held, InfraFailed) else held.duels[0]

@@ -10,8 +10,7 @@ from cuda_llm.errors import MissingError
 from cuda_llm.hardware_profiles.roofline import roof
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.kernelbench.import_problems import import_problems
 from cuda_llm.tools.open_device import open_device
 

@@ -21,7 +21,7 @@ from cuda_llm.outcomes import BaselineDoubt, InfraFailed, Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import ClockReading
 from cuda_llm.tools.device.candidate import Baseline
-from cuda_llm.tools.judge.steps import assemble_passed
+from cuda_llm.tools.judge.judge import assemble_passed
 from cuda_llm.tools.open_device import open_emulated
 from cuda_llm.tools.timing.baseline_doubt import (
     SizeKey,

@@ -21,7 +21,7 @@ from timed_vector_adds import (
 from cuda_llm.codec import decode_verdict, encode_verdict
 from cuda_llm.outcomes import LoadFailed, TimedOut, WrongResult
 from cuda_llm.tools.device import Batch, TimeClass
-from cuda_llm.tools.judge.steps import assemble_passed
+from cuda_llm.tools.judge.judge import assemble_passed
 from cuda_llm.tools.open_device import open_emulated
 from cuda_llm.tools.timing.measure import measure_baseline
 from cuda_llm.tools.timing.options import L2, MeasureOptions, Tier

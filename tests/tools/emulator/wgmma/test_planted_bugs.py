@@ -22,8 +22,7 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Session
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.device_bench import open_bench
-from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import open_device, open_emulated
 from cuda_llm.verdict_wording import describe
 

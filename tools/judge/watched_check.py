@@ -1,4 +1,4 @@
-"""What the emulated device of a GPU's chip adds to a verdict of the GPU.
+"""What a device that watches every access adds to a verdict of a GPU.
 
 A kernel that passed is executed at small sizes with every access watched: results of a GPU need not
 show a race, and compute-sanitizer does not see each one (it passed a kernel that clears shared
@@ -37,10 +37,10 @@ from cuda_llm.tasks.task import HiddenSizes, Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST
 from cuda_llm.tools.device.candidate import Baseline, Compiled
-from cuda_llm.tools.emulator.device import EmulatedDevice
-from cuda_llm.tools.judge.steps import compile_baseline, compile_source, open_candidate
+from cuda_llm.tools.judge.compile import compile_baseline, compile_source
 from cuda_llm.tools.native import build_in_thread
 from cuda_llm.tools.timing.failures import MOST_REPLAY_BYTES, FailedCase, HostInputs
+from cuda_llm.tools.timing.measurement import open_oracle
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options, fill
 from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, plan
 from cuda_llm.tools.validator.check_case import CheckedCase, check_case
@@ -55,7 +55,7 @@ async def check_there(
 ) -> Verdict | None:
     """Check the watched cases, and return the first verdict that is no pass."""
     secret = fresh_nonce() if nonce is None else nonce
-    async with open_candidate(site, task, compiled, baseline) as (session, oracle):
+    async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
         if not isinstance(session, Session):
             return session
         for number, case in enumerate(watched_cases(task, generator(secret, task.name, "plan", 0))):
@@ -85,7 +85,7 @@ version."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmulatedCheck:
+class WatchedCheck:
     """What the emulated device says of a kernel that a GPU has judged."""
 
     fault: Verdict | None = None
@@ -95,26 +95,15 @@ class EmulatedCheck:
     """What was found, or why nothing could be: lines for a person."""
 
 
-async def check_on_emulated(
-    task: Task, device: Device, compiled: Compiled, *, nonce: bytes | None = None
-) -> EmulatedCheck:
-    """Check on the emulated device of the chip, unless `device` watches every access."""
-    if device.capabilities.sees_races:
-        return EmulatedCheck()
-    emulated = EmulatedDevice(device.hardware)
-    return await check_source(task, emulated, compiled.source, compiled.name, nonce=nonce)
-
-
-async def check_source(
+async def check_watched(
     task: Task,
-    emulated: Device,
-    source: str,
-    name: str,
+    watcher: Device,
+    compiled: Compiled,
     *,
     nonce: bytes | None = None,
     limit_s: float = CHECK_LIMIT_S,
-) -> EmulatedCheck:
-    """Execute `source` at the small sizes that the task lists, every access watched.
+) -> WatchedCheck:
+    """Execute the source at the small sizes that the task lists, every access watched.
 
     A fault is what makes a kernel wrong whatever a GPU made of it: a race, an access out of
     bounds or misaligned, an uninitialised read, a barrier misused, and results that are wrong or
@@ -124,11 +113,11 @@ async def check_source(
     Never raises: on a machine without g++ the verdict of the GPU is worth having alone.
     """
     try:
-        await prepare_emulated(emulated)
+        await build_in_thread(watcher.prepare)
         async with asyncio.timeout(limit_s):
-            verdict = await build_and_check(task, emulated, source, name, nonce)
+            verdict = await build_and_check(task, watcher, compiled, nonce)
     except TimeoutError:
-        return EmulatedCheck(notes=(f"the emulated device did not finish within {limit_s:g} s",))
+        return WatchedCheck(notes=(f"the emulated device did not finish within {limit_s:g} s",))
     except CudaLLMError as error:
         return _not_run(str(error))
     except Exception as error:
@@ -136,13 +125,13 @@ async def check_source(
     return conclude_check(verdict)
 
 
-def conclude_check(verdict: Verdict | None) -> EmulatedCheck:
+def conclude_check(verdict: Verdict | None) -> WatchedCheck:
     """Read the emulated device's verdict as one on a kernel that passed on a GPU."""
     match verdict:
         case None:
             sought = "races, accesses, barriers, results"
             note = f"the emulated device found nothing: {sought} at small sizes"
-            return EmulatedCheck(clean=True, notes=(note,))
+            return WatchedCheck(clean=True, notes=(note,))
         case EmulatorUnsupported() | CompileFailed() | LoadFailed() | InfraFailed():
             return _not_run(describe(verdict)[0])
         case (
@@ -156,33 +145,25 @@ def conclude_check(verdict: Verdict | None) -> EmulatedCheck:
             | GuardOverwritten()
         ):
             note = f"the emulated device found {verdict.code} at a small size"
-            return EmulatedCheck(fault=verdict, notes=(note,))
+            return WatchedCheck(fault=verdict, notes=(note,))
         case _:
             note = f"the emulated device says {verdict.code}, but the GPU's verdict stands"
-            return EmulatedCheck(notes=(one_line(": ".join((note, *describe(verdict)[:1]))),))
+            return WatchedCheck(notes=(one_line(": ".join((note, *describe(verdict)[:1]))),))
 
 
 async def build_and_check(
-    task: Task, emulated: Device, source: str, name: str, nonce: bytes | None
+    task: Task, watcher: Device, compiled: Compiled, nonce: bytes | None
 ) -> Verdict | None:
-    """Build the source and the baseline for the emulated device, and check there."""
-    compiled = await compile_source(task, emulated, source, name)
-    if not isinstance(compiled, Compiled):
-        return compiled
-    baseline = await compile_baseline(task, emulated.target)
-    return await emulated.carry_out(check_there, task, compiled, baseline, nonce)
+    """Build the source and the baseline for the watching device, and check there."""
+    built = await compile_source(task, watcher, compiled.source, compiled.name)
+    if not isinstance(built, Compiled):
+        return built
+    baseline = await compile_baseline(task, watcher.target)
+    return await watcher.carry_out(check_there, task, built, baseline, nonce)
 
 
-def _not_run(why: str) -> EmulatedCheck:
-    return EmulatedCheck(notes=(one_line(f"not run on the emulated device: {why}"),))
-
-
-async def prepare_emulated(emulated: Device) -> None:
-    """Build the emulated device's own parts off the event loop, which others wait for.
-
-    A machine with a GPU may never have built them.
-    """
-    await build_in_thread(emulated.prepare)
+def _not_run(why: str) -> WatchedCheck:
+    return WatchedCheck(notes=(one_line(f"not run on the emulated device: {why}"),))
 
 
 def one_line(text: str) -> str:
@@ -197,22 +178,23 @@ version."""
 
 async def replay_case(
     task: Task,
-    emulated: Device,
+    watcher: Device,
     compiled: Compiled,
     failed: FailedCase,
     limit_s: float = REPLAY_LIMIT_S,
 ) -> Verdict:
-    """Return the GPU's verdict with the place that the emulated device finds, or why it finds none.
+    """Return the GPU's verdict with the place that `watcher` finds, or why it finds none.
 
-    `compiled` was built for the GPU; its source is built for `emulated`. Takes no longer than
-    `limit_s`. What the emulated device lacks is a field of the verdict, and no error.
+    `compiled` was built for the GPU; its source is built for `watcher`, off the event loop: a
+    machine with a GPU may never have built the watching device's own parts. Takes no longer than
+    `limit_s`. What `watcher` lacks is a field of the verdict, and no error.
     """
     if failed.inputs is None:
         return with_not_run(failed, limit_s, explain_too_large(failed.buffer_bytes))
     try:
-        await prepare_emulated(emulated)
+        await build_in_thread(watcher.prepare)
         async with asyncio.timeout(limit_s):
-            found = await execute_case(task, emulated, compiled, failed.case, failed.inputs)
+            found = await execute_case(task, watcher, compiled, failed.case, failed.inputs)
     except TimeoutError:
         return with_replay(failed.verdict, Replay(outcome="not-finished", limit_s=limit_s))
     except CudaLLMError as error:
@@ -251,13 +233,13 @@ def explain_too_large(size_bytes: int) -> str:
 
 
 async def execute_case(
-    task: Task, emulated: Device, compiled: Compiled, case: Case, inputs: HostInputs
+    task: Task, watcher: Device, compiled: Compiled, case: Case, inputs: HostInputs
 ) -> CallReport | Verdict:
-    """Build the source for the emulated device, and call `solve` once."""
-    built = await compile_source(task, emulated, compiled.source, compiled.name)
+    """Build the source for the watching device, and call `solve` once."""
+    built = await compile_source(task, watcher, compiled.source, compiled.name)
     if not isinstance(built, Compiled):
         return built
-    return await emulated.carry_out(execute_case_there, task, built, case, inputs)
+    return await watcher.carry_out(execute_case_there, task, built, case, inputs)
 
 
 async def execute_case_there(

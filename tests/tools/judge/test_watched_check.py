@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from corpus import TASKS
 from corpus_sample import sample
+from measured_site import named
 from small_tasks import small_task
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
@@ -30,29 +31,30 @@ from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.cuda.sanitizer import SanitizerResult
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.emulator.device import EmulatedDevice
-from cuda_llm.tools.judge.emulated_check import (
+from cuda_llm.tools.judge.inspection import join_inspections
+from cuda_llm.tools.judge.watched_check import (
     CHECK_LIMIT_S,
     MOST_WATCHED_WORK,
-    EmulatedCheck,
-    check_source,
+    WatchedCheck,
+    check_watched,
     conclude_check,
     watched_cases,
 )
-from cuda_llm.tools.judge.inspection import join_inspections
 from cuda_llm.tools.validator.cases import generator
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 H200 = EmulatedDevice(find_hardware("H200"))
 CLEAN = ("the emulated device found nothing: races, accesses, barriers, results at small sizes",)
-PASSED = EmulatedCheck(clean=True, notes=CLEAN)
+PASSED = WatchedCheck(clean=True, notes=CLEAN)
 RACE = DataRace(kind="write-write")
 
 
 def check_kernel(
     task: str, kernel: Path, device: EmulatedDevice = H200, limit_s: float = CHECK_LIMIT_S
-) -> EmulatedCheck:
+) -> WatchedCheck:
     source = kernel.read_text()
-    checking = check_source(load_task(task), device, source, kernel.name, limit_s=limit_s)
+    compiled = replace(named(kernel.name), source=source)
+    checking = check_watched(load_task(task), device, compiled, limit_s=limit_s)
     return asyncio.run(checking)
 
 
@@ -127,7 +129,7 @@ def test_a_machine_without_a_host_compiler_is_a_note(
 
 def test_a_check_that_takes_too_long_is_a_note() -> None:
     check = check_kernel("vector_add", load_task("vector_add").baseline, limit_s=0.0)
-    assert check == EmulatedCheck(notes=("the emulated device did not finish within 0 s",))
+    assert check == WatchedCheck(notes=("the emulated device did not finish within 0 s",))
 
 
 @pytest.mark.parametrize(
@@ -152,25 +154,25 @@ def test_a_fault_is_what_no_limit_of_this_device_explains(verdict: Verdict, is_f
     assert ("the GPU's verdict stands" in check.notes[0]) is not is_fault
 
 
-def joined(inspection: Inspection, check: EmulatedCheck) -> Inspection:
+def joined(inspection: Inspection, check: WatchedCheck) -> Inspection:
     async def inspecting() -> Inspection:
         return inspection
 
-    async def checking() -> EmulatedCheck:
+    async def checking() -> WatchedCheck:
         return check
 
     return asyncio.run(join_inspections(inspecting(), checking()))
 
 
 def test_a_fault_of_either_is_one_of_the_kernel_and_the_gpus_own_comes_first() -> None:
-    here = EmulatedCheck(fault=RACE, notes=("here",))
+    here = WatchedCheck(fault=RACE, notes=("here",))
     clean = Inspection(notes=("there",))
     own = IllegalAccess(access=MemoryAccess(space="global", kind="read", bytes=4))
     there = SanitizerResult(tool="memcheck", state="found", verdicts=(own,))
     assert joined(clean, here).fault == RACE
     assert joined(replace(clean, sanitized=(there,)), here).fault == own
     assert joined(clean, here).notes == ("there", "here")
-    assert joined(clean, EmulatedCheck()) == clean
+    assert joined(clean, WatchedCheck()) == clean
 
 
 def test_a_doubted_race_counts_unless_the_emulated_device_ran_the_kernel_and_found_nothing() -> (
@@ -181,7 +183,7 @@ def test_a_doubted_race_counts_unless_the_emulated_device_ran_the_kernel_and_fou
     assert joined(there, conclude_check(None)).fault is None
     assert joined(there, conclude_check(None)).notes == ("doubted", *CLEAN)
     unsupported = conclude_check(TimedOut(stage="kernel", limit_s=10))
-    for unable in (EmulatedCheck(notes=("not finished",)), unsupported):
+    for unable in (WatchedCheck(notes=("not finished",)), unsupported):
         assert joined(there, unable).fault == RACE
     own = InvalidSync(kind="divergent-barrier")
     assert joined(there, conclude_check(own)).fault == own
@@ -217,8 +219,9 @@ extern "C" void solve(const float* A, const float* B, float* C, int n) {
 """One warp adds and two store: they meet at named barriers, where one side does not wait."""
 
 
-def check_text(source: str) -> EmulatedCheck:
-    return asyncio.run(check_source(small_task("vector_add"), H200, source, "kernel.cu"))
+def check_text(source: str) -> WatchedCheck:
+    compiled = replace(named("kernel.cu"), source=source)
+    return asyncio.run(check_watched(small_task("vector_add"), H200, compiled))
 
 
 def test_the_emulated_device_follows_barriers_at_which_warps_only_arrive() -> None:
@@ -235,12 +238,12 @@ def test_a_gpu_that_breaks_ends_the_check_on_the_emulated_device() -> None:
         await asyncio.sleep(0)
         raise ConnectionError
 
-    async def checking() -> EmulatedCheck:
+    async def checking() -> WatchedCheck:
         try:
             await asyncio.sleep(60)
         finally:
             ended.append(True)
-        return EmulatedCheck()
+        return WatchedCheck()
 
     with pytest.raises(ConnectionError):
         asyncio.run(join_inspections(breaking(), checking()))

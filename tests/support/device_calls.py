@@ -11,7 +11,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Scalar, Session
 from cuda_llm.tools.device.buffers import BufferSpec, Role
-from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.open_device import DEFAULT_GPU, open_emulated
 
 Array = npt.NDArray[np.generic]
@@ -53,7 +53,8 @@ def run(
 
 async def compiled(source: str, target: str) -> Compiled:
     """A source that must compile, compiled."""
-    made = await compile_candidate(CompileRequest(source=source, target=target))
+    request = CompileRequest(source=source, target=target, limits=CompileLimits(wall_s=900))
+    made = await compile_candidate(request)
     assert isinstance(made, Compiled), made
     return made
 

@@ -10,18 +10,20 @@ from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device import CallOptions, CallReport, Scalar, Session
 from cuda_llm.tools.device.buffers import BufferSpec, Role
-from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.emulator.codegen.libraries import translate
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.profiler.tables import Translated
 
+PATIENT = CompileLimits(wall_s=900)
+"""Of a busy machine."""
 FOLDER = Path(__file__).parents[1] / "fixtures" / "kernels"
 
 
 async def compiled(file: str, target: str) -> Compiled:
     """A fixture file for a target."""
     source = (FOLDER / f"{file}.cu").read_text()
-    request = CompileRequest(source=source, name=f"{file}.cu", target=target)
+    request = CompileRequest(source=source, name=f"{file}.cu", target=target, limits=PATIENT)
     made = await compile_candidate(request)
     assert isinstance(made, Compiled), made
     return made

@@ -8,7 +8,7 @@ import pytest
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.compile import compile_candidate
-from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 
 PRELUDE = 'extern "C" void solve(const float* a, float* b, int n);\n'
 SOLVE = 'extern "C" void solve(const float* a, float* b, int n)'
@@ -22,7 +22,8 @@ def compile_source() -> Compile:
     """Compiles a text; keywords are those of CompileRequest."""
 
     def compile_text(source: str, **fields: object) -> Outcome:
-        request = CompileRequest(source=source, name="mine.cu", prelude=PRELUDE)
+        patient = CompileLimits(wall_s=900)
+        request = CompileRequest(source=source, name="mine.cu", prelude=PRELUDE, limits=patient)
         return asyncio.run(compile_candidate(replace(request, **fields)))  # type: ignore[arg-type]
 
     return compile_text

@@ -1,4 +1,5 @@
-"""What limits a kernel: bottlenecks in words, and how near it is to the least time of its task."""
+"""What limits a kernel: names of bottlenecks, possible savings, distance from the attainable
+time."""
 
 import math
 from collections.abc import Mapping, Sequence, Set
@@ -14,16 +15,16 @@ from cuda_llm.time_terms import DATA_PATH, TERM_NAMES, combine
 
 @dataclass(frozen=True)
 class BottleneckText:
-    """One bottleneck. Holds no fact of the hardware."""
+    """Words for one bottleneck, without facts of the hardware."""
 
     name: str
-    """As in "limited by ..."."""
+    """Name, as in `limited by shared-memory bank conflicts`."""
     why: str = ""
-    """Why it costs time."""
+    """Why the bottleneck costs time."""
     no_use: tuple[str, ...] = ()
-    """What cannot help while this one dominates."""
+    """Changes that cannot help while this bottleneck dominates."""
     refuses: str = ""
-    """The aims of techniques that this speaks against, words of `techniques.technique.AIMS`."""
+    """Aims of techniques that `no_use` rules out, words of `techniques.technique.AIMS`."""
 
 
 BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
@@ -135,7 +136,7 @@ BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
 
 
 def bottleneck_text(code: str) -> BottleneckText:
-    """Return its words; a code of somebody's own profiler explains itself by its name."""
+    """Return the words for a bottleneck; an unknown code, of a user's profiler, names itself."""
     return BOTTLENECK_TEXTS.get(code, BottleneckText(code.replace("_", " ")))
 
 
@@ -145,7 +146,7 @@ WASTES = frozenset(
         *("local_memory", "low_occupancy", "tail"),
     }
 )
-"""Bottlenecks that a profile of modelled times looks for: one that is not listed is not there."""
+"""Bottlenecks that a profile of modelled times always looks for: unlisted means absent."""
 TERMS_OF: Mapping[str, frozenset[str]] = {
     "dram_bandwidth": frozenset({"dram"}),
     "l2_bandwidth": frozenset({"l2"}),
@@ -160,11 +161,11 @@ TERMS_OF: Mapping[str, frozenset[str]] = {
     "low_occupancy": frozenset({"latency"}),
     "tail": frozenset(),
 }
-"""Keys of `LaunchProfile.terms_us` where a bottleneck shows; of any other code its own name."""
+"""Keys of `LaunchProfile.terms_us` that a bottleneck adds to; any other code is its own key."""
 
 
 def terms_of(code: str) -> frozenset[str]:
-    """Return the keys of `LaunchProfile.terms_us` where a bottleneck shows."""
+    """Return the keys of `LaunchProfile.terms_us` that a bottleneck adds to."""
     return TERMS_OF.get(code, frozenset({code}))
 
 
@@ -172,9 +173,9 @@ LAUNCHES = "launch_overhead"
 
 
 def possible_saving(profile: Profile, code: str) -> float | None:
-    """Return the part of the call's time, 0 to 1, that taking `code` away can save at most.
+    """Return the most that removing the bottleneck `code` can save, as a part of the call's time.
 
-    None where the profile does not tell: it has neither that bottleneck nor terms.
+    0 to 1; None where the profile has neither that bottleneck nor terms.
     """
     listed = [one for one in profile.bottlenecks if one.code == code]
     fixed = max((one.share for one in listed if one.saved_us > 0), default=0.0)
@@ -189,16 +190,16 @@ def possible_saving(profile: Profile, code: str) -> float | None:
 
 
 NEGLIGIBLE = 0.05
-"""Part of the time below which taking a bottleneck away is not worth a try."""
+"""Saving, as a part of the time, below which removing a bottleneck is not worth a try."""
 
 
 def possible_savings(profile: Profile) -> Mapping[str, float]:
-    """Return what taking each bottleneck away can save at most, most first: of those that are
-    listed, and of those that the terms of the time show where it is worth a try."""
+    """Return the most that removing each bottleneck can save, largest first: the listed
+    bottlenecks, and those that the terms of the time show, where the saving is worth a try."""
     terms = {term for launch in profile.launches for term in launch.terms_us}
     shown = {code for code in BOTTLENECK_TEXTS if code not in WASTES and terms_of(code) <= terms}
     path = [one for one in profile.bottlenecks if terms_of(one.code) == DATA_PATH]
-    # Of one data path one name is enough: as the profile calls it.
+    # One name is enough for the one data path: the name in the profile.
     shown -= {code for code in shown if terms_of(code) == DATA_PATH} if path else set()
     codes = dict.fromkeys([*(one.code for one in profile.bottlenecks), *sorted(shown)])
     found = {code: possible_saving(profile, code) or 0.0 for code in codes}
@@ -212,17 +213,17 @@ def possible_savings(profile: Profile) -> Mapping[str, float]:
 
 
 def _saved_without(launch: LaunchProfile, terms: Set[str]) -> float:
-    """Return the part of a launch's time that goes where `terms` are free."""
+    """Return the part of a launch's time that would go if `terms` took no time."""
     kept = {term: us for term, us in launch.terms_us.items() if term not in terms}
     return 1.0 - combine(kept) / combine(launch.terms_us)
 
 
 LIMIT_SHARE = 0.9
-"""From this part of the limit on, the same work has nearly nothing left to gain."""
+"""Attainable over actual time from which on nearly nothing is left to gain."""
 
 
 def shares_of_limit(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
-    """Return attainable time over the attempt's at each timed size; empty where times are missing.
+    """Return attainable over actual time at each timed size; empty where times are missing.
 
     Above 1 a kernel works from the cache.
     """
@@ -239,7 +240,7 @@ def _shares(situation: Situation, times_us: Sequence[float]) -> tuple[float, ...
 
 
 def share_of_limit(situation: Situation, attempt: Attempt) -> float | None:
-    """Return the attempt's score over the attainable one, 0 to about 1, as its sizes make one.
+    """Return the attempt's score over the attainable score, 0 to about 1.
 
     None where there is no time to compare. Above 1 a kernel works from the cache.
     """
@@ -247,9 +248,9 @@ def share_of_limit(situation: Situation, attempt: Attempt) -> float | None:
 
 
 def open_above_baseline(situation: Situation) -> float:
-    """Return the part of the baseline's time, 0 to 1, that is left until the attainable.
+    """Return the part of the baseline's time, 0 to 1, above the attainable time.
 
-    As the sizes make one score; 0 where nothing was timed.
+    Over all sizes, as the task's score combines them; 0 where nothing was timed.
     """
     return max(0.0, 1.0 - (_score_share(situation, situation.baseline_us) or 1.0))
 
@@ -272,7 +273,7 @@ def _speedups(situation: Situation, times_us: Sequence[float]) -> tuple[float, .
 
 
 def possible_gains(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
-    """Return by how much each size could still raise the logarithm of the score."""
+    """Return for each size by how much it could still raise the logarithm of the score."""
     shares = shares_of_limit(situation, attempt)
     if not shares:
         return ()
@@ -294,7 +295,7 @@ def deciding_profile(
 ) -> tuple[Profile, int]:
     """Return the profile of the size where most is to be gained, and the index of that size.
 
-    Among those of which something is known: a measured kernel's is the largest.
+    Only sizes with a profile count: a measured kernel has one at the largest size alone.
     """
     last = len(situation.sizes) - 1
     gains = possible_gains(situation, attempt)
@@ -304,7 +305,7 @@ def deciding_profile(
 
 
 def profile_at(profile: Profile, size: int, last: int) -> Profile | None:
-    """Return the profile of the timed size of that index, `last` being the largest one's."""
+    """Return the profile at the timed size of that index; `last` is the index of the largest."""
     if size == last:
         return profile
     chosen = next((one for one in profile.smaller if one.size == size), None)

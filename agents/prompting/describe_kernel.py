@@ -32,7 +32,7 @@ from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.verdict_wording import describe
 
 NEAR = 0.8
-"""How alike two names are before one is offered for the other (difflib's ratio)."""
+"""Least similarity of two names to suggest one for the other (difflib's ratio)."""
 BUILT_IN = (
     *("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "nullptr", "reinterpret_cast"),
     *("__restrict__", "__syncthreads", "cudaGetLastError", "cudaMemcpyDeviceToDevice"),
@@ -41,16 +41,16 @@ BUILT_IN = (
 
 @dataclass(frozen=True, kw_only=True)
 class KnownName:
-    """What CUDA really has where models write something else."""
+    """A name that CUDA has, and the wrong names that models write instead."""
 
     wrong: tuple[str, ...]
     real: str
     advice: str
-    """What it really is and how it is called."""
+    """What the real name is and how to call it."""
     code: str
-    """A statement that uses it."""
+    """A statement that uses the real name."""
     header: str = ""
-    """What must be included for it."""
+    """Header that declares the real name."""
 
 
 @cache
@@ -64,7 +64,7 @@ def known_names() -> tuple[KnownName, ...]:
 
 
 def real_names(failed: CompileFailed, source: str) -> tuple[str, ...]:
-    """Return one line for each name the compiler does not know and we do, or that nearly exists."""
+    """Return one line for each name the compiler does not know and we can correct."""
     errors = (one for one in failed.diagnostics if one.severity == "error")
     lines = (line for one in errors if (line := _real_name(one, source)))
     return tuple(dict.fromkeys(lines))
@@ -123,7 +123,7 @@ def describe_failure(situation: Situation, attempt: Attempt, verdict: Verdict) -
 
 
 def describe_within_context(situation: Situation, verdict: Verdict) -> tuple[str, ...]:
-    """Return the verdict's description without what the run's hardware context keeps back."""
+    """Return the verdict's description without the facts that the hardware context hides."""
     context = situation.plan.hardware_context
     shown = hide_in_verdict(verdict, situation.hardware, context)
     return describe(shown, hardware_figures=context == "full")
@@ -196,7 +196,7 @@ def describe_headline(situation: Situation, attempt: Attempt, components: Compon
 
 
 def describe_differences(situation: Situation, one: Attempt, other: Attempt) -> str:
-    """Render in what the second kernel differs: `+swizzle, -padding, 256 -> 128 threads`."""
+    """Render the differences of the second kernel: `+swizzle, -padding, 256 -> 128 threads`."""
     return ", ".join(map(describe_change, changes_between(situation, one, other)))
 
 
@@ -217,9 +217,9 @@ def describe_side_by_side(situation: Situation, one: Attempt, other: Attempt) ->
 
 
 LEAST_LEFT_OUT = 6
-"""Lines that two kernels share before they are left out of the second."""
+"""Least lines of a shared stretch that is left out of the second kernel."""
 MOST_COMPARED = 2000
-"""Lines of two kernels whose differences are looked for."""
+"""Most lines of a kernel that is compared."""
 
 
 def keep_differences(first: str, second: str, name: str) -> str:
@@ -241,7 +241,7 @@ def keep_differences(first: str, second: str, name: str) -> str:
 
 
 def describe_profiled_size(situation: Situation, attempt: Attempt, profile: Profile) -> str:
-    """Return which size `describe_profile` is about; empty where only one is timed."""
+    """Return the size that `describe_profile` describes; empty where only one is timed."""
     _, size = deciding_profile(situation, attempt, profile)
     return name_sizes(situation.sizes)[size] if len(situation.sizes) > 1 else ""
 
@@ -249,7 +249,7 @@ def describe_profiled_size(situation: Situation, attempt: Attempt, profile: Prof
 def describe_profile(
     situation: Situation, attempt: Attempt, profile: Profile, *, advise: bool = True
 ) -> tuple[str, ...]:
-    """Describe what limits it where most is to be gained: bottlenecks, launches, kernels.
+    """Describe the size where most is to be gained: bottlenecks, launches, kernels.
 
     The profiler's own advice is left out where hints say it better.
     """
@@ -298,7 +298,8 @@ def _resources(one: KernelResources) -> str:
 
 
 def _bandwidth(situation: Situation, profile: Profile, size: int, time_us: float) -> str:
-    """Render the part of DRAM's published bandwidth that counted or least bytes take."""
+    """Render the DRAM bandwidth of the counted, or else the least, bytes as a part of the
+    published."""
     moved = sum(launch.figures.get("dram_bytes", 0.0) for launch in profile.launches)
     if not moved:
         moved = float(evaluate(situation.task.roofline.bytes, situation.sizes[size]))

@@ -1,4 +1,4 @@
-"""A run in words: task, GPU, notes of agents, hints and attempts; hidden sizes are never told."""
+"""A run in words for a prompt: task, GPU, hints and attempts; hidden sizes are never shown."""
 
 from collections.abc import Iterator
 
@@ -12,13 +12,7 @@ from cuda_llm.agents.prompting.quote import hide, join_parts, one_line, quote_li
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.components import Components
-from cuda_llm.figure_wording import (
-    describe_common,
-    describe_over,
-    describe_ratio,
-    describe_scoring,
-    name_sizes,
-)
+from cuda_llm.figure_wording import SCORES, describe_dims, describe_over, describe_ratio, name_sizes
 from cuda_llm.outcomes import CompileFailed, Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.source_file import SourceSpot
@@ -63,9 +57,12 @@ def describe_named_dims(task: Task) -> tuple[str, ...]:
 
 
 def describe_sizes(situation: Situation) -> str:
-    """Describe the sizes that are timed: what all share, then what tells each from the others."""
-    names = "; ".join(name_sizes(situation.sizes))
-    common = describe_common(situation.sizes)
+    """Describe the timed sizes: the dims that all share, then those that tell them apart."""
+    sizes = situation.sizes
+    names = "; ".join(name_sizes(sizes))
+    first = sizes[0] if len(sizes) > 1 else {}
+    shared = {name: n for name, n in first.items() if len({dims[name] for dims in sizes}) == 1}
+    common = describe_dims(shared)
     return f"{common}, and {names}" if common and names else names
 
 
@@ -74,8 +71,17 @@ def describe_score(situation: Situation) -> str:
     if len(situation.sizes) < 2:
         return ""
     scoring = scoring_of(situation.task, situation.sizes)
-    largest = name_sizes(situation.sizes)[-1]
-    return describe_scoring(scoring.objective, scoring.shares, largest)
+    score, shares = f"Their one score is {SCORES[scoring.objective]}", scoring.shares
+    match scoring.objective:
+        case "worst":
+            return f"{score}: only the worst size counts."
+        case "largest":
+            return f"{score}, {name_sizes(situation.sizes)[-1]}: no other size counts."
+    least = min(shares)
+    how = "every size counts alike: 10% at the smallest is worth 10% at the largest"
+    if max(shares) > least:
+        how = f"sizes count {' : '.join(f'{one / least:.3g}' for one in shares)}"
+    return f"{score}, in which {how}."
 
 
 def describe_allowed(task: Task) -> tuple[str, ...]:
@@ -103,7 +109,7 @@ def describe_allowed(task: Task) -> tuple[str, ...]:
 def describe_expected(situation: Situation, brief: Brief, components: Components) -> str:
     """Describe what the direction can gain at most, and by what; empty where nothing is known.
 
-    A first kernel and a fix have no time to gain from: what the baseline leaves is told.
+    A first kernel and a fix have no time of their own: the gain over the baseline is shown.
     """
     if not (components.diversity and 0.0 < brief.share < 1.0):
         return ""
@@ -129,9 +135,9 @@ MOST_TEXT = 1200
 def describe_hints(situation: Situation, brief: Brief, components: Components) -> Passage:
     """Describe the user's hints, those of errors, those of performance; the newest stay longest.
 
-    Without hints among the components the user's own are left: they were not learned. Evidence
-    from a playbook kernel is left out, for it may quote its source; that from a profile, where
-    prompts hold no profiles, and where this one holds that very profile.
+    Without hints among the components only the user's hints remain: they were not learned. Evidence
+    from a playbook kernel is left out, because it may quote the source; evidence from a profile is
+    left out where prompts hold no profiles, and where this prompt holds the same profile.
     """
     given = (*brief.error_hints, *brief.performance_hints)
     hints = [one for one in given if components.hints or one.code == USER]
@@ -174,7 +180,7 @@ def _describe(
         text = "The direction below is what a critique of this kernel asks for."
     elif hint.change and brief.kind is Kind.IMPROVE:
         tried = any(one.direction == hint.change for one in situation.attempts)
-        text = text if tried else f"Another attempt of this round is told to: {text}"
+        text = text if tried else f"Another attempt of this round is asked to: {text}"
     # A diagnosis is ours and names no hardware; what it quotes, and others' hints, may.
     if hint.by != "diagnosis":
         text = hide(text, hardware, context)
@@ -197,7 +203,7 @@ def _hint_of_user(text: str) -> Hint:
 
 
 BEST = 3
-"""So many of the fastest are kept before any failure is."""
+"""Number of fastest attempts that are kept before any failure is."""
 
 
 def describe_history(
@@ -205,7 +211,8 @@ def describe_history(
 ) -> Passage:
     """Describe the attempts, oldest first; short of room, keep the best, then newest failures.
 
-    Of those that matter least only what came of them; of `above`, which the prompt shows, not that.
+    The least important attempts are shown by their outcome alone. The attempt `above` is shown
+    elsewhere in the prompt, so its outcome is left out.
     """
     attempts = [situation.attempt(name) for name in ids]
     ranking = _by_importance(attempts)
@@ -218,7 +225,7 @@ def describe_history(
 
 
 MOST_WHOLE = 9
-"""Attempts whose direction and idea are told."""
+"""Most attempts whose direction and idea are shown."""
 
 
 def describe_attempt(
@@ -235,9 +242,9 @@ def describe_attempt(
     shown = above and attempt.passed
     outcome = "the kernel above" if shown else _outcome(situation, attempt, components)
     first = f"{attempt.id}{came_from}: {outcome}"
-    direction = one_line(attempt.direction, MOST_TOLD) if components.diversity else ""
+    direction = one_line(attempt.direction, MOST_SHOWN) if components.diversity else ""
     hardware, context = situation.hardware, situation.plan.hardware_context
-    idea = hide(one_line(attempt.idea, MOST_TOLD), hardware, context)
+    idea = hide(one_line(attempt.idea, MOST_SHOWN), hardware, context)
     tunables = ", ".join(f"{name} = {value}" for name, value in attempt.tunables.items())
     changed = ""
     if attempt.parent and not attempt.second and attempt.passed and components.profile:
@@ -246,7 +253,7 @@ def describe_attempt(
     second = "; ".join(
         f"{label}: {text}"
         for label, text in (
-            ("told", direction),
+            ("direction", direction),
             ("changed", changed),
             ("idea", "" if changed else idea),
             ("tunables", one_line(tunables)),
@@ -256,12 +263,12 @@ def describe_attempt(
     return f"{first}\n    {second}" if second and whole else first
 
 
-MOST_TOLD = 72
-"""Characters of a direction or an idea in a line of the history."""
+MOST_SHOWN = 72
+"""Most characters of a direction or an idea in a line of the history."""
 
 
 def describe_history_key(situation: Situation, components: Components) -> str:
-    """Describe what the figures in a line of the history are, and of which sizes."""
+    """Describe the figures in a line of the history, and the sizes that they belong to."""
     if not situation.sizes:
         return ""
     full = situation.plan.hardware_context == "full"
@@ -270,7 +277,7 @@ def describe_history_key(situation: Situation, components: Components) -> str:
 
 
 def _outcome(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """Render score, figures at each size and what limits it; of a failure what, and where.
+    """Render score, limit and figures at each size; of a failure the finding and its line.
 
     A failed playbook kernel gives its code alone: a description may quote its source.
     """
@@ -279,7 +286,7 @@ def _outcome(situation: Situation, attempt: Attempt, components: Components) -> 
         return f"{attempt.code}: {found}" if found else attempt.code
     parts = list[str]()
     if components.baseline and attempt.speedup is not None:
-        # The page of the sizes says what the usual score is.
+        # The section on sizes says what the usual score is.
         usual = attempt.objective == "geomean"
         over = "" if usual else describe_over(attempt.objective, len(attempt.times_us))
         parts.append(f"{attempt.speedup:.2f}x{over}")
@@ -290,7 +297,7 @@ def _outcome(situation: Situation, attempt: Attempt, components: Components) -> 
 
 
 def _finding(situation: Situation, attempt: Attempt) -> str:
-    """Return the first line of what its verdict says, and the line of source it is about."""
+    """Return the first line of the verdict's description, and the line of source it is about."""
     verdict = situation.archive.verdict(attempt.id)
     lines = describe_within_context(situation, verdict)
     where = quote_line(_spot_of(verdict))
@@ -301,8 +308,7 @@ def _finding(situation: Situation, attempt: Attempt) -> str:
 def _spot_of(verdict: Verdict) -> SourceSpot | None:
     """Return the line of source that a failure is about."""
     if isinstance(verdict, CompileFailed):
-        errors = (one.spot for one in verdict.diagnostics if one.severity == "error")
-        return next(errors, None)
+        return verdict.first_error.spot if verdict.first_error else None
     spot: SourceSpot | None = getattr(verdict, "spot", None)
     return spot
 

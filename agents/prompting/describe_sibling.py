@@ -1,7 +1,7 @@
-"""One kernel beside another: what differs, and which of a run's other kernels is worth comparing.
+"""One kernel beside another: what differs, and which other kernel of the run to compare with.
 
-Worth it is one that is faster at some size, else one that takes less time for what limits the
-kernel, else its parent.
+That is a kernel that is faster at some size, else one that takes less time for what limits the
+first, else the parent.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from cuda_llm.profile import Profile
 from cuda_llm.search import Attempt
 
 LEAST_LESS = 0.1
-"""Relative difference from which on a counter is won, or told."""
+"""Least relative difference of a counter that counts as less, and is shown."""
 LEAST_SHARE = 0.1
-"""Part of the time from which on a term is told."""
+"""Least part of the time, 0 to 1, of a term that is shown."""
 MOST_SLOWER = 2.0
 """A kernel that takes more than this many times as long is no example of a counter."""
 COUNTERS = (
@@ -36,17 +36,17 @@ RATIOS = frozenset({"sectors_per_request", "worst_bank_ways"})
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """Another kernel of the run that passed, and where it beats the one it stands beside."""
+    """Another kernel of the run that passed, and where it is faster than the kernel at hand."""
 
     attempt: Attempt
     faster_at: tuple[int, ...] = ()
     """Indices of timed sizes."""
     less_of: str = ""
-    """Code of the bottleneck of the other that it spends less time on."""
+    """Code of a bottleneck of the kernel at hand on which this kernel spends less time."""
 
 
 def find_sibling(situation: Situation, about: Attempt) -> Sibling | None:
-    """Return the kernel that says most beside `about`; None where there is none."""
+    """Return the kernel that is most worth comparing with `about`; None where there is none."""
     others = [
         one
         for one in situation.attempts
@@ -78,7 +78,7 @@ def _log_gain(situation: Situation, about: Attempt, other: Attempt) -> float:
 
 
 def _lighter(situation: Situation, about: Attempt, others: Sequence[Attempt]) -> Sibling | None:
-    """Return who spends least on what limits `about`, of those not much slower."""
+    """Return the kernel that spends least on what limits `about`, of those not much slower."""
     profile = profile_of(situation, about)
     if profile is None or not profile.bottlenecks:
         return None
@@ -129,9 +129,10 @@ def describe_sibling(
         return ()
     other = found.attempt
     lines = [f"{other.id}{_wins(situation, about, found)}"]
-    told = other.id == about.parent
-    told_apart = components.profile and not told
-    changed = describe_differences(situation, about, other) if told_apart else ""
+    # The difference from its parent stands with the kernel itself.
+    is_parent = other.id == about.parent
+    shown = components.profile and not is_parent
+    changed = describe_differences(situation, about, other) if shown else ""
     if changed:
         lines.append(f"from {about.id} to it: {changed}")
     if components.profile:
@@ -158,9 +159,9 @@ def _beside(situation: Situation, about: Attempt, other: Attempt) -> str:
     ours, theirs = profile_of(situation, about), _profile_at(situation, other, about)
     if ours is None or theirs is None:
         return ""
-    told = list[str]()
+    shown = list[str]()
     if situation.plan.hardware_context == "full":
-        told += [
+        shown += [
             f"{name.replace('_', ' ')} {describe_us(pair[0])} / {describe_us(pair[1])}"
             for name, pair in _terms(ours, theirs).items()
         ]
@@ -168,8 +169,8 @@ def _beside(situation: Situation, about: Attempt, other: Attempt) -> str:
         f"{name.replace('_', ' ')} {describe_ratio(ratio)}"
         for name, ratio in _counters(ours, theirs).items()
     )
-    told += [f"its {counted}"] if counted else []
-    return f"{about.id} / {other.id}: {'; '.join(told)}" if told else ""
+    shown += [f"its {counted}"] if counted else []
+    return f"{about.id} / {other.id}: {'; '.join(shown)}" if shown else ""
 
 
 def _terms(ours: Profile, theirs: Profile) -> dict[str, tuple[float, float]]:
@@ -182,11 +183,11 @@ def _terms(ours: Profile, theirs: Profile) -> dict[str, tuple[float, float]]:
         if any(it.get(name, 0.0) >= us > 0 for it, us in zip(sums, least, strict=True))
     ]
     names.sort(key=lambda name: -sums[0].get(name, 0.0))
-    return {name: (sums[0].get(name, 0.0), sums[1].get(name, 0.0)) for name in names[:MOST_TOLD]}
+    return {name: (sums[0].get(name, 0.0), sums[1].get(name, 0.0)) for name in names[:MOST_SHOWN]}
 
 
-MOST_TOLD = 4
-"""Terms, and counters."""
+MOST_SHOWN = 4
+"""Most terms, and most counters."""
 
 
 def _sum_terms(profile: Profile) -> dict[str, float]:
@@ -204,7 +205,7 @@ def _counters(ours: Profile, theirs: Profile) -> dict[str, float]:
         pair = [_counter(one, name) for one in (ours, theirs)]
         if all(pair) and abs(pair[0] - pair[1]) > LEAST_LESS * max(pair):
             found[name] = pair[1] / pair[0]
-    return dict(list(found.items())[:MOST_TOLD])
+    return dict(list(found.items())[:MOST_SHOWN])
 
 
 def _counter(profile: Profile, name: str) -> float:

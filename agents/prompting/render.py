@@ -107,7 +107,7 @@ def render_critique_prompt(
 ) -> tuple[Message, ...]:
     """Render what a model is asked about `about`. `known` are the diagnosis' own hints."""
     brief = _critique_brief(situation, about, known)
-    # What each attempt was told matters less here than what it changed.
+    # The direction of each attempt matters less here than the changes of the attempt.
     components = replace(brief.components & situation.plan.components, diversity=False)
     sections = fit(_passages(situation, brief, about, components), CRITIQUE_TOKENS)
     profile = profile_of(situation, about) if about.passed and components.profile else None

@@ -1,6 +1,6 @@
-"""A model's critique held against profile, text, hints and hardware before it is passed on.
+"""A model's critique checked against profile, source, hints and hardware before it is passed on.
 
-What does not stand is dropped or corrected, each with a typed reason.
+Parts that the check refutes are dropped or corrected, each with a typed reason.
 """
 
 import re
@@ -30,45 +30,45 @@ from cuda_llm.profile import Profile
 from cuda_llm.search import Attempt, Hint
 
 ROUNDING = 0.005
-"""An expected gain may exceed a limit by this much: prompts tell whole per cents."""
+"""Excess of an expected gain over a limit that is tolerated: prompts show whole per cents."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Avoided:
-    """What a try would be wasted on, with its evidence: an attempt that changed it in vain."""
+    """A change that would be in vain, with its evidence: an attempt that made it without gain."""
 
     changed: str
     attempt: str = ""
-    """Id; empty where none was named."""
+    """Id of the attempt; empty where the critique names none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Critique:
-    """One bottleneck, one change and what it is expected to save, what to avoid: as it was said."""
+    """A critique as the model gave it: one bottleneck, one change with its gain, what to avoid."""
 
     change: str
     bottleneck: str = ""
-    """Code or words."""
+    """Code or name of the bottleneck."""
     brings: tuple[str, ...] = ()
-    """What the change adds, by the names of `BRINGS`."""
+    """Names of `BRINGS` that the change adds."""
     avoid: tuple[Avoided, ...] = ()
     reason: str = ""
     gain_percent: float = 0.0
-    """Part of the kernel's time that the change is expected to save; 0 where nothing was said."""
+    """Expected saving of the change, in per cent of the kernel's time; 0 where not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What is left of a critique, and what was made of the rest."""
+    """A critique after the check, with the changes that the hint should bring and avoid."""
 
     critique: CheckedCritique
     brings: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
-    """What changed and what came of it, in words of facts."""
+    """Changes that were tried in vain, each with its outcome."""
 
 
 def check(situation: Situation, about: Attempt, said: Critique, hints: Sequence[Hint]) -> Checked:
-    """Check a critique of `about`. `hints` are those that its order would show."""
+    """Check a critique of `about`. `hints` are the hints that a brief on `about` would show."""
     change = said.change.rstrip(".")
     named = dict.fromkeys(snake_case(one) for one in said.brings)
     brings = tuple(one for one in named if one in BRINGS) or read_brings(change)
@@ -113,7 +113,7 @@ CODES: Mapping[str, str] = {
 def _check_figures(
     situation: Situation, about: Attempt, said: Critique
 ) -> tuple[str, float, list[Correction]]:
-    """Return the code of the bottleneck and the expected gain, and what was corrected of both."""
+    """Return code of the bottleneck, expected gain, and the corrections of both."""
     verdict = situation.archive.verdict(about.id)
     whole = verdict.profile if isinstance(verdict, Passed) else None
     named = CODES.get(snake_case(said.bottleneck), "")
@@ -143,19 +143,20 @@ def _check_figures(
 
 
 def _listed(profile: Profile, code: str) -> str:
-    """Return `code` where a profiler of somebody's own lists it."""
+    """Return `code` where the profile lists it, as a user's profiler may; else nothing."""
     return code if any(one.code == code for one in profile.bottlenecks) else ""
 
 
 def _open_at(situation: Situation, about: Attempt, size: int) -> float | None:
-    """Return the part of the time at a size that is left until the attainable, where it is told."""
+    """Return the part of the time at a size above the attainable time; None where not to be
+    shown."""
     shares = shares_of_limit(situation, about)
-    told = situation.plan.hardware_context == "full" and size < len(shares)
-    return 1.0 - shares[size] if told and shares[size] < 1.0 else None
+    shown = situation.plan.hardware_context == "full" and size < len(shares)
+    return 1.0 - shares[size] if shown and shares[size] < 1.0 else None
 
 
 def _evidence(situation: Situation, about: Attempt, said: Avoided) -> str | Objection:
-    """Return what changed in vain in words, or why the attempt that is named does not show it."""
+    """Return the change in vain in words, or why the named attempt is no evidence for it."""
     tried = next((one for one in situation.attempts if one.id == said.attempt.strip()), None)
     before = next((one for one in situation.attempts if tried and one.id == tried.parent), None)
     if tried is None or before is None or tried.speedup is None or before.speedup is None:
@@ -197,11 +198,11 @@ _OTHERWISE = re.compile(
     r"larger|smaller|fewer|another|further|stages?)",
     re.IGNORECASE,
 )
-"""Words of a change of what is there, or of something else in its place."""
+"""Words that say that a change alters or replaces a technique instead of adding it."""
 
 
 def read_brings(change: str) -> tuple[str, ...]:
-    """Return what a sentence adds where it leaves no doubt, of a critique that names nothing."""
+    """Return the names of `BRINGS` that a sentence clearly adds, for a critique that names none."""
     if _OTHERWISE.search(change):
         return ()
     return tuple(_found_in(change))

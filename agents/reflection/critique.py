@@ -26,7 +26,7 @@ MOST_AVOIDED = 4
 
 @dataclass(frozen=True)
 class Unreadable:
-    """No critique in the reply."""
+    """The reply holds no critique."""
 
     why: str
 
@@ -52,7 +52,7 @@ def read_critique(reply: Reply) -> Critique | Unreadable:
 
 
 def _find_objects(text: str) -> Iterator[Mapping[str, Any]]:
-    """Yield every JSON object in `text`; those within another are not looked for."""
+    """Yield every outermost JSON object in `text`."""
     decoder, position = json.JSONDecoder(), text.find("{")
     while position >= 0:
         try:
@@ -107,7 +107,7 @@ async def criticise(
     found: Reflected,
     templates: Templates,
 ) -> Reflected | None:
-    """Ask once about the `subject`: at most one hint, and what the check made of the answer.
+    """Ask once about the `subject`; return at most one hint, and the checked critique.
 
     `found` are the diagnosis' own hints. None where there is no subject, or no prompt will hold the
     answer.
@@ -153,5 +153,5 @@ async def criticise(
 
 
 def subject(situation: Situation, judged: Sequence[Attempt]) -> Attempt | None:
-    """Return the incumbent; while there is none, the failure of this round that came nearest."""
+    """Return the incumbent; without one, the failure of this round nearest to being right."""
     return situation.incumbent or next(iter(distinct_failures(judged)), None)

@@ -55,6 +55,8 @@ from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import ArgumentRole
 from cuda_llm.verdict_wording import REPEATED_CALLS, REPLY_FAULTS, describe, name_owner, phrase
 
+_VECTOR_TAIL = "vector tail"
+
 
 class Remedy(NamedTuple):
     """A likely cause and what to do about the cause."""
@@ -71,15 +73,14 @@ def hint_from(verdict: Verdict, context: KernelContext) -> Hint | None:
     match verdict:
         case NoCode():
             return _no_code(verdict, context)
-        case Duplicate(of=of):
-            return _hint(verdict, context, _REPEAT, f"the same as {one_line(of, 40)}")
+        case Duplicate():
+            return _duplicate(verdict, context)
         case CompileFailed():
             return _compile_failed(verdict, context)
         case PolicyViolation():
             return _policy_violation(verdict, context)
-        case LoadFailed(fault=fault):
-            seen = one_line(describe(verdict)[0])
-            return _hint(verdict, context, _LOAD_FAULTS.get(fault, _NOT_LOADED), seen)
+        case LoadFailed():
+            return _load_failed(verdict, context)
         case LaunchFailed():
             return _launch_failed(verdict, context)
         case IllegalAccess():
@@ -98,9 +99,8 @@ def hint_from(verdict: Verdict, context: KernelContext) -> Hint | None:
             return _timed_out(verdict, context)
         case OutOfMemory():
             return _out_of_memory(verdict, context)
-        case HostCrashed(signal=signal):
-            remedy = _HOST_CRASHES.get(signal, _BAD_POINTER)
-            return _hint(verdict, context, remedy, one_line(signal, 20))
+        case HostCrashed():
+            return _host_crashed(verdict, context)
         case WrongResult():
             return _wrong_result(verdict, context)
         case GuardOverwritten():
@@ -109,15 +109,10 @@ def hint_from(verdict: Verdict, context: KernelContext) -> Hint | None:
             return _input_mutated(verdict, context)
         case Nondeterministic():
             return _nondeterministic(verdict, context)
-        case LateWrite(buffer=buffer):
-            text = (
-                f"`{one_line(buffer, 40)}` changes after `solve` has ended: launch on the default "
-                "stream alone and leave no work running."
-            )
-            return _hint(verdict, context, Remedy("work outlives the call", text))
-        case ImpossibleTime(time_us=time_us, floor_us=floor_us):
-            figures = f"{time_us:.3g} us, where {floor_us:.3g} us is the floor."
-            return _hint(verdict, context, _WORK_LEFT_OUT, hardware=figures)
+        case LateWrite():
+            return _late_write(verdict, context)
+        case ImpossibleTime():
+            return _impossible_time(verdict, context)
         case EmulatorUnsupported():
             return _emulator_unsupported(verdict, context)
         case Passed() | Quarantined() | InfraFailed():
@@ -162,13 +157,6 @@ def _fault_hint(
     )
 
 
-_REPEAT = Remedy(
-    "repeat",
-    "The same kernel came again, apart from layout and comments: change the structure, not names "
-    "or formatting.",
-)
-
-
 def _no_code(verdict: NoCode, context: KernelContext) -> Hint | None:
     """Return what is wrong with a reply; None for a generator's other reasons."""
     words = REPLY_FAULTS.get(verdict.kind)
@@ -178,6 +166,15 @@ def _no_code(verdict: NoCode, context: KernelContext) -> Hint | None:
     allowed = "" if most is None else f"at most {most:,} characters"
     remedy = Remedy(verdict.kind, f"{words[0].upper()}{words[1:]}.")
     return _hint(verdict, context, remedy, one_line(verdict.said), allowed)
+
+
+def _duplicate(verdict: Duplicate, context: KernelContext) -> Hint:
+    remedy = Remedy(
+        "repeat",
+        "The same kernel came again, apart from layout and comments: change the structure, not "
+        "names or formatting.",
+    )
+    return _hint(verdict, context, remedy, f"the same as {one_line(verdict.of, 40)}")
 
 
 _BUILD_FAULTS: Mapping[BuildFault | None, Remedy] = {
@@ -331,6 +328,12 @@ _LOAD_FAULTS: Mapping[LoadFault | None, Remedy] = {
     ),
 }
 
+
+def _load_failed(verdict: LoadFailed, context: KernelContext) -> Hint:
+    remedy = _LOAD_FAULTS.get(verdict.fault, _NOT_LOADED)
+    return _hint(verdict, context, remedy, one_line(describe(verdict)[0]))
+
+
 _CONFIGURATION = Remedy(
     "configuration",
     "An extent of grid or block is 0 or too large: round up when dividing, and check the order "
@@ -402,7 +405,7 @@ def _launch_failed(verdict: LaunchFailed, context: KernelContext) -> Hint:
     )
 
 
-NEAR_BYTES = 4096
+_NEAR_BYTES = 4096
 """Distance past an end up to which an access may be one of a last tile or vector."""
 
 
@@ -418,7 +421,7 @@ def _place(location: Location | None) -> str:
             return f"before the start of {owner}"
         case "past-end":
             past = (location.offset_bytes or 0) - (location.size_bytes or 0)
-            return f"{'just' if past < NEAR_BYTES else 'far'} past the end of {owner}"
+            return f"{'just' if past < _NEAR_BYTES else 'far'} past the end of {owner}"
     return f"in {owner}, which is freed" if location.freed else f"in {owner}"
 
 
@@ -427,25 +430,6 @@ def _is_near(spot: SourceSpot | None, lines: tuple[int, ...], reach: int = 2) ->
     if spot is None or not spot.text:
         return False
     return any(abs(spot.line - line) <= reach for line in lines)
-
-
-def _illegal_access(verdict: IllegalAccess, context: KernelContext) -> Hint:
-    """Explain an index that is unchecked, wrongly checked, or leaves a tile that is too small."""
-    access = verdict.access
-    if access is None:
-        error = verdict.error.name if verdict.error is not None else ""
-        remedy = _UNPLACED_ACCESSES.get(error, _PLACE_UNKNOWN)
-        return _fault_hint(verdict, context, remedy, placed=False)
-    size = "" if access.bytes is None else f" of {access.bytes} bytes"
-    space = "" if access.space is None else f" of {access.space} memory"
-    return _fault_hint(
-        verdict,
-        context,
-        _outside(verdict, access, context),
-        f"{access.kind or 'access'}{size}{space}",
-        _place(access.location),
-        context.shared_array(verdict.spot) if access.space == "shared" else "",
-    )
 
 
 _PLACE_UNKNOWN = Remedy(
@@ -467,6 +451,25 @@ _UNPLACED_ACCESSES: Mapping[str, Remedy] = {
         "generic and shared pointers, and at inline PTX.",
     ),
 }
+
+
+def _illegal_access(verdict: IllegalAccess, context: KernelContext) -> Hint:
+    """Explain an index that is unchecked, wrongly checked, or leaves a tile that is too small."""
+    access = verdict.access
+    if access is None:
+        error = verdict.error.name if verdict.error is not None else ""
+        remedy = _UNPLACED_ACCESSES.get(error, _PLACE_UNKNOWN)
+        return _fault_hint(verdict, context, remedy, placed=False)
+    size = "" if access.bytes is None else f" of {access.bytes} bytes"
+    space = "" if access.space is None else f" of {access.space} memory"
+    return _fault_hint(
+        verdict,
+        context,
+        _outside(verdict, access, context),
+        f"{access.kind or 'access'}{size}{space}",
+        _place(access.location),
+        context.shared_array(verdict.spot) if access.space == "shared" else "",
+    )
 
 
 def _outside(verdict: IllegalAccess, access: MemoryAccess, context: KernelContext) -> Remedy:
@@ -496,7 +499,7 @@ def _outside(verdict: IllegalAccess, access: MemoryAccess, context: KernelContex
         )
     if _is_near(verdict.spot, context.source.vector_accesses) or (access.bytes or 0) >= 8:
         return Remedy(
-            VECTOR_TAIL,
+            _VECTOR_TAIL,
             "A vector access reaches past the end where the length is no multiple of its width: "
             "treat the last elements one by one.",
         )
@@ -838,11 +841,23 @@ _HOST_CRASHES: Mapping[str, Remedy] = {
     ),
 }
 """By `HostCrashed.signal`."""
-_WORK_LEFT_OUT = Remedy(
-    "work left out",
-    "The time is shorter than the task's bytes and operations allow: the kernel does not do all "
-    "the work at that size. Compute every element from the inputs at every call.",
-)
+
+
+def _host_crashed(verdict: HostCrashed, context: KernelContext) -> Hint:
+    remedy = _HOST_CRASHES.get(verdict.signal, _BAD_POINTER)
+    return _hint(verdict, context, remedy, one_line(verdict.signal, 20))
+
+
+def _impossible_time(verdict: ImpossibleTime, context: KernelContext) -> Hint:
+    remedy = Remedy(
+        "work left out",
+        "The time is shorter than the task's bytes and operations allow: the kernel does not do "
+        "all the work at that size. Compute every element from the inputs at every call.",
+    )
+    figures = f"{verdict.time_us:.3g} us, where {verdict.floor_us:.3g} us is the floor."
+    return _hint(verdict, context, remedy, hardware=figures)
+
+
 _FAMILIES: Mapping[str, str] = {
     "warp-group matrix operations (wgmma)": r"^wgmma",
     "fifth-generation tensor operations (tcgen05)": r"^tcgen05",
@@ -873,17 +888,16 @@ def _emulator_unsupported(verdict: EmulatorUnsupported, context: KernelContext) 
     )
 
 
-VECTOR_TAIL = "vector tail"
-FEW = 4
+_FEW = 4
 """Most outputs for which a lost term and lost precision look equally wrong."""
-Sign = ElementKind | CaseKind | RegionKind | str
+_Sign = ElementKind | CaseKind | RegionKind | str
 _VECTOR_STEP = "vector step"
 """Right sizes are multiples of a step as short as a vector."""
 _TAILS = (
     *(RegionKind.LAST_ROWS, RegionKind.LAST_COLUMNS, RegionKind.LAST_ELEMENTS),
     RegionKind.LAST_CORNER,
 )
-_BY_PATTERN: Sequence[tuple[Set[Sign], str, str]] = (
+_BY_PATTERN: Sequence[tuple[Set[_Sign], str, str]] = (
     (
         {ElementKind.ROUNDED_TO_TF32, ElementKind.ROUNDED_TO_BF16, CaseKind.EXACTNESS_PROBE},
         "precision",
@@ -893,7 +907,7 @@ _BY_PATTERN: Sequence[tuple[Set[Sign], str, str]] = (
     ),
     (
         {_VECTOR_STEP},
-        VECTOR_TAIL,
+        _VECTOR_TAIL,
         "Only sizes that are multiples of the vector width are right: the elements after the "
         "last whole vector are not handled. Treat them one by one.",
     ),
@@ -988,7 +1002,7 @@ def _wrong_result(verdict: WrongResult, context: KernelContext) -> Hint:
         f"{verdict.failed_cases} of {verdict.cases} cases wrong",
         one_line(join_parts(*patterns), 240),
         _case(verdict),
-        context.vector_access() if remedy.cause == VECTOR_TAIL else "",
+        context.vector_access() if remedy.cause == _VECTOR_TAIL else "",
     )
 
 
@@ -998,15 +1012,15 @@ def _by_pattern(verdict: WrongResult, context: KernelContext) -> Remedy | None:
     Few sizes may share a multiple by chance: a vector tail needs vectors in the source.
     """
     elements, cases = verdict.looks_like, verdict.case_pattern
-    signs: set[Sign] = set()
+    signs: set[_Sign] = set()
     if elements is not None:
         signs |= {elements.kind, *([elements.region.kind] if elements.region else [])}
     if cases is not None:
         signs |= {cases.kind, *([_VECTOR_STEP] if cases.is_vector else [])}
     vectors = bool(context.source.vector_accesses)
     fitting = (Remedy(cause, text) for kinds, cause, text in _BY_PATTERN if signs & kinds)
-    known = next((one for one in fitting if vectors or one.cause != VECTOR_TAIL), None)
-    is_few = verdict.elements is not None and verdict.elements <= FEW
+    known = next((one for one in fitting if vectors or one.cause != _VECTOR_TAIL), None)
+    is_few = verdict.elements is not None and verdict.elements <= _FEW
     if known is not None and known.cause == "precision" and is_few:
         return Remedy(
             "terms or precision",
@@ -1064,7 +1078,7 @@ def _guard_overwritten(verdict: GuardOverwritten, context: KernelContext) -> Hin
     lands = f"A write lands {verdict.side} {one_line(verdict.buffer, 40)}: "
     if verdict.side == "after" and vectors:
         text = "the last vector store reaches past the end. Store the last elements one by one."
-        return _hint(verdict, context, Remedy(VECTOR_TAIL, lands + text), vectors)
+        return _hint(verdict, context, Remedy(_VECTOR_TAIL, lands + text), vectors)
     text = "guard every store by the real extent, not by the padded one."
     return _hint(verdict, context, Remedy("unchecked store", lands + text))
 
@@ -1100,3 +1114,12 @@ def _nondeterministic(verdict: Nondeterministic, context: KernelContext) -> Hint
         one_line(join_parts(*describe(verdict)[1:])),
         f"atomics in line {atomics[0]}" if atomics else "",
     )
+
+
+def _late_write(verdict: LateWrite, context: KernelContext) -> Hint:
+    remedy = Remedy(
+        "work outlives the call",
+        f"`{one_line(verdict.buffer, 40)}` changes after `solve` has ended: launch on the default "
+        "stream alone and leave no work running.",
+    )
+    return _hint(verdict, context, remedy)

@@ -28,7 +28,7 @@ MOST_TRIED = 4
 
 
 def tried_without_gain(situation: Situation, parent: Attempt) -> tuple[str, ...]:
-    """Return directions that led from `parent` to something no faster, newest first.
+    """Return directions that led from `parent` to a kernel that is no faster, newest first.
 
     A kernel that changed several things at once condemns none of them.
     """
@@ -54,7 +54,7 @@ MOST_TECHNIQUES = 3
 def techniques_against(
     code: str, situation: Situation, attempt: Attempt, refused: Set[str]
 ) -> tuple[Technique, ...]:
-    """Return changes against `code` that nothing of the attempt and none of `refused` forbids."""
+    """Return techniques against `code` that neither the attempt nor `refused` rules out."""
     sensible = sensible_techniques(situation, Kind.IMPROVE, attempt, ())
     found = [one for one in sensible if code in one.against and not one.aims & refused]
     return tuple(sorted(found, key=lambda one: one.against.index(code))[:MOST_TECHNIQUES])
@@ -66,13 +66,13 @@ SETTLED = {
     "padding": "padding shared memory: there are no bank conflicts",
     "fewer_blocks": "fewer or larger blocks: those there are fill the chip once at most",
 }
-"""Why an aim is of no use that figures rule out."""
+"""By aim that figures of the profile rule out: the words that say so."""
 
 
 def ruled_out(
     situation: Situation, profile: Profile, dominating: Bottleneck
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what cannot help, in words: as dominates what does, and by the figures; and the aims.
+    """Return in words what cannot help while `dominating` dominates, and the aims ruled out.
 
     Where blocks fill the chip once at most, a word on occupancy would be untrue.
     """
@@ -112,15 +112,15 @@ def worth_profiling(situation: Situation, judged: Sequence[Attempt]) -> tuple[At
 
 
 HARDWARE_LIMIT = "hardware_limit"
-"""Code of a kernel that the same work cannot make much faster."""
+"""Code of the hint that a kernel is near the attainable time."""
 _QUOTED_AS_EVIDENCE = {"bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence"}
-"""Bottlenecks whose explanation says nothing of the hardware."""
+"""Bottlenecks whose explanation holds no fact of the hardware."""
 
 
 def diagnose_speed(
     situation: Situation, attempt: Attempt, profile: Profile, context: KernelContext
 ) -> tuple[Hint, ...]:
-    """Return at most two: that it is at its limit, or what dominates; and spilled registers."""
+    """Return at most two hints: at the limit, or what dominates; and spilled registers."""
     found = []
     share = share_of_limit(situation, attempt)
     if share is not None and share >= LIMIT_SHARE:
@@ -164,7 +164,7 @@ def _dominating(
 
 
 def _where(situation: Situation, attempt: Attempt) -> str:
-    """Return the timed size that the profile is of, where there are several."""
+    """Return the size of the profile, where several sizes are timed."""
     verdict = situation.archive.verdict(attempt.id)
     profile = verdict.profile if isinstance(verdict, Passed) else None
     if profile is None or len(situation.sizes) < 2:
@@ -229,7 +229,7 @@ def _next_in_line(others: Sequence[Bottleneck]) -> str:
 
 
 def _bandwidth(profile: Profile, situation: Situation) -> str:
-    """Return the DRAM bandwidth of the longest launch against the published one."""
+    """Return the DRAM bandwidth of the longest launch as a part of the published bandwidth."""
     if not profile.launches:
         return ""
     longest = max(profile.launches, key=lambda launch: launch.time_us)

@@ -60,13 +60,7 @@ def _name_size(dims: Mapping[str, int], names: Sequence[str]) -> str:
     return describe_dims({name: dims[name] for name in names})
 
 
-def describe_common(sizes: Sequence[Mapping[str, int]]) -> str:
-    """Return the dims that all of several sizes share: `N = 2,048, K = 4,096`; else nothing."""
-    first = sizes[0] if len(sizes) > 1 else {}
-    return describe_dims({n: v for n, v in first.items() if len({d[n] for d in sizes}) == 1})
-
-
-OVER: Mapping[Objective, str] = {
+_OVER: Mapping[Objective, str] = {
     "geomean": "over all sizes",
     "largest": "at the largest size",
     "worst": "at its worst size",
@@ -83,7 +77,7 @@ SCORES: Mapping[Objective, str] = {
 
 def describe_over(objective: Objective, sizes: int = 2) -> str:
     """Return ` over all sizes`, as it follows a speed-up; empty where there is one size."""
-    return f" {OVER[objective]}" if sizes > 1 else ""
+    return f" {_OVER[objective]}" if sizes > 1 else ""
 
 
 def describe_speedup(speedup: float, objective: Objective, sizes: int = 2) -> str:
@@ -97,28 +91,6 @@ def describe_attempt_speed(attempt: Attempt, of: str = "") -> str:
     return f"{attempt.speedup or 0:.2f}x{of}{over}"
 
 
-def describe_profile_speed(profile: Profile) -> str:
-    """Return `10.96x over all sizes`; empty where no speed-up is known."""
-    if profile.speedup is None:
-        return ""
-    return describe_speedup(profile.speedup, profile.objective, len(profile.sizes))
-
-
 def describe_largest(time: str, sizes: int) -> str:
     """Return `5.72 us at the largest`, so that a time is not read as one over all sizes."""
     return f"{time} at the largest" if sizes > 1 else time
-
-
-def describe_scoring(objective: Objective, shares: Sequence[float], largest: str) -> str:
-    """Describe for a prompt how the timed sizes make one score; `largest` names that size."""
-    score = f"Their one score is {SCORES[objective]}"
-    if objective == "worst":
-        return f"{score}: only the worst size counts."
-    if objective == "largest":
-        return f"{score}, {largest}: no other size counts."
-    least = min(shares)
-    if max(shares) > least:
-        how = f"sizes count {' : '.join(f'{one / least:.3g}' for one in shares)}"
-    else:
-        how = "every size counts alike: 10% at the smallest is worth 10% at the largest"
-    return f"{score}, in which {how}."

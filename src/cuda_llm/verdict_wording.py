@@ -108,10 +108,8 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
             return (f"the same kernel as {of}",)
         case CompileFailed():
             return _compile_failure(verdict)
-        case PolicyViolation(rule=rule, breach=breach, location=location, spot=spot):
-            how = phrase(breach) or _RULES.get(rule, "")
-            touched = f": {phrase(location)}" if location else ""
-            return _lines(f"{rule}: {how}{touched}" if how else rule, _at(spot))
+        case PolicyViolation():
+            return _policy_violation(verdict)
         case LoadFailed(fault=fault, symbol=symbol, detail=detail):
             missing = "it cannot be loaded"
             if fault == "undefined-function":
@@ -181,10 +179,8 @@ def phrase(fact: Fact | None) -> str:
             return ""
         case SourceSpot(text=text):
             return f"{fact}  `{text}`" if text else str(fact)
-        case CudaError(name=name, kernel=kernel):
-            where = f" in {kernel}" if kernel else ""
-            meaning = _MEANINGS.get(name)
-            return f"{meaning} ({name}{where})" if meaning else f"{name}{where}"
+        case CudaError():
+            return _cuda_error(fact)
         case Replay():
             return _replay(fact)
         case MemoryAccess():
@@ -208,17 +204,6 @@ def phrase(fact: Fact | None) -> str:
             return _baseline_doubt(fact)
         case _:
             assert_never(fact)
-
-
-def name_owner(location: Location) -> str:
-    """Return `buffer C`, `cudaMalloc allocation 2`, `shared memory`."""
-    if location.owner is None:
-        return "its memory"
-    if location.owner == "buffer" and location.name:
-        return f"buffer {location.name}"
-    if location.owner == "scratch" and location.number is not None:
-        return f"cudaMalloc allocation {location.number}"
-    return _OWNERS[location.owner]
 
 
 def _lines(*texts: str) -> tuple[str, ...]:
@@ -322,6 +307,13 @@ _RULES: Mapping[str, str] = {
     "runner-protocol": "the host part wrote to a descriptor that is not its own",
 }
 """By rule that can be broken in one way only: how the rule is broken."""
+
+
+def _policy_violation(verdict: PolicyViolation) -> tuple[str, ...]:
+    rule, location = verdict.rule, verdict.location
+    how = phrase(verdict.breach) or _RULES.get(rule, "")
+    touched = f": {phrase(location)}" if location else ""
+    return _lines(f"{rule}: {how}{touched}" if how else rule, _at(verdict.spot))
 
 
 def _breach(breach: PolicyBreach) -> str:
@@ -452,6 +444,17 @@ _OWNERS: Mapping[Owner, str] = {
 }
 
 
+def name_owner(location: Location) -> str:
+    """Return `buffer C`, `cudaMalloc allocation 2`, `shared memory`."""
+    if location.owner is None:
+        return "its memory"
+    if location.owner == "buffer" and location.name:
+        return f"buffer {location.name}"
+    if location.owner == "scratch" and location.number is not None:
+        return f"cudaMalloc allocation {location.number}"
+    return _OWNERS[location.owner]
+
+
 def _access(access: MemoryAccess) -> str:
     """Return `reads 4 bytes at byte 4000 of buffer C (4000 bytes)`."""
     size = "" if access.bytes is None else f" {_count(access.bytes, 'byte')}"
@@ -557,6 +560,12 @@ _MEANINGS: Mapping[str, str] = {
     "process, as happens when host code touches descriptors that are not its own",
 }
 """By CUDA's name of an error: what the error says of the kernel."""
+
+
+def _cuda_error(error: CudaError) -> str:
+    where = f" in {error.kernel}" if error.kernel else ""
+    meaning = _MEANINGS.get(error.name)
+    return f"{meaning} ({error.name}{where})" if meaning else f"{error.name}{where}"
 
 
 def _replay(replay: Replay) -> str:

@@ -1,4 +1,4 @@
-"""The sentences about candidates that were refused, from the facts in their verdicts."""
+"""Sentences about refused candidates, made from the facts in their verdicts."""
 
 from typing import Any, get_args
 
@@ -162,19 +162,19 @@ def test_a_rule_that_is_broken_in_one_way_only_says_which(rule: str) -> None:
     assert first_line(PolicyViolation(rule=rule)) == f"{rule}: {RULES[rule]}"
 
 
-def test_a_system_call_without_a_name_is_told_by_its_number() -> None:
+def test_a_system_call_without_a_name_is_described_by_its_number() -> None:
     breach = PolicyBreach(kind="system-call", number=462)
     found = PolicyViolation(rule="syscall", breach=breach)
     assert first_line(found) == "syscall: the host part calls number 462"
 
 
 @pytest.mark.parametrize("kind", get_args(CompilerStopKind))
-def test_a_compilation_that_was_ended_says_by_what(kind: CompilerStopKind) -> None:
+def test_a_compilation_that_was_ended_names_what_ended_it(kind: CompilerStopKind) -> None:
     stop, sentence = STOPS[kind]
     assert first_line(CompileFailed(stop=stop)) == sentence
 
 
-def test_a_compilation_is_told_by_its_first_error_or_by_the_signature_it_lacks() -> None:
+def test_a_compilation_is_described_by_its_first_error_or_by_the_signature_it_lacks() -> None:
     spot = SourceSpot(file="mine.cu", line=3, text="int a")
     error = Diagnostic(severity="error", message="expected a ';'", spot=spot)
     failed = CompileFailed(diagnostics=(error,))

@@ -1,4 +1,4 @@
-"""What of a model's critique stands, held against profile, text, hints, hardware and attempts."""
+"""A model's critique checked against profile, source, hints, hardware and attempts."""
 
 import asyncio
 import json
@@ -101,8 +101,8 @@ def test_a_gain_beyond_the_attainable_time_becomes_what_is_left() -> None:
     hidden, about = last("matrix_transpose")
     hidden = replace(hidden, plan=replace(hidden.plan, hardware_context="none"))
     said = Critique(change=CHANGE, bottleneck="dram_bandwidth", gain_percent=60)
-    told = [one.why for one in check(hidden, about, said, ()).critique.corrections]
-    assert Objection.BEYOND_ROOFLINE not in told
+    corrected = [one.why for one in check(hidden, about, said, ()).critique.corrections]
+    assert Objection.BEYOND_ROOFLINE not in corrected
 
 
 def test_what_the_text_shows_is_not_asked_for_again() -> None:
@@ -268,8 +268,8 @@ def test_nothing_reaches_a_brief_that_the_check_should_have_dropped(
         if signs == set(said["brings"]) & BRINGS:
             uses = signs_of(SourceFacts(at.archive.source(about.id)))
             assert not signs or signs - uses
-    for told in (text for one in hinted for text in one.avoid):
-        name = told.partition("(")[2].partition(":")[0]
+    for avoided in (text for one in hinted for text in one.avoid):
+        name = avoided.partition("(")[2].partition(":")[0]
         tried = at.attempt(name)
         changes = changes_between(at, at.attempt(tried.parent or ""), tried)
         assert len([one for one in changes if one.is_choice]) == 1

@@ -625,6 +625,6 @@ def test_a_search_that_found_no_place_says_so() -> None:
     assert "within 20 s" in diagnose(late, source_of("clean")).evidence
 
 
-def test_a_host_part_that_dies_on_a_gpu_is_told_by_its_signal() -> None:
+def test_a_host_part_that_dies_on_a_gpu_is_described_by_its_signal() -> None:
     verdict = lost(signal.SIGFPE, RunnerReply.DIED)
     assert diagnose(verdict, source_of("clean")).cause == "division by zero"

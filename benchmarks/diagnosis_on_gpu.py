@@ -32,7 +32,7 @@ from typing import Any
 
 import nsight_rule
 import record
-from nsight_rule import Shown, show_bottleneck
+from nsight_rule import show_bottleneck
 
 from cuda_llm.agents.playbook.generator import open_playbook
 from cuda_llm.errors import CudaLLMError
@@ -421,7 +421,7 @@ def compare_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
 def compare_row(row: Mapping[str, Any]) -> Row:
     """Return one kernel's."""
     counted = [one["metrics"] for one in row["counted"]]
-    shown, before = show_bottleneck(counted), show_bottleneck(counted, as_written=True)
+    shown = show_bottleneck(counted)
     named = {
         "timed": explain_timed(row).bottlenecks,
         "inspected": explain_inspected(row).bottlenecks,
@@ -434,25 +434,13 @@ def compare_row(row: Mapping[str, Any]) -> Row:
         "held_back": row["held_back"],
         "time_us": round(row["time_us"], 2),
         "shown": shown.bottleneck,
-        "shown_as_written": before.bottleneck,
         "balanced": list(shown.balanced),
         "causes": list(shown.causes),
         "stall": shown.stall,
         "busy": {unit: round(share, 3) for unit, share in shown.shares.items() if share >= 0.1},
         "named": codes,
-        "agree": {which: is_shown(found, shown) for which, found in named_first.items()},
-        "agree_strictly": {
-            which: is_shown(found, shown, strict=True) for which, found in named_first.items()
-        },
-        "agree_as_written": {
-            which: is_shown(found, before) for which, found in named_first.items()
-        },
+        "agree": {which: found in shown.terms for which, found in named_first.items()},
     }
-
-
-def is_shown(code: str, shown: Shown, *, strict: bool = False) -> bool:
-    """Tell whether a headline names what the counters show."""
-    return code in (shown.strict if strict else shown.terms)
 
 
 def explain_timed(row: Mapping[str, Any]) -> Profile:
@@ -501,15 +489,12 @@ def _figures(rows: Sequence[Row]) -> Row:
     figures: Row = {"kernels": len(rows)}
     for which in DIAGNOSES:
         compared = [row for row in rows if which in row["agree"]]
-        figures[which] = {"compared": len(compared)} | {
-            how: _share([row[how][which] for row in compared])
-            for how in ("agree", "agree_strictly", "agree_as_written")
+        agreed = [row["agree"][which] for row in compared]
+        figures[which] = {
+            "compared": len(agreed),
+            "agree": round(sum(agreed) / len(agreed), 3) if agreed else 0.0,
         }
     return figures
-
-
-def _share(found: Sequence[bool]) -> float:
-    return round(sum(found) / len(found), 3) if found else 0.0
 
 
 def print_rows(rows: Iterable[Row]) -> None:

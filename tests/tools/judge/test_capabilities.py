@@ -44,6 +44,7 @@ def positives() -> Task:
     return load_task(str(TASKS / "positives"))
 
 
+@pytest.mark.evidence
 def test_halves_in_place_pass(halves: Task) -> None:
     verdict = verdict_on(halves, "without_scratch.cu")
     assert isinstance(verdict, Passed), verdict
@@ -79,6 +80,7 @@ def test_copying_to_the_host_is_for_tasks_that_allow_it(positives: Task) -> None
         )
 
 
+@pytest.mark.evidence
 def test_without_a_reference_the_baseline_is_the_oracle(halves: Task) -> None:
     task = replace(halves, reference=None)
     verdict = verdict_on(task, "without_scratch.cu")

@@ -58,6 +58,7 @@ def check_kernel(
     return asyncio.run(checking)
 
 
+@pytest.mark.evidence
 def test_a_race_between_stores_and_atomics_is_found_with_its_line() -> None:
     check = check_kernel("histogram", FIXTURES / "mutants/histogram/missing_barrier.cu")
     assert isinstance(check.fault, DataRace)

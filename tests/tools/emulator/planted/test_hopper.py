@@ -186,6 +186,7 @@ def barriers(request: pytest.FixtureRequest) -> Iterator[tuple[str, Compiled]]:
     yield device, asyncio.run(compiled(BARRIERS, open_emulated(device).target))
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("mode", LIBRARY)
 def test_what_the_toolkits_libraries_make_of_mbarriers_runs(
     barriers: tuple[str, Compiled], mode: int
@@ -198,6 +199,7 @@ def test_what_the_toolkits_libraries_make_of_mbarriers_runs(
         np.testing.assert_array_equal(called.outputs["out"][: expected.size], expected)
 
 
+@pytest.mark.evidence
 def test_a_read_before_the_wait_is_found(barriers: tuple[str, Compiled]) -> None:
     device, code = barriers
     verdict = call(device, code, SMALL, 5, Level.FULL).outcome
@@ -208,6 +210,7 @@ def test_a_read_before_the_wait_is_found(barriers: tuple[str, Compiled]) -> None
     assert {verdict.spot.line} & marked or (other is not None and other.line in marked)
 
 
+@pytest.mark.evidence
 def test_a_barrier_that_one_thread_never_reaches_is_a_deadlock(
     barriers: tuple[str, Compiled],
 ) -> None:

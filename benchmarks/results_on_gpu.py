@@ -24,9 +24,10 @@ from cuda_llm.graph.benchmark.folder import BenchmarkFolder, plan_benchmark
 from cuda_llm.graph.benchmark.render import write_tables
 from cuda_llm.graph.benchmark.row import TaskRow
 from cuda_llm.graph.benchmark.work import work
-from cuda_llm.graph.request import Overrides, RunRequest
-from cuda_llm.graph.runs.resolve import resolve_request
+from cuda_llm.graph.parts import Parts
+from cuda_llm.graph.runs.resolve import resolve_config
 from cuda_llm.outcomes import NoCode
+from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
@@ -81,8 +82,8 @@ async def measure(
     if (folder.path / "bench.json").exists():
         plan = folder.read_plan()
     else:
-        request = RunRequest(task=tasks[0], candidates=1, rounds=1, tune=0)
-        plan = plan_benchmark(resolve_request(request), {one: one for one in tasks}, device)
+        request = RunConfig(task=tasks[0], candidates=1, rounds=1, tune=0)
+        plan = plan_benchmark(resolve_config(request), {one: one for one in tasks}, device)
         folder.write_plan(plan)
     rows: dict[str, TaskRow] = {}
 
@@ -97,7 +98,7 @@ async def measure(
         print(f"{left_s(deadline):4.0f} s left: {name} {row.state} {row.error[:200]}", flush=True)
         print(f"      {row.verdicts} {row.speedup} {us} library/ours {over}", flush=True)
 
-    overrides = Overrides(generator=KnownPoint(points))
+    overrides = Parts(generator=KnownPoint(points))
     working = asyncio.ensure_future(
         work(folder, plan, device, keep, overrides=overrides, report=lambda _: None)
     )

@@ -14,9 +14,8 @@ from cuda_llm.agents.llm.agent_ask import AgentAsk
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy, Tuner
 from cuda_llm.agents.situation import Plan, Situation
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
-from cuda_llm.graph.request import RunRequest
-from cuda_llm.graph.state import SearchInput
 from cuda_llm.log import bound
+from cuda_llm.run_config import GraphInput, RunConfig
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.judge.bench import Bench
@@ -155,7 +154,7 @@ class RunContext:
     """One run's parts."""
 
     run_id: str
-    request: RunRequest
+    request: RunConfig
     task: Task
     device: Device
     plan: Plan
@@ -238,4 +237,4 @@ def ignoring_earlier_runs(find: FindContext) -> FindContext:
 
 def input_of(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of the state that the user gave."""
-    return {key: state[key] for key in SearchInput.__annotations__ if key in state}
+    return {key: state[key] for key in GraphInput.model_fields if key in state}

@@ -23,10 +23,10 @@ from cuda_llm.graph.guards import (
     strategy_guard,
 )
 from cuda_llm.graph.incumbent import choose_incumbent
-from cuda_llm.graph.request import MOST_CANDIDATES
 from cuda_llm.graph.state import CandidateState, SearchState, SearchUpdate
 from cuda_llm.graph.view import attempts_of, judged_of, situation_of, write_situation
 from cuda_llm.outcomes import InfraFailed
+from cuda_llm.run_config import MOST_CANDIDATES
 from cuda_llm.search import Attempt, Brief, Draft, Kind
 from cuda_llm.traces.events import IncumbentChosen, RoundBegan, Routed, TunerSearched
 from cuda_llm.traces.text import plural

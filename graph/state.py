@@ -7,12 +7,12 @@ Attempts, briefs and hints lie in the run's folder, as do sources and verdicts; 
 import dataclasses
 import operator
 from functools import cache
-from typing import Annotated, Any, Required, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from typing_extensions import TypedDict
 
 from cuda_llm.codec import encode
-from cuda_llm.graph.request import RunOptions
+from cuda_llm.run_config import GraphInput
 
 T = TypeVar("T")
 
@@ -28,18 +28,6 @@ def merge(old: dict[str, T], new: dict[str, T]) -> dict[str, T]:
 def latest(old: T, new: T) -> T:
     """Return what was written last, also by several nodes at once."""
     return new
-
-
-class SearchInput(RunOptions, total=False):
-    """What starts a run, each as in `RunRequest`. A `RunContext` that is given rules over it."""
-
-    task: Required[str]
-    device: str
-    generator: str
-    strategy: str
-    model: str
-    reflection_model: str
-    agent_models: dict[str, str]
 
 
 class SearchUpdate(TypedDict, total=False):
@@ -80,8 +68,12 @@ class SearchUpdate(TypedDict, total=False):
     """What the node decided, in words, for whoever watches the updates; no node reads it."""
 
 
-class SearchState(SearchInput, SearchUpdate, total=False):
-    """All channels."""
+class SearchState(SearchUpdate, total=False):
+    """All channels: what nodes write, and the options that the graph was started with."""
+
+
+# LangGraph makes a channel of each annotation; the options are listed once, in `GraphInput`.
+SearchState.__annotations__.update(dict.fromkeys(GraphInput.model_fields, Any))
 
 
 class SearchOutput(TypedDict, total=False):

@@ -76,13 +76,15 @@ def _largest(task: Task, timed: Sequence[Mapping[str, int]]) -> int:
     return max(range(len(timed)), key=lambda at: (found[at], at))
 
 
-def with_objective(task: Task, objective: str = "", weights: Iterable[float] = ()) -> Task:
-    """Return the task with the objective and weights that a user asks for; empty leaves its own.
+def with_objective(
+    task: Task, objective: Objective | None = None, weights: Iterable[float] = ()
+) -> Task:
+    """Return the task with the objective and weights that a user asks for; without, its own.
 
     Raises UsageError where weights do not fit the task's sizes or the objective.
     """
     asked = tuple(float(one) for one in weights)
-    chosen: Objective = objective or ("geomean" if asked else task.objective)  # type: ignore[assignment]
+    chosen = objective or ("geomean" if asked else task.objective)
     if asked and chosen != "geomean":
         raise UsageError(f"--weight: counts for --objective geomean alone, not for {chosen}")
     if asked and len(asked) != len(task.sizes.bench):

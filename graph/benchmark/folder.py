@@ -20,9 +20,9 @@ from cuda_llm.codec import SPARSE, decode, encode
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.benchmark.row import TaskRow
 from cuda_llm.graph.benchmark.sweep import Setting, name_runs
-from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.resolve import name_run
 from cuda_llm.graph.runs.run_context import versions
+from cuda_llm.run_config import DEFAULT, RunConfig
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.open_device import spec_of
 from cuda_llm.traces.files import broken, read_json, write_json
@@ -41,7 +41,7 @@ class BenchmarkPlan:
     name: str
     began_at: str
     """UTC."""
-    request: RunRequest
+    request: RunConfig
     """What all runs have in common, with nothing left open; its task and run_id are empty."""
     tasks: Mapping[str, str]
     """Name of each run to its task's name or folder, in order."""
@@ -60,7 +60,7 @@ class BenchmarkPlan:
     @property
     def settings(self) -> dict[str, Any]:
         """What differs from the defaults, by option."""
-        plain, asked = encode(RunRequest(task="")), encode(self.request)
+        plain, asked = encode(DEFAULT), encode(self.request)
         apart = ("task", "run_id", "out")
         return {
             name: value
@@ -76,7 +76,7 @@ class BenchmarkPlan:
 
 
 def plan_benchmark(
-    request: RunRequest,
+    request: RunConfig,
     tasks: Mapping[str, str],
     device: Device,
     *,
@@ -89,7 +89,7 @@ def plan_benchmark(
     return BenchmarkPlan(
         name=name_run("bench", now),
         began_at=now.isoformat(timespec="seconds"),
-        request=replace(request, task="", run_id="", device=spec_of(device, request.device)),
+        request=request.changed(task="", run_id="", device=spec_of(device, request.device)),
         tasks=runs,
         sweep=sweep,
         left_out=left_out,

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import product
 from typing import Any
 
 from cuda_llm.agents.strategies.builtin import find_strategy
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import RunRequest
-from cuda_llm.graph.runs.resolve import absolute_code, check_request
+from cuda_llm.graph.runs.resolve import absolute_code
+from cuda_llm.run_config import DEFAULT, RunConfig
 
 LONGEST_NAME = 90
 """Characters of a run's name, before what tells it from one that would be the same."""
@@ -65,12 +65,12 @@ def _split(flag: str, text: str) -> tuple[str, ...]:
     return values
 
 
-def settle(request: RunRequest, swept: Swept) -> RunRequest:
+def settle(request: RunConfig, swept: Swept) -> RunConfig:
     """Return the request with the values of which there is one, which make no sweep."""
-    return replace(request, **{name: one[0] for name, one in swept.items() if len(one) == 1})
+    return request.changed(**{name: one[0] for name, one in swept.items() if len(one) == 1})
 
 
-def combine(request: RunRequest, swept: Swept) -> tuple[RunRequest, tuple[Setting, ...]]:
+def combine(request: RunConfig, swept: Swept) -> tuple[RunConfig, tuple[Setting, ...]]:
     """Return what all runs have in common, and the setting of each combination; none of no sweep.
 
     Raises UsageError for the first that cannot be.
@@ -85,12 +85,9 @@ def combine(request: RunRequest, swept: Swept) -> tuple[RunRequest, tuple[Settin
         Setting(**dict(zip(SWEPT, values, strict=True))) for values in product(*choices)
     )
     for one in settings:
-        check_request(replace(request, **vars(one)))
+        request.changed(**vars(one))
         find_strategy(one.strategy)
-    plain: dict[str, Any] = {
-        name: RunRequest.__dataclass_fields__[name].default for name in several
-    }
-    return replace(request, **plain), settings
+    return request.changed(**{name: getattr(DEFAULT, name) for name in several}), settings
 
 
 def name_runs(

@@ -16,11 +16,12 @@ from cuda_llm.graph.benchmark.row import (
     failed_row,
     read_row,
 )
-from cuda_llm.graph.request import Overrides, RunRequest
+from cuda_llm.graph.parts import Parts
 from cuda_llm.graph.runs.result import read_result
 from cuda_llm.graph.runs.start import resume, start
 from cuda_llm.log import Log
 from cuda_llm.profile import LibraryTimes
+from cuda_llm.run_config import RunConfig
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.objective import with_objective
 from cuda_llm.tasks.task import Task
@@ -128,7 +129,7 @@ async def work(
     device: Device,
     on_row: OnRow,
     *,
-    overrides: Overrides | None = None,
+    overrides: Parts | None = None,
     observers: Sequence[Observer] = (),
     report: ReportLine = print_line,
     on_progress: OnProgress = lambda _: None,
@@ -164,7 +165,7 @@ async def work(
         while (name := await queue.take()) is not None:
             try:
                 row = await run_task(
-                    folder, plan, name, own, overrides or Overrides(), observers, report
+                    folder, plan, name, own, overrides or Parts(), observers, report
                 )
             except DeviceLost as error:
                 lose(name, own, error)
@@ -194,13 +195,13 @@ def is_done(row: TaskRow | None) -> bool:
 
 def request_of(
     plan: BenchmarkPlan, folder: BenchmarkFolder, name: str, device: Device
-) -> RunRequest:
+) -> RunConfig:
     """Return the request of one run."""
     asked = plan.request.device
     spec = asked if names_code(asked) else str(getattr(device, "spec", asked))
     own: dict[str, Any] = vars(plan.sweep[name]) if name in plan.sweep else {}
     task = plan.tasks[name]
-    return replace(plan.request, task=task, device=spec, out=str(folder.runs), run_id=name, **own)
+    return plan.request.changed(task=task, device=spec, out=str(folder.runs), run_id=name, **own)
 
 
 async def run_task(
@@ -208,7 +209,7 @@ async def run_task(
     plan: BenchmarkPlan,
     name: str,
     device: Device,
-    overrides: Overrides,
+    overrides: Parts,
     observers: Sequence[Observer],
     report: ReportLine,
 ) -> TaskRow:
@@ -246,7 +247,7 @@ def stopped_row(
 NO_LIBRARY = "the task names none"
 
 
-async def time_libraries(task: Task, device: Device, request: RunRequest) -> TimedLibraries:
+async def time_libraries(task: Task, device: Device, request: RunConfig) -> TimedLibraries:
     """Time the task's libraries and the copy.
 
     What goes wrong is told, for a kernel's own result does not hang on it.

@@ -23,7 +23,7 @@ from cuda_llm.graph.context import (
     input_of,
 )
 from cuda_llm.graph.node_report import bind_reporting
-from cuda_llm.graph.request import Overrides
+from cuda_llm.graph.parts import Parts
 from cuda_llm.graph.review import review
 from cuda_llm.graph.round_nodes import (
     choose,
@@ -41,8 +41,8 @@ from cuda_llm.graph.round_nodes import (
 from cuda_llm.graph.run_nodes import baseline, finish, start
 from cuda_llm.graph.runs.graph_input import make_search_graph
 from cuda_llm.graph.runs.parts import RunParts, find_parts
-from cuda_llm.graph.runs.resolve import make_request
-from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
+from cuda_llm.graph.state import SearchOutput, SearchState
+from cuda_llm.run_config import RunConfig, read_config
 from cuda_llm.traces.event_log import Recorder
 
 if TYPE_CHECKING:
@@ -114,13 +114,13 @@ def build_graph(
     tuner: "Tuner | None" = None,
     bench: "Bench | None" = None,
     agents: Sequence[PlacedAgent] = (),
-) -> "StateGraph[SearchState, Any, SearchInput, SearchOutput]":
+) -> "StateGraph[SearchState, Any, Any, SearchOutput]":
     """Return the graph, not compiled: add nodes of your own, then `compile()` it.
 
     What is given replaces what the run's context holds. `agents` stand behind their stages; one
     named `hardware_research` takes the researcher's place. Raises UsageError for a name used twice.
     """
-    overrides = Overrides(
+    overrides = Parts(
         generator=generator,
         strategy=strategy,
         reflector=reflection,
@@ -133,7 +133,7 @@ def build_graph(
 
 def assemble_graph(
     find: FindContext, agents: Sequence[PlacedAgent] = ()
-) -> "StateGraph[SearchState, Any, SearchInput, SearchOutput]":
+) -> "StateGraph[SearchState, Any, Any, SearchOutput]":
     """Build the graph, not compiled; its nodes get their context from `find`.
 
     `agents` stand behind their stages; one named `hardware_research` takes the researcher's place.
@@ -187,7 +187,7 @@ def add_chain(graph: Any, find: FindContext, agents: Sequence[PlacedAgent]) -> N
     graph.add_conditional_edges("tuner", each_trial, {"trial": "trial", "on": after_trials})
 
 
-def context_finder(overrides: Overrides) -> FindContext:
+def context_finder(overrides: Parts) -> FindContext:
     """Return what finds the context of a node; `overrides` replace the parts of that context."""
     parts = {name: part for name, part in overrides.given.items() if name != "agents"}
 
@@ -198,7 +198,7 @@ def context_finder(overrides: Overrides) -> FindContext:
     return find
 
 
-async def open_context(state: Mapping[str, Any], overrides: Overrides) -> RunContext:
+async def open_context(state: Mapping[str, Any], overrides: Parts) -> RunContext:
     """Return the context of the run that `state` belongs to; make it where there is none."""
     name = state.get("candidate_run") or state.get("run_id", "")
     if name in _open:
@@ -211,12 +211,11 @@ async def open_context(state: Mapping[str, Any], overrides: Overrides) -> RunCon
     return _open.setdefault(context.run_id, context)
 
 
-def parts_of_input(state: Mapping[str, Any], overrides: Overrides) -> RunParts:
+def parts_of_input(state: Mapping[str, Any], overrides: Parts) -> RunParts:
     """Find the parts of a new run. Raises UsageError."""
     from cuda_llm.graph.runs.replay import as_asked
 
-    given = input_of(state)
-    return find_parts(as_asked(make_request(given), given), overrides)
+    return find_parts(as_asked(read_config(input_of(state), RunConfig)), overrides)
 
 
 def release_context(run_id: str) -> None:
@@ -241,7 +240,7 @@ async def make_context(parts: RunParts, *, known: bool) -> RunContext:
     return replace(context, release=partial(release_context, context.run_id))
 
 
-def parts_of_begun_run(name: str, overrides: Overrides) -> RunParts:
+def parts_of_begun_run(name: str, overrides: Parts) -> RunParts:
     """Find the parts of a run that another process began. Raises UsageError without one."""
     from cuda_llm.graph.runs.start import parts_of
     from cuda_llm.traces.find import find_run

@@ -19,7 +19,7 @@ from cuda_llm.graph.review_decisions import Reviewer
 from cuda_llm.graph.run_nodes import run_finished, run_started
 from cuda_llm.graph.runs.mend import forget_damaged, mend_judged
 from cuda_llm.graph.runs.parts import RunParts
-from cuda_llm.graph.state import SearchInput, SearchOutput, SearchState
+from cuda_llm.graph.state import SearchOutput, SearchState
 from cuda_llm.graph.view import situation_of
 from cuda_llm.log import Log, bound
 from cuda_llm.traces.best import BestKeeper
@@ -208,7 +208,7 @@ def reviews_of(state: "StateSnapshot") -> list[Mapping[str, Any]]:
 
 @asynccontextmanager
 async def open_graph_run(
-    context: RunContext, graph: "StateGraph[SearchState, RunContext, SearchInput, SearchOutput]"
+    context: RunContext, graph: "StateGraph[SearchState, RunContext, Any, SearchOutput]"
 ) -> AsyncIterator[GraphRun]:
     """Open the run's graph with its checkpoints on disk; cancel all its work on leaving."""
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver

@@ -144,7 +144,7 @@ async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
     await put_state(new, {**stated, "run_id": name})
     changed = hints != hints_of(folder, values, round_)
     copy_events(folder, new, RunForked(of=folder.name, round=round_, edited_hints=changed))
-    request = replace(recorded_request(folder, run), run_id=name)
+    request = recorded_request(folder, run).changed(run_id=name)
     lineage = {"run": folder.name, "round": round_}
     # Last: a folder with a run.json is a run.
     new.write_run({**run, "run_id": name, "forked_from": lineage, "request": encode(request)})

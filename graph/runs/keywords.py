@@ -1,27 +1,18 @@
-"""What `optimize` was called with, taken apart: names and values, and objects of the caller's own.
+"""What `optimize` was called with, taken apart: a configuration, and objects of the caller's own.
 
-Everything is checked here, so that a slip is one line and no work has begun.
+Everything is checked here, so that a mistake is one line and no work has begun.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from cuda_llm.agents.protocols import PlacedAgent
 from cuda_llm.errors import UsageError, nearest
-from cuda_llm.graph.request import Overrides, RunOptions, RunRequest
-from cuda_llm.graph.review_decisions import Reviewer
-from cuda_llm.graph.runs.resolve import make_request
+from cuda_llm.graph.parts import Parts
+from cuda_llm.run_config import RunConfig, read_config, shown
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.traces.event_log import Observer
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
-    from cuda_llm.agents.protocols import Generator, Reflector, Strategy, Tuner
-    from cuda_llm.tools.device import Device
-    from cuda_llm.tools.judge.bench import Bench
 
 MEMBERS: Mapping[str, tuple[str, ...]] = {
     "device": ("name", "hardware", "target", "capabilities", "carry_out"),
@@ -34,41 +25,19 @@ MEMBERS: Mapping[str, tuple[str, ...]] = {
     "bench": ("time_baseline", "compile", "validate", "profile"),
 }
 """What an object must have to be the part that the keyword names."""
-
-
-class OptimizeKeywords(RunOptions, total=False):
-    """What `optimize` takes beside the task: every option of a run, under the name that it has in
-    `RunRequest`. Where an option names a part, an object of one's own will do as well."""
-
-    device: "str | Device"
-    generator: "str | Generator"
-    strategy: "str | Strategy"
-    model: "str | BaseChatModel"
-    reflection_model: "str | BaseChatModel"
-    agents: "Sequence[str | PlacedAgent]"
-    agent_models: "Mapping[str, str | BaseChatModel]"
-    run_id: str
-    reflector: "Reflector"
-    tuner: "Tuner"
-    bench: "Bench"
-    observers: Sequence[Observer]
-    """Called with every event."""
-    reviewer: Reviewer
-    """Reviews each round before it begins, as `review` has it stop for: see docs/traces.md."""
-
-
-KEYWORDS = frozenset(OptimizeKeywords.__annotations__)
+WATCHERS = ("observers", "reviewer")
+"""Functions of the caller's, called with every event and before each round."""
+KEYWORDS = (*(name for name in RunConfig.model_fields if name != "task"), *MEMBERS, *WATCHERS)
 
 
 def split_keywords(
     task: Task | str, keywords: Mapping[str, Any]
-) -> tuple[RunRequest, Overrides, tuple[Observer, ...]]:
-    """Split keywords into the request (names and values), the overrides (objects) and observers.
+) -> tuple[RunConfig, Parts, tuple[Observer, ...]]:
+    """Split keywords into the configuration (names and values), parts (objects) and observers.
 
     Raises TypeError for a keyword that is none, UsageError for a value of a wrong type.
     """
-    own = {one.name for one in fields(Overrides)}
-    request: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
     brought: dict[str, Any] = {}
     for name, value in keywords.items():
         if name not in KEYWORDS:
@@ -79,24 +48,23 @@ def split_keywords(
         elif name == "reviewer":
             if not callable(value):
                 raise UsageError(f"reviewer={shown(value)}: expected a function of a review")
-            request["review"] = True
+            plain["review"] = True
         elif name == "agents":
             check_each(name, value, is_placed, "names, or PlacedAgent objects")
-            request[name] = tuple(one for one in value if isinstance(one, str))
+            plain[name] = tuple(one for one in value if isinstance(one, str))
             brought[name] = tuple(one for one in value if not isinstance(one, str))
         elif name == "agent_models":
             models = checked_models(value)
-            request[name] = {key: one for key, one in models.items() if isinstance(one, str)}
+            plain[name] = {key: one for key, one in models.items() if isinstance(one, str)}
             brought[name] = {key: one for key, one in models.items() if not isinstance(one, str)}
-        elif name in own and not isinstance(value, str):
+        elif name in MEMBERS and not (isinstance(value, str) and name in RunConfig.model_fields):
             check_part(name, value)
             brought[name] = value
-        elif name in MEMBERS and name not in RunRequest.__dataclass_fields__:
-            check_part(name, value)
         else:
-            request[name] = value
-    request["task"], brought["task"] = name_task(task)
-    return make_request(request), Overrides(**brought), tuple(keywords.get("observers", ()))
+            plain[name] = value
+    named, brought["task"] = name_task(task)
+    config = read_config({**plain, "task": named} if named else plain, RunConfig)
+    return config, Parts(**brought), tuple(keywords.get("observers", ()))
 
 
 def check_each(name: str, given: Any, fits: Any, expected: str) -> None:
@@ -106,7 +74,7 @@ def check_each(name: str, given: Any, fits: Any, expected: str) -> None:
 
 
 def is_placed(agent: object) -> bool:
-    """Return whether an entry of `agents` is one."""
+    """Return whether an entry of `agents` is a name or a placed agent."""
     return isinstance(agent, (str, PlacedAgent))
 
 
@@ -121,22 +89,13 @@ def checked_models(given: Any) -> Mapping[str, Any]:
 
 
 def check_part(name: str, part: object, place: str = "") -> None:
-    """Raise UsageError unless an object has what the part needs; None is one that is not given."""
-    lacking = [one for one in MEMBERS.get(name, ()) if not hasattr(part, one)]
+    """Raise UsageError unless an object has what the part needs; None is a part not given."""
+    lacking = [one for one in MEMBERS[name] if not hasattr(part, one)]
     if part is not None and lacking:
         lacks = f"it lacks {', '.join(lacking)}"
-        named = "a name, or " if name in RunRequest.__dataclass_fields__ else ""
+        named = "a name, or " if name in RunConfig.model_fields else ""
         what = "a chat model of LangChain" if "model" in name else f"a {name.capitalize()}"
         raise UsageError(f"{place or name}={shown(part)}: expected {named}{what} ({lacks})")
-
-
-def shown(value: object) -> str:
-    """Return a value in a few characters."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
-
-
-LONGEST_SHOWN = 60
 
 
 def name_task(task: Task | str) -> tuple[str, Task | None]:

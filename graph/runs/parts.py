@@ -9,9 +9,11 @@ from cuda_llm.agents.prompting.templates import Templates, open_templates
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy
 from cuda_llm.dotted import is_dotted, load_dotted, make_part
 from cuda_llm.errors import MissingError, UsageError
-from cuda_llm.graph.request import Overrides, RunRequest
-from cuda_llm.graph.runs.resolve import check_request, resolve_request
+from cuda_llm.graph.parts import Parts
+from cuda_llm.graph.runs.resolve import resolve_config
+from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Author
+from cuda_llm.source_file import read_source
 from cuda_llm.tasks.objective import with_objective
 from cuda_llm.tasks.own_sizes import with_sizes
 from cuda_llm.tasks.task import Task
@@ -37,9 +39,9 @@ class GeneratorChoice:
 class RunParts:
     """The parts of one run that need no folder."""
 
-    request: RunRequest
+    request: RunConfig
     """Resolved: nothing in it is open."""
-    overrides: Overrides
+    overrides: Parts
     task: Task
     device: Device
     generator_choice: GeneratorChoice
@@ -83,7 +85,7 @@ class RunParts:
         return name_of(self.overrides.model) or self.request.model
 
 
-def find_parts(request: RunRequest, overrides: Overrides) -> RunParts:
+def find_parts(request: RunConfig, overrides: Parts) -> RunParts:
     """Find the parts of a new run: as the user asked, and by the settings where nothing was asked.
 
     Raises UsageError for what is not there or makes no sense, MissingError for what this machine or
@@ -91,19 +93,18 @@ def find_parts(request: RunRequest, overrides: Overrides) -> RunParts:
     """
     from cuda_llm.settings import settings
 
-    check_request(request)
-    if overrides.device is not None and (request.cluster or request.workers or request.max_gpus):
-        raise UsageError("device is an object of yours; leave out cluster, workers and max_gpus")
-    parts = find_parts_by_name(resolve_request(request), overrides)
+    parts = find_parts_by_name(resolve_config(request), overrides)
     named = settings().agent_models
     by_settings = {name: named[name] for name in parts.own_part_names if name in named}
     models = {**by_settings, **parts.request.agent_models}
     task = parts.task
-    decided = {"objective": task.objective, "weights": task.weights, "agent_models": models}
-    return replace(parts, request=replace(parts.request, **decided))  # type: ignore[arg-type]
+    decided = parts.request.changed(
+        objective=task.objective, weights=task.weights, agent_models=models
+    )
+    return replace(parts, request=decided)
 
 
-def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
+def find_parts_by_name(request: RunConfig, overrides: Parts) -> RunParts:
     """Find the parts of a resolved request by name, the device last: opening one may take minutes.
 
     Raises as `find_parts` does.
@@ -111,6 +112,8 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
     from cuda_llm.agents.strategies.builtin import find_strategy
     from cuda_llm.tasks.loader import load_task
 
+    if request.start:
+        read_source(Path(request.start))
     task = overrides.task or load_task(request.task)
     task = with_objective(with_sizes(task, request.sizes), request.objective, request.weights)
     replay = find_replay(request, overrides, task)
@@ -143,7 +146,7 @@ def find_parts_by_name(request: RunRequest, overrides: Overrides) -> RunParts:
     )
 
 
-def find_device(request: RunRequest, overrides: Overrides, replay: "Replay | None") -> Device:
+def find_device(request: RunConfig, overrides: Parts, replay: "Replay | None") -> Device:
     """Return the recorded device, the caller's own, or the one named; it is opened here."""
     from cuda_llm.tools.open_device import open_device
 
@@ -152,7 +155,7 @@ def find_device(request: RunRequest, overrides: Overrides, replay: "Replay | Non
     return overrides.device or overrides.opened_device or open_device(request.device)
 
 
-def find_replay(request: RunRequest, overrides: Overrides, task: Task) -> "Replay | None":
+def find_replay(request: RunConfig, overrides: Parts, task: Task) -> "Replay | None":
     """Open the record that the request names; None where it names none."""
     if not request.replay:
         return None

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from cuda_llm.agents.playbook.source import read_playbook
-from cuda_llm.codec import decode, encode
+from cuda_llm.codec import encode
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.parts import RunParts
+from cuda_llm.run_config import RunConfig, read_config
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.traces.run_folder import RunFolder
@@ -90,7 +90,7 @@ def describe_run(parts: RunParts) -> dict[str, Any]:
         "note": setup_note(parts),
         "brought": sorted(parts.overrides.given),
         "forked_from": None,
-        "request": encode(parts.request),
+        "request": parts.request.model_dump(mode="json"),
     }
 
 
@@ -123,13 +123,13 @@ def setup_note(parts: RunParts) -> str:
     return "; ".join(filter(None, (parts.generator_choice.note, *parts.device.notes)))
 
 
-def recorded_request(folder: RunFolder, run: dict[str, Any]) -> RunRequest:
+def recorded_request(folder: RunFolder, run: dict[str, Any]) -> RunConfig:
     """Read the request of run.json. Raises UsageError where it is not as a run writes it."""
     path = folder.path / "run.json"
     lacking = [name for name in REQUIRED_KEYS if name not in run]
     if lacking:
         raise UsageError(f"{path}: lacks {', '.join(lacking)}; expected what a run writes")
     try:
-        return decode(RunRequest, run["request"])
-    except ValueError as error:
-        raise UsageError(f"{path}: request.{error}") from None
+        return read_config(run["request"], RunConfig)
+    except UsageError as error:
+        raise UsageError(f"{path}: request: {error}") from None

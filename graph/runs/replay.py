@@ -7,7 +7,7 @@ docs/traces.md says what a replay promises.
 import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +22,7 @@ from cuda_llm.errors import InfrastructureError, UnusableFile, UsageError
 from cuda_llm.graph.candidate import read_validated
 from cuda_llm.graph.context import no_client
 from cuda_llm.graph.measurements import read_contests, read_inspection, read_last_check
-from cuda_llm.graph.request import Overrides, RunRequest
+from cuda_llm.graph.parts import Parts
 from cuda_llm.graph.runs.record import changed_files, recorded_request
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import (
@@ -34,6 +34,7 @@ from cuda_llm.outcomes import (
     Verdict,
     component_of,
 )
+from cuda_llm.run_config import DEFAULT, RunConfig, flag_of
 from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.candidate import Compiled
@@ -80,44 +81,41 @@ ASKED = frozenset({Kind.FIRST, Kind.FIX, Kind.IMPROVE, Kind.DEPART})
 NOWHERE = Path("/nowhere")
 
 
-def as_asked(request: RunRequest, said: Collection[str]) -> RunRequest:
-    """Return the request; of a replay, the recorded one with what is `said` in place of it.
+def as_asked(request: RunConfig) -> RunConfig:
+    """Return the request; of a replay, the recorded one with what somebody gave in place of it.
 
-    `said` names the fields of `request` that somebody gave. Raises UsageError where there is no
-    such run, or where it cannot be replayed so.
+    Raises UsageError where there is no such run, or where it cannot be replayed so.
     """
+    given = request.model_fields_set
     if not request.replay:
         if not request.task:
             raise UsageError("no task is named; see what there is: cuda-llm tasks list")
         return request
-    if unused := [name for name in OF_MODELS if name in said]:
-        flag = f"--{unused[0].replace('_', '-')}"
-        raise UsageError(f"{flag}: a replay asks no model; leave it out")
-    measures_anew = bool({"device", "cluster"} & set(said))
-    if "l2" in said and not measures_anew:
+    if unused := [name for name in OF_MODELS if name in given]:
+        raise UsageError(f"{flag_of(unused[0])}: a replay asks no model; leave it out")
+    if "l2" in given and "device" not in given:
         raise UsageError("--l2: nothing is timed in a replay without --device")
     folder = _find(request)
     run = folder.read_run()
     before = recorded_request(folder, run)
-    known = replace(
-        before,
+    known = before.changed(
         **WITHOUT_LIMITS,
-        device="auto" if measures_anew else RECORDED,
+        device=RECORDED,
         model=before.model or run["model"],
         start=_start(folder, before.start),
-        out="",
+        out=DEFAULT.out,
         run_id="",
     )
-    own = {name: getattr(request, name) for name in said if name != "task" or request.task}
-    return replace(known, **{**own, "replay": str(folder.path)})
+    own = {name: getattr(request, name) for name in given}
+    return known.changed(**{**own, "replay": str(folder.path)})
 
 
-def _find(request: RunRequest) -> RunFolder:
+def _find(request: RunConfig) -> RunFolder:
     """Return the recorded run; beside where the new one shall lie, too."""
     try:
         return find_run(request.replay)
     except UsageError:
-        if not request.out:
+        if "out" not in request.model_fields_set:
             raise
         return find_run(request.replay, Path(request.out).expanduser())
 
@@ -180,7 +178,7 @@ class Replay:
             shutil.copyfile(path, new)
 
 
-def open_replay(request: RunRequest, overrides: Overrides, task: Task) -> Replay:
+def open_replay(request: RunConfig, overrides: Parts, task: Task) -> Replay:
     """Open the record that a request names, and read all of it that will answer.
 
     Raises UsageError: it is at work or damaged, of another task, or was started with parts that are
@@ -225,7 +223,7 @@ def read_whole(folder: RunFolder) -> tuple[Event, ...]:
 
 
 def _check_brought(
-    folder: RunFolder, run: Mapping[str, Any], overrides: Overrides, *, executes: bool
+    folder: RunFolder, run: Mapping[str, Any], overrides: Parts, *, executes: bool
 ) -> None:
     answered = {"generator", "tuner", *OF_MODELS, *(() if executes else ("device", "bench"))}
     missing = [one for one in run["brought"] if one not in answered | set(overrides.given)]

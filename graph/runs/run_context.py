@@ -6,7 +6,7 @@ import asyncio
 import platform
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,11 @@ from cuda_llm.agents.situation import Plan
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.graph.context import RunContext, no_client, no_end
-from cuda_llm.graph.request import RunRequest
 from cuda_llm.graph.runs.parts import RunParts, name_of
 from cuda_llm.graph.runs.record import setup_note
 from cuda_llm.graph.runs.replay import RecordedClients
 from cuda_llm.graph.runs.result import time_by_stage
+from cuda_llm.run_config import RunConfig
 from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.tools.native import build_in_thread
 from cuda_llm.tools.open_device import ReportLine, open_watcher, prepare_device, print_line
@@ -272,7 +272,7 @@ def build_context(parts: RunParts, record: Record, budget: Budget | None = None)
     clients = open_clients(parts, folder, record, budget)
     return RunContext(
         run_id=request.run_id,
-        request=replace(request, model=parts.model),
+        request=request.changed(model=parts.model),
         task=parts.task,
         device=parts.device,
         plan=plan_of(request),
@@ -293,11 +293,11 @@ def build_context(parts: RunParts, record: Record, budget: Budget | None = None)
     )
 
 
-def plan_of(request: RunRequest) -> Plan:
+def plan_of(request: RunConfig) -> Plan:
     """Return what agents see of the request: the fields that a Plan has too."""
-    asked = vars(request)
-    shared = {one.name: asked[one.name] for one in fields(Plan) if one.name in asked}
-    return Plan(**shared, user_hints=request.hints)
+    shared = {one.name for one in fields(Plan)} & RunConfig.model_fields.keys()
+    plain = {name: getattr(request, name) for name in shared}
+    return Plan(**plain, components=request.components, user_hints=request.hints)
 
 
 def open_budget(parts: RunParts) -> Budget:

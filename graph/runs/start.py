@@ -7,19 +7,17 @@ import time
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
-    Collection,
     Iterable,
     Mapping,
     Sequence,
 )
-from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 from cuda_llm.agents.llm.budget import Budget
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import NO_OVERRIDES, Overrides, RunRequest
+from cuda_llm.graph.parts import NO_PARTS, Parts
 from cuda_llm.graph.review_decisions import Reviewer
-from cuda_llm.graph.runs.keywords import OptimizeKeywords, split_keywords
+from cuda_llm.graph.runs.keywords import split_keywords
 from cuda_llm.graph.runs.parts import RunParts, find_parts, find_parts_by_name
 from cuda_llm.graph.runs.record import (
     check_device,
@@ -27,10 +25,10 @@ from cuda_llm.graph.runs.record import (
     describe_run,
     recorded_request,
 )
-from cuda_llm.graph.runs.resolve import check_request
 from cuda_llm.graph.runs.result import Result, read_result
 from cuda_llm.graph.runs.run_context import build_context, open_budget, preflight
 from cuda_llm.own_thread import run_in_thread
+from cuda_llm.run_config import RunConfig
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.open_device import ReportLine, print_line
 from cuda_llm.traces.event_log import Observer, is_being_written
@@ -40,9 +38,9 @@ from cuda_llm.traces.run_folder import RunFolder
 
 
 async def start(
-    request: RunRequest,
+    request: RunConfig,
     *,
-    overrides: Overrides = NO_OVERRIDES,
+    overrides: Parts = NO_PARTS,
     observers: Iterable[Observer] = (),
     report: ReportLine = print_line,
     reviewer: Reviewer | None = None,
@@ -132,7 +130,7 @@ async def resume(
     *,
     hints: tuple[str, ...] = (),
     answer: object = (),
-    overrides: Overrides = NO_OVERRIDES,
+    overrides: Parts = NO_PARTS,
     observers: Iterable[Observer] = (),
     report: ReportLine = print_line,
     reviewer: Reviewer | None = None,
@@ -174,7 +172,7 @@ def check_open(folder: RunFolder) -> None:
         )
 
 
-def parts_of(folder: RunFolder, overrides: Overrides) -> RunParts:
+def parts_of(folder: RunFolder, overrides: Parts) -> RunParts:
     """Find again the parts that the run was started with."""
     run = folder.read_run()
     request = recorded_request(folder, run)
@@ -185,17 +183,18 @@ def parts_of(folder: RunFolder, overrides: Overrides) -> RunParts:
         raise UsageError(msg)
     # The folder may have been moved, and `auto` would find another device on another day.
     device = run["device_spec"] if request.device == "auto" else request.device
-    here = replace(request, out=str(folder.path.parent), run_id=folder.name, device=device)
-    check_request(here)
+    here = request.changed(out=str(folder.path.parent), run_id=folder.name, device=device)
     parts = find_parts_by_name(here, overrides)
     check_device(run, parts.device)
     check_task_unchanged(parts.task, run["task_files"])
     return parts
 
 
-async def aoptimize(task: Task | str = "", **keywords: Unpack[OptimizeKeywords]) -> Result:
+async def aoptimize(task: Task | str = "", **keywords: Any) -> Result:
     """Search the fastest kernel for a task that passes every check.
 
+    Keywords are the fields of `cuda_llm.run_config.RunConfig`, and `reflector`, `tuner`, `bench`,
+    `observers`, `reviewer`; where a field names a part, an object of one's own will do as well.
     What is not given is as on the command line, settings included. Being cancelled leaves a run
     that `cuda-llm resume` goes on with. With `replay`, the name or folder of a run, its record
     answers instead of models and device, and what is not given is as that run was asked for.
@@ -205,14 +204,13 @@ async def aoptimize(task: Task | str = "", **keywords: Unpack[OptimizeKeywords])
     from cuda_llm.graph.runs.replay import as_asked
 
     request, overrides, observers = split_keywords(task, keywords)
-    request = as_asked(request, said_by(request, overrides, {"task", *keywords}))
     reviewer = keywords.get("reviewer")
-    return await start(request, overrides=overrides, observers=observers, reviewer=reviewer)
+    return await start(
+        as_asked(request), overrides=overrides, observers=observers, reviewer=reviewer
+    )
 
 
-async def astream(
-    task: Task | str = "", **keywords: Unpack[OptimizeKeywords]
-) -> AsyncGenerator[Event, None]:
+async def astream(task: Task | str = "", **keywords: Any) -> AsyncGenerator[Event, None]:
     """Yield the events of a search as they happen; keywords are those of `aoptimize`.
 
     The last event names the best kernel. Leaving early cancels the run, and `cuda-llm resume` goes
@@ -236,7 +234,7 @@ async def astream(
         await asyncio.gather(work, return_exceptions=True)
 
 
-def optimize(task: Task | str = "", **keywords: Unpack[OptimizeKeywords]) -> Result:
+def optimize(task: Task | str = "", **keywords: Any) -> Result:
     """`aoptimize` for callers that do not await. Also where a loop runs already, as in a notebook:
     then the search has a thread of its own, and observers are called from there.
     """
@@ -246,11 +244,3 @@ def optimize(task: Task | str = "", **keywords: Unpack[OptimizeKeywords]) -> Res
     except RuntimeError:
         return asyncio.run(work)
     return run_in_thread(work)
-
-
-def said_by(request: RunRequest, overrides: Overrides, given: Collection[str]) -> set[str]:
-    """Return the fields of the request that keywords gave, not as objects."""
-    said = {name for name in given if hasattr(request, name) and name not in overrides.given}
-    if request.review:
-        said.add("review")
-    return said if request.task else said - {"task"}

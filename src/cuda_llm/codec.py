@@ -34,6 +34,8 @@ def encode(value: Any) -> Any:
         return str(value)
     if isinstance(value, bytes):
         return value.hex()
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
     return str(value) if isinstance(value, Path) else value
 
 

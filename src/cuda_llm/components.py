@@ -10,6 +10,10 @@ HardwareContext = Literal["full", "name", "none"]
 """How much of the GPU an agent's text may name: facts and figures, its name alone, or nothing."""
 
 
+Component = Literal["history", "hints", "profile", "baseline", "host_code", "diversity"]
+"""A field of `Components`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Components:
     """What a prompt may hold, each to be switched off; `help` is the text of its switch."""

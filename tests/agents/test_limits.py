@@ -30,7 +30,7 @@ SIZES = ({"n": 1 << 20}, {"n": 1 << 24})
 @pytest.fixture(scope="module")
 def nothing_yet(tmp_path_factory: pytest.TempPathFactory) -> Situation:
     folder: Path = tmp_path_factory.mktemp("limit")
-    situation = situation_of({"task": "vector_add"}, context_in(folder))
+    situation = situation_of({}, context_in(folder))
     return replace(situation, sizes=SIZES)
 
 

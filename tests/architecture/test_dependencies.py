@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 GROUND = {
     *("atomic_file", "capabilities", "codec", "components", "conversation", "data_file"),
     *("dotted", "errors", "figure_wording", "own_thread", "log", "log_setup", "outcomes"),
-    *("predictions", "profile", "redaction", "search", "settings", "source_file", "time_terms"),
-    *("verdict_wording", "critique"),
+    *("predictions", "profile", "redaction", "run_config", "search", "settings", "source_file"),
+    *("time_terms", "verdict_wording", "critique"),
 }
 """Modules at the package root that everything may know; they know only each other."""
 
@@ -37,7 +37,6 @@ MAY_KNOW_INSIDE_TOOLS = {
     "cuda": {"device", "native", "sandbox", "compiler", "profiler"},
     "cluster": {"device", "native", "cuda", "compiler", "validator", "timing", "judge"},
     "open_device": {"device", "emulator", "cuda", "cluster"},
-    "device_options": {"device", "cluster"},
     "validator": {"device", "compiler"},
     "timing": {"device", "validator", "profiler", "native"},
     "kernelbench": set(),

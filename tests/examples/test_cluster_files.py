@@ -53,7 +53,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     """Where a command of ours stands, and its words."""
     for path in (PAGE, README):
         for line in re.findall(r"^    (cuda-llm .*)$", path.read_text(), re.MULTILINE):
-            if path == PAGE or "--cluster" in line:
+            if path == PAGE or "ray:" in line:
                 yield path.name, shlex.split(line, comments=True)
         for line in re.findall(r"`(cuda-llm [^`]+)`", path.read_text()) if path == PAGE else ():
             yield path.name, shlex.split(line)

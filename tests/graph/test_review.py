@@ -217,7 +217,7 @@ def test_what_was_decided_is_decided_again_in_a_replay(tmp_path: Path) -> None:
     run = the_run(tmp_path)
     own: dict[str, Any] = {"tuner": NoTuner(), "reflector": Learner()}
     out = str(tmp_path / "again")
-    again = optimize(replay=str(run.path), replay_measurements=True, out=out, **own)
+    again = optimize(replay=str(run.path), out=out, **own)
     assert again.finished
     assert reviews(RunFolder(again.run_dir)) == reviews(run)
     assert len(reviews(run)) == 2

@@ -11,9 +11,9 @@ from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflected, Trial
 from cuda_llm.agents.situation import Plan, Situation
 from cuda_llm.agents.strategies.builtin import find_strategy
 from cuda_llm.graph.context import RunContext
-from cuda_llm.graph.request import RunRequest
 from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
 from cuda_llm.profile import Profile, SizeTime
+from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
@@ -181,7 +181,7 @@ def context_in(
 ) -> RunContext:
     """A context whose run lies in `folder`."""
     run = RunFolder(folder / "run")
-    asked = RunRequest(task="vector_add", candidates=candidates, rounds=rounds, **request)
+    asked = RunConfig(task="vector_add", candidates=candidates, rounds=rounds, **request)
     task, device = load_task("vector_add"), open_device("emulated")
     whole = RunContext(
         run_id="run",

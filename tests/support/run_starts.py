@@ -6,7 +6,8 @@ from typing import Any
 
 from graph_runs import Learner, NoTuner, TableBench, Writer, numbered
 
-from cuda_llm.graph.request import Overrides, RunRequest
+from cuda_llm.graph.parts import Parts
+from cuda_llm.run_config import RunConfig
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import read_events
@@ -22,7 +23,7 @@ class ReadyDevice(EmulatedDevice):
         pass
 
 
-def parts(**brought: Any) -> Overrides:
+def parts(**brought: Any) -> Parts:
     """What such a run is made of."""
     table: dict[str, Any] = {
         "device": ReadyDevice(open_device("emulated").hardware),
@@ -31,12 +32,12 @@ def parts(**brought: Any) -> Overrides:
         "tuner": NoTuner(),
         "bench": TableBench(),
     }
-    return Overrides(**{**table, **brought})
+    return Parts(**{**table, **brought})
 
 
-def asked(out: Path, **more: Any) -> RunRequest:
+def asked(out: Path, **more: Any) -> RunConfig:
     """Two rounds of four."""
-    return RunRequest(
+    return RunConfig(
         **{"task": "vector_add", "candidates": 4, "rounds": 2, "out": str(out), **more}
     )
 

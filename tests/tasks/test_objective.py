@@ -17,7 +17,7 @@ BENCH = TASK.sizes.bench
 SPEEDUPS = (4.0, 2.0, 1.0, 2.0, 8.0)
 
 
-def asked(objective: str = "", weights: Sequence[float] = ()) -> Task:
+def asked(objective: Objective | None = None, weights: Sequence[float] = ()) -> Task:
     return with_objective(TASK, objective, weights)
 
 
@@ -57,14 +57,14 @@ def test_weights_follow_their_sizes_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("objective", "weights", "complaint"),
     [
-        ("", (1, 2), "--weight: 2 given, but vector_add has 5 sizes"),
+        (None, (1, 2), "--weight: 2 given, but vector_add has 5 sizes"),
         ("worst", (1, 1, 1, 1, 2), "counts for --objective geomean alone, not for worst"),
-        ("", (1, 1, 1, 1, 0), "--weight 0: expected a number above 0"),
-        ("", (1, 1, 1, 1, math.nan), "--weight nan: expected a number above 0"),
+        (None, (1, 1, 1, 1, 0), "--weight 0: expected a number above 0"),
+        (None, (1, 1, 1, 1, math.nan), "--weight nan: expected a number above 0"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(
-    objective: str, weights: Sequence[float], complaint: str
+    objective: Objective | None, weights: Sequence[float], complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint):
         asked(objective, weights)
@@ -74,7 +74,7 @@ def test_what_a_user_asks_for_goes_before_what_the_task_says() -> None:
     own = replace(TASK, objective="worst", weights=())
     assert with_objective(own).objective == "worst"
     assert with_objective(own, "largest").objective == "largest"
-    assert with_objective(own, "", (1, 1, 1, 1, 2)).objective == "geomean"
+    assert with_objective(own, None, (1, 1, 1, 1, 2)).objective == "geomean"
     weighted = replace(TASK, weights=(1, 1, 1, 1, 2))
     assert with_objective(weighted).weights == (1, 1, 1, 1, 2)
     assert with_objective(weighted, "largest").weights == ()

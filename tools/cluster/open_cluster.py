@@ -62,7 +62,7 @@ def places_of(spec: ClusterSpec, nodes: Sequence[Node]) -> list[Place]:
             f"the cluster has no {'GPU' if emulated is None else 'core'}: "
             f"{len(nodes)} machines with {cores} cores",
             "start a worker on a machine that has: `ray start --address=HEAD:6379`; or use the "
-            "cores: --workers 'emulated:RTX 3090 Ti'",
+            "cores: --device 'ray:auto/emulated:RTX 3090 Ti'",
         )
     named = spec.workers and emulated is None
     if named or spec.max_gpus is None or spec.max_gpus >= len(places):

@@ -2,9 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import replace
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,18 +13,17 @@ import typer
 from cuda_llm.cli.completion import task_names
 from cuda_llm.cli.run import (
     JsonOption,
-    option_parameters,
-    options_of,
+    config_from,
+    options,
     parameter,
-    request_from,
-    said,
+    typed_options,
 )
 from cuda_llm.errors import Interrupted, UsageError
+from cuda_llm.run_config import RunConfig
 
 if TYPE_CHECKING:
     from cuda_llm.graph.benchmark.folder import BenchmarkFolder, BenchmarkPlan
     from cuda_llm.graph.benchmark.row import TaskRow
-    from cuda_llm.graph.request import RunRequest
     from cuda_llm.tools.device import Device
 
 NOT_ALL = 1
@@ -67,31 +65,31 @@ def begin(
     """Check everything, open the device, and write the plan. Raises UsageError before any work."""
     from cuda_llm.graph.benchmark.folder import BENCHMARKS, BenchmarkFolder, plan_benchmark
     from cuda_llm.graph.benchmark.sweep import combine, read_swept, settle
-    from cuda_llm.graph.runs.resolve import check_request, resolve_request
+    from cuda_llm.graph.runs.resolve import resolve_config
     from cuda_llm.tools.compiler.nvcc import find_toolkit
     from cuda_llm.tools.open_device import open_device
 
     tasks = name_tasks(given["tasks"] or ())
     swept = read_swept(*(given[name] or "" for name in LISTS.values()))
-    request, left_out = settle(request_from(given, in_benchmark=True), swept), ""
-    refuse_both(said(context))
+    refuse_both(typed_options(context).keys())
+    # Where the benchmark's tables lie is not where the folder of each run lies.
+    config, left_out = settle(config_from(context, out=str(BENCHMARKS)), swept), ""
     if given["quick"]:
-        request, left_out = make_quick(request, said(context))
-    check_request(request)
-    request = resolve_request(replace(request, task=next(iter(tasks.values()))))
-    request, settings = combine(request, swept)
+        config, left_out = make_quick(config)
+    config = resolve_config(config.changed(task=next(iter(tasks.values()))))
+    config, settings = combine(config, swept)
     find_toolkit()
-    device = open_device(request.device)
-    plan = plan_benchmark(request, tasks, device, left_out=left_out, settings=settings)
+    device = open_device(config.device)
+    plan = plan_benchmark(config, tasks, device, left_out=left_out, settings=settings)
     folder = BenchmarkFolder((out or BENCHMARKS).absolute() / plan.name)
     folder.write_plan(plan)
     return folder, plan, device
 
 
-def refuse_both(typed: set[str]) -> None:
+def refuse_both(typed: Collection[str]) -> None:
     """Raise UsageError where an option stands beside the list of its values."""
     for one, several in LISTS.items():
-        if {one, several} <= typed:
+        if one in typed and several in typed:
             raise UsageError(f"--{one} and --{several} exclude each other")
 
 
@@ -115,20 +113,19 @@ def name_tasks(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def make_quick(request: "RunRequest", typed: set[str]) -> "tuple[RunRequest, str]":
-    """Return the request of `--quick`, and what that leaves out."""
-    fewer = {name: value for name, value in QUICK.items() if name not in typed}
-    quick = replace(request, **fewer)  # type: ignore[arg-type]
-    usual = ", ".join(f"{name} {getattr(request, name)}" for name in fewer)
+def make_quick(config: RunConfig) -> tuple[RunConfig, str]:
+    """Return the configuration of `--quick`, and what that leaves out."""
+    fewer = {name: value for name, value in QUICK.items() if name not in config.model_fields_set}
+    usual = ", ".join(f"{name} {getattr(config, name)}" for name in fewer)
     now = ", ".join(f"{name} {value}" for name, value in fewer.items())
-    return quick, f"{now}, where {usual} is usual; no size and no check is left out"
+    return config.changed(
+        **fewer
+    ), f"{now}, where {usual} is usual; no size and no check is left out"
 
 
 def refuse_more(context: typer.Context) -> None:
     """Raise UsageError where --resume stands beside what bench.json decides."""
-    from cuda_llm.cli.run import typed_options
-
-    more = typed_options(context) - {"resume", "out", "as_json"}
+    more = typed_options(context).keys() - {"resume", "out", "as_json"}
     if more:
         names = ", ".join(sorted(more))
         raise UsageError(f"--resume goes on as the benchmark began; leave out: {names}")
@@ -247,7 +244,7 @@ def _parameters() -> Iterator[Parameter]:
             help=f"Several of --{one}, as in {EXAMPLES[one]}.", metavar="LIST", show_default=False
         )
         yield parameter(several, Annotated[str, info], "")
-    yield from option_parameters(options_of(in_benchmark=True))
+    yield from options(in_benchmark=True)
     yield parameter("as_json", JsonOption, False)
 
 

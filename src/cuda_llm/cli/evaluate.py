@@ -22,26 +22,6 @@ if TYPE_CHECKING:
 
 NONE_PASSED = 1
 STDIN = Path("-")
-ClusterOption = Annotated[
-    str,
-    typer.Option(
-        help="Ray cluster: auto, ray://HOST:10001, HOST:6379.",
-        metavar="ADDRESS",
-        show_default=False,
-    ),
-]
-WorkersOption = Annotated[
-    str,
-    typer.Option(
-        help="What of the cluster: H200; H200,RTX 4090; emulated:RTX 3090 Ti.", show_default=False
-    ),
-]
-MaxGpusOption = Annotated[
-    int | None,
-    typer.Option(
-        help="GPUs at most, of a cluster, cuda:all or cuda:0,1.", metavar="N", show_default=False
-    ),
-]
 ObjectiveOption = Annotated[
     Literal["geomean", "largest", "worst"] | None,
     typer.Option(help="How sizes make the one speed-up.", show_default="geomean"),
@@ -71,9 +51,6 @@ def evaluate(
             show_default="auto",
         ),
     ] = None,
-    cluster: ClusterOption = "",
-    workers: WorkersOption = "",
-    max_gpus: MaxGpusOption = None,
     l2: Annotated[
         Literal["cold", "warm"] | None,
         typer.Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
@@ -101,15 +78,13 @@ def evaluate(
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tasks.objective import with_objective
     from cuda_llm.tasks.own_sizes import with_sizes
-    from cuda_llm.tools.device_options import compose_device
     from cuda_llm.tools.open_device import open_device
     from cuda_llm.tools.timing.options import L2, PRECISIONS, MeasureOptions
 
     sources = read_sources(files)
     sized = with_sizes(load_task(task), size or ())
-    loaded = with_objective(sized, objective or "", weight or ())
-    named = device or ("auto" if cluster else settings().device)
-    chosen = open_device(compose_device(named, cluster, workers, max_gpus))
+    loaded = with_objective(sized, objective, weight or ())
+    chosen = open_device(device or settings().device)
     options = MeasureOptions(tier=PRECISIONS[precision], l2=L2(l2 or settings().l2))
     with open_progress([name for name, _ in sources]) as progress:
         progress.prepare(chosen.prepare)

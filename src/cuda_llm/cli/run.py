@@ -1,24 +1,21 @@
 """`cuda-llm run` and `cuda-llm resume`: work on a run in the foreground.
 
-Options are those of `RunRequest`.
+The options of `run` are the fields of `RunConfig`.
 """
 
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import Field, fields
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from cuda_llm.cli.completion import RunName, task_names
-from cuda_llm.components import Components
 from cuda_llm.errors import Interrupted, UsageError
-from cuda_llm.graph.request import RunRequest
-from cuda_llm.graph.run_options import RunOption, run_options, task_help
+from cuda_llm.run_config import RunConfig, as_option, flag_of, option_of, read_config
 
 if TYPE_CHECKING:
     from cuda_llm.cli.run_progress import RunProgress
@@ -79,91 +76,97 @@ def print_result(result: "Result", *, as_json: bool) -> None:
         show_run(result, account)
 
 
-def run(context: typer.Context, as_json: bool, **given: Any) -> int:
+def run(context: typer.Context, as_json: bool, **_: Any) -> int:
     """Write kernels for a task, keep those that are right, and make the best one faster."""
     from cuda_llm.cli.review import open_reviewer
     from cuda_llm.graph.runs.replay import as_asked
-    from cuda_llm.graph.runs.resolve import resolve_request
+    from cuda_llm.graph.runs.resolve import resolve_config
     from cuda_llm.graph.runs.start import start as start_run
     from cuda_llm.traces.run_folder import RunFolder
 
-    request = resolve_request(as_asked(request_from(given), said(context)))
+    config = resolve_config(as_asked(config_from(context)))
     return run_in_foreground(
-        RunFolder(Path(request.out) / request.run_id),
+        RunFolder(Path(config.out) / config.run_id),
         lambda watch: start_run(
-            request, observers=[watch], report=watch.report, reviewer=open_reviewer(watch)
+            config, observers=[watch], report=watch.report, reviewer=open_reviewer(watch)
         ),
         as_json=as_json,
     )
 
 
-def said(context: typer.Context) -> set[str]:
-    """Return the fields of the request that stand on the command line."""
+def config_from(context: typer.Context, **more: Any) -> RunConfig:
+    """Return the configuration that stands on the command line, and `more`. Raises UsageError."""
     typed = typed_options(context)
-    switches = {_switch(one, part.name): one.name for one in run_options() for part in _parts(one)}
-    return {switches.get(name, name) for name in typed} - {"as_json"}
+    given = {
+        name: read_typed(name, typed[name]) for name in RunConfig.model_fields if name in typed
+    }
+    return read_config({**given, **more}, RunConfig, spell=as_option)
 
 
-def typed_options(context: typer.Context) -> set[str]:
+def typed_options(context: typer.Context) -> dict[str, Any]:
     """Return the parameters that stand on the command line."""
     return {
-        name
-        for name in context.params
+        name: value
+        for name, value in context.params.items()
         if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
     }
 
 
-def _parts(option: RunOption) -> tuple["Field[Any]", ...]:
-    """Return the fields that have a switch each."""
-    return fields(option.kind) if option.kind is Components else ()
+def read_typed(name: str, value: Any) -> Any:
+    """Return the value of a field from what Typer read. Raises UsageError."""
+    is_mapping = get_origin(RunConfig.model_fields[name].annotation) is Mapping
+    return dict(_pairs(name, value)) if is_mapping else value
 
 
-def request_from(given: Mapping[str, Any], *, in_benchmark: bool = False) -> RunRequest:
-    """Build the request from the options' values; None where an option was not given."""
-    values = {one.name: _read_value(one, given) for one in options_of(in_benchmark=in_benchmark)}
-    chosen = {name: value for name, value in values.items() if value is not None}
-    return RunRequest(task="" if in_benchmark else given["task"] or "", **chosen)
-
-
-def options_of(*, in_benchmark: bool) -> tuple[RunOption, ...]:
-    """Return the options that `run`, or `bench`, takes."""
-    return tuple(
-        one
-        for one in run_options()
-        if one.text.on_command_line and (one.text.in_benchmark or not in_benchmark)
-    )
-
-
-def _read_value(option: RunOption, given: Mapping[str, Any]) -> Any:
-    if option.kind is Components:
-        switches = [one.name for one in _parts(option)]
-        return Components(**{name: given[_switch(option, name)] for name in switches})
-    value = given[option.name]
-    if option.is_list:
-        return tuple(value or ())
-    return dict(_pairs(option, value or ())) if option.is_mapping else value
-
-
-def _pairs(option: RunOption, entries: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _pairs(name: str, entries: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Split NAME=MODEL entries into pairs. Raises UsageError."""
     seen = set()
     for entry in entries:
-        name, equals, value = entry.partition("=")
+        key, equals, value = entry.partition("=")
         if not equals:
-            raise UsageError(f"{option.flag} {entry}: expected {option.text.metavar}")
-        if name in seen:
-            raise UsageError(f"{option.flag} {entry}: {name} has one already")
-        seen.add(name)
-        yield name, value
+            raise UsageError(f"{flag_of(name)} {entry}: expected {option_of(name).metavar}")
+        if key in seen:
+            raise UsageError(f"{flag_of(name)} {entry}: {key} has one already")
+        seen.add(key)
+        yield key, value
 
 
-def _parameters() -> Iterator[Parameter]:
-    """Yield the parameters that Typer builds the command line from."""
-    task = typer.Argument(help=task_help(), autocompletion=task_names)
-    yield parameter("context", typer.Context)
-    yield parameter("task", Annotated[str | None, task], None)
-    yield from option_parameters(options_of(in_benchmark=False))
-    yield parameter("as_json", JsonOption, False)
+def options(*, in_benchmark: bool = False) -> Iterator[Parameter]:
+    """Yield the options that `run`, or `bench`, takes."""
+    for name in RunConfig.model_fields:
+        option = option_of(name)
+        makes_sense = option.in_benchmark or not in_benchmark
+        if name != "task" and option.on_command_line and makes_sense:
+            yield option_parameter(name)
+
+
+def option_parameter(name: str, flag: str = "", help: str = "") -> Parameter:
+    """Return a field of the configuration as Typer reads an option."""
+    field, option = RunConfig.model_fields[name], option_of(name)
+    several = get_origin(field.annotation) in (tuple, Mapping)
+    info = typer.Option(
+        flag or flag_of(name),
+        help=help or field.description,
+        metavar=option.metavar or None,
+        show_default=option.shown or True,
+    )
+    return parameter(
+        name, Annotated[_typed(field.annotation), info], None if several else field.default
+    )
+
+
+def _typed(kind: Any) -> Any:
+    """Return a field's type as Typer takes it: without bounds, and a list for several values."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _typed(inner[0])
+    if origin is Mapping:
+        return list[str] | None
+    if origin is tuple:
+        # Of words Typer takes no list: which fit, the configuration says.
+        item = _typed(inner[0])
+        return list[str if get_origin(item) is Literal else item] | None  # type: ignore[misc]
+    return _typed(inner[0]) | None if type(None) in inner else kind
 
 
 JsonOption = Annotated[
@@ -171,50 +174,20 @@ JsonOption = Annotated[
 ]
 
 
-def option_parameters(options: Iterable[RunOption]) -> Iterator[Parameter]:
-    """Yield the parameters of some options of a run."""
-    for option in options:
-        if option.kind is Components:
-            yield from _switches(option)
-            continue
-        kind, default = _spelled(option)
-        info = typer.Option(
-            option.flag,
-            help=option.text.help,
-            metavar=option.text.metavar or None,
-            show_default=option.text.shown or True,
-        )
-        yield parameter(option.name, Annotated[kind, info], default)
-
-
-def _spelled(option: RunOption) -> tuple[Any, Any]:
-    """Return type and default as Typer takes them."""
-    if option.is_list or option.is_mapping:
-        return list[option.item_kind if option.is_list else str] | None, None  # type: ignore[misc]
-    words = get_args(option.kind)
-    if option.is_choice and "" in words:
-        return Literal[tuple(word for word in words if word)] | None, None
-    return option.kind, option.default
-
-
-def _switches(option: RunOption) -> Iterator[Parameter]:
-    """Yield a `--name/--no-name` for each field."""
-    for one in fields(option.kind):
-        name = one.name.replace("_", "-")
-        info = typer.Option(f"--{name}/--no-{name}", help=one.metadata["help"])
-        yield parameter(_switch(option, one.name), Annotated[bool, info], one.default)
-
-
-def _switch(option: RunOption, name: str) -> str:
-    return f"{option.name}_{name}"
-
-
 def parameter(name: str, annotation: Any, default: Any = Parameter.empty) -> Parameter:
     """Return a parameter as Typer reads it."""
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-run.__signature__ = Signature(list(_parameters()))  # type: ignore[attr-defined]
+_task = typer.Argument(help=RunConfig.model_fields["task"].description, autocompletion=task_names)
+run.__signature__ = Signature(  # type: ignore[attr-defined]
+    [
+        parameter("context", typer.Context),
+        parameter("task", Annotated[str | None, _task], None),
+        *options(),
+        parameter("as_json", JsonOption, False),
+    ]
+)
 
 Option = typer.Option
 

@@ -1,72 +1,43 @@
 """`cuda-llm tune`: the tunables of one kernel searched; neither playbook nor model."""
 
 from collections.abc import Iterator
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cuda_llm.cli.completion import TaskName
-from cuda_llm.cli.evaluate import (
-    ClusterOption,
-    MaxGpusOption,
-    ObjectiveOption,
-    SizeOption,
-    WeightOption,
-    WorkersOption,
+from cuda_llm.cli.run import (
+    JsonOption,
+    config_from,
+    option_parameter,
+    parameter,
+    run_in_foreground,
 )
+from cuda_llm.errors import UsageError
 
 if TYPE_CHECKING:
     from cuda_llm.graph.runs.result import Result
 
 STRATEGY = "fsr+no-composition"
 """Keeps the fastest; puts no two kernels together."""
+TRIALS = 8
 
 
 def tune(
-    task: TaskName,
-    kernel: Annotated[Path, typer.Argument(help="CUDA source file that declares tunables.")],
-    device: Annotated[
-        str,
-        typer.Option(
-            help="auto, cuda:0, cuda:all, emulated, emulated:GPU, ray:auto, module:attribute.",
-        ),
-    ] = "auto",
-    cluster: ClusterOption = "",
-    workers: WorkersOption = "",
-    max_gpus: MaxGpusOption = None,
-    l2: Annotated[
-        Literal["cold", "warm"] | None,
-        typer.Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
-    ] = None,
-    objective: ObjectiveOption = None,
-    size: SizeOption = None,
-    weight: WeightOption = None,
-    trials: Annotated[int, typer.Option(min=1, max=256, help="Trials a round, all at once.")] = 8,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds at most.")] = 5,
-    max_minutes: Annotated[
-        float | None, typer.Option(help="End after this much time.", show_default=False)
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same trials.")] = 0,
-    write: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the best kernel there too.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
-    out: Annotated[
-        str, typer.Option(help="Folder that holds runs.", show_default="traces/runs", metavar="DIR")
-    ] = "",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
+    context: typer.Context,
+    kernel: Path,
+    write: Path | None,
+    force: bool,
+    as_json: bool,
+    **_: Any,
 ) -> int:
     """Try other values of the tunables that a kernel declares; asks no model.
 
     It is a run like any other: what shows, resumes and exports runs knows it.
     """
-    from cuda_llm.cli.run import run_in_foreground
-    from cuda_llm.errors import UsageError
-    from cuda_llm.graph.request import RunRequest
-    from cuda_llm.graph.runs.resolve import resolve_request
+    from cuda_llm.graph.runs.resolve import resolve_config
     from cuda_llm.graph.runs.result import read_result
     from cuda_llm.graph.runs.start import start
     from cuda_llm.redaction import printable
@@ -75,32 +46,13 @@ def tune(
 
     if write is not None and write.exists() and not force:
         raise UsageError(f"{write}: exists already; overwrite it with --force")
-    request = resolve_request(
-        RunRequest(
-            task=task,
-            start=str(kernel),
-            generator="tuner",
-            strategy=STRATEGY,
-            device=device,
-            cluster=cluster,
-            workers=workers,
-            max_gpus=max_gpus,
-            l2=l2 or "",
-            objective=objective or "",
-            sizes=tuple(size or ()),
-            weights=tuple(weight or ()),
-            candidates=trials,
-            tune=trials,
-            rounds=rounds,
-            max_minutes=max_minutes,
-            seed=seed,
-            out=out,
-        )
-    )
-    folder = RunFolder(Path(request.out) / request.run_id)
+    asked = config_from(context, start=str(kernel), generator="tuner", strategy=STRATEGY)
+    trials = asked.candidates if "candidates" in asked.model_fields_set else TRIALS
+    config = resolve_config(asked.changed(candidates=trials, tune=trials))
+    folder = RunFolder(Path(config.out) / config.run_id)
     code = run_in_foreground(
         folder,
-        lambda watch: start(request, observers=[watch], report=watch.report),
+        lambda watch: start(config, observers=[watch], report=watch.report),
         as_json=as_json,
     )
     result = read_result(folder)
@@ -111,6 +63,27 @@ def tune(
         write_file(write, result.source)
         typer.echo(printable(f"  written to   {write}"), err=as_json)
     return code
+
+
+def _parameters() -> Iterator[Parameter]:
+    """Yield the parameters that Typer builds the command line from."""
+    kernel = typer.Argument(help="CUDA source file that declares tunables.")
+    write = typer.Option(metavar="FILE", help="Write the best kernel there too.")
+    force = typer.Option("--force", help="Overwrite that file.")
+    yield parameter("context", typer.Context)
+    yield parameter("task", TaskName)
+    yield parameter("kernel", Annotated[Path, kernel])
+    yield from map(option_parameter, ("device", "l2", "objective", "sizes", "weights"))
+    trials = option_parameter("candidates", "--trials", "Trials a round, all at once.")
+    yield trials.replace(default=TRIALS)
+    yield from map(option_parameter, ("rounds", "max_minutes", "seed"))
+    yield parameter("write", Annotated[Path | None, write], None)
+    yield parameter("force", Annotated[bool, force], False)
+    yield option_parameter("out")
+    yield parameter("as_json", JsonOption, False)
+
+
+tune.__signature__ = Signature(list(_parameters()))  # type: ignore[attr-defined]
 
 
 def gain_lines(result: "Result") -> Iterator[str]:

@@ -17,7 +17,7 @@ from tiny_tasks import tiny_task
 
 from cuda_llm.cli.bench import make_quick
 from cuda_llm.graph.benchmark.folder import find_benchmark
-from cuda_llm.graph.request import RunRequest
+from cuda_llm.run_config import RunConfig
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/evaluate.schema.json").read_text())
 BENCH_SCHEMA = json.loads(
@@ -84,9 +84,6 @@ def test_a_resumed_benchmark_takes_no_other_settings(command: Command) -> None:
         (("--seeds", "0,x"), "--seeds 0,x: expected whole numbers"),
         (("--strategies", "fsr,greedy"), "unknown strategy 'greedy'"),
         (("--resume", "latest", "--seeds", "0,1"), "leave out: seeds"),
-        (("--cluster", "auto", "--device", "cuda:0"), "name one of them"),
-        (("--workers", "H200", "--device", "cuda:all"), "of which cluster?"),
-        (("--max-gpus", "2", "--device", "emulated"), "it counts the GPUs of a cluster"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused_before_any_work(
@@ -119,9 +116,8 @@ def test_a_sweep_runs_every_combination_and_compares_them(command: Command, tmp_
 
 
 def test_quick_says_what_it_leaves_out_and_gives_way_to_what_is_typed() -> None:
-    usual = RunRequest(task="")
-    quick, told = make_quick(usual, {"candidates"})
-    assert (quick.candidates, quick.rounds, quick.tune) == (usual.candidates, 1, 0)
+    quick, told = make_quick(RunConfig(candidates=5))
+    assert (quick.candidates, quick.rounds, quick.tune) == (5, 1, 0)
     assert told.startswith("rounds 1, tune 0, where rounds 5, tune 8 is usual")
 
 

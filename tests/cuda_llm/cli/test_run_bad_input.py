@@ -22,10 +22,6 @@ def bare_task(folder: Path) -> Path:
     [
         (["vector_sum"], "vector_sum: no such task or folder; did you mean vector_add?"),
         (["vector_add", "--device", "gpu0"], "unknown device 'gpu0'"),
-        (["vector_add", "--cluster", "auto", "--device", "cuda:0"], "name one of them"),
-        (["vector_add", "--workers", "H200", "--device", "cuda:all"], "of which cluster?"),
-        (["vector_add", "--max-gpus", "0", "--device", "cuda:all"], "--max-gpus 0: expected"),
-        (["vector_add", "--max-gpus", "2", "--device", "emulated"], "it counts the GPUs of a"),
         (["vector_add", "--device", "ray:"], "'ray:' names no cluster"),
         (["vector_add", "--strategy", "greedy"], "unknown strategy 'greedy'"),
         (["vector_add", "--generator", "gpt"], "unknown generator 'gpt'"),

@@ -79,24 +79,6 @@ def test_what_declares_nothing_to_tune_is_refused_before_a_run_begins(
     assert not (tmp_path / "traces").exists()
 
 
-@pytest.mark.parametrize("program", ["tune", "evaluate"])
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (("--cluster", "auto", "--device", "cuda:0"), "name one of them"),
-        (("--workers", "H200", "--device", "cuda:all"), "of which cluster?"),
-        (("--max-gpus", "0", "--device", "cuda:all"), "--max-gpus 0: expected"),
-    ],
-)
-def test_options_of_a_cluster_that_contradict_each_other_are_refused(
-    command: Command, tmp_path: Path, program: str, options: tuple[str, ...], complaint: str
-) -> None:
-    kernel = tmp_path / "kernel.cu"
-    kernel.write_text("// nothing yet")
-    told = command(program, "vector_add", kernel, *options)
-    assert (told.code, complaint in told.complaint) == (2, True), told.stderr
-
-
 def test_the_tuner_needs_a_kernel(command: Command) -> None:
     ran = command("run", "vector_add", "--generator", "tuner", *EMULATED)
     assert (ran.code, "name one with --start FILE.cu" in ran.complaint) == (2, True)

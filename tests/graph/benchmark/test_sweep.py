@@ -22,10 +22,11 @@ from cuda_llm.graph.benchmark.render import write_tables
 from cuda_llm.graph.benchmark.row import SizeRow, TaskRow
 from cuda_llm.graph.benchmark.sweep import Setting, combine, name_runs, read_swept, settle
 from cuda_llm.graph.benchmark.work import work
-from cuda_llm.graph.request import Overrides, RunRequest
+from cuda_llm.graph.parts import Parts
 from cuda_llm.graph.runs.resolve import RUN_NAME
 from cuda_llm.graph.runs.result import read_result
 from cuda_llm.hardware_profiles.lookup import find_hardware
+from cuda_llm.run_config import RunConfig
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/bench.schema.json").read_text())
 WORDS = st.text(st.characters(codec="ascii", exclude_characters=","), min_size=1, max_size=120)
@@ -47,7 +48,7 @@ def test_every_run_has_a_name_of_its_own_that_is_safe_as_a_folder(settings: list
 
 def test_a_name_says_the_task_and_what_differs() -> None:
     swept = read_swept("0,1", "fsr,fsr+no-critique", "org/small")
-    _, settings = combine(settle(RunRequest(task=""), swept), swept)
+    _, settings = combine(settle(RunConfig(task=""), swept), swept)
     assert list(name_runs({"reduction": "reduction"}, settings)[0]) == [
         "reduction-seed0-fsr",
         "reduction-seed0-fsr-no-critique",
@@ -59,8 +60,8 @@ def test_a_name_says_the_task_and_what_differs() -> None:
 
 def test_one_value_is_the_option_itself_and_no_sweep() -> None:
     swept = read_swept("3", "best-of-n", "small")
-    common, settings = combine(settle(RunRequest(task=""), swept), swept)
-    assert common == RunRequest(task="", seed=3, strategy="best-of-n", model="small")
+    common, settings = combine(settle(RunConfig(task=""), swept), swept)
+    assert common == RunConfig(task="", seed=3, strategy="best-of-n", model="small")
     assert settings == ()
 
 
@@ -80,7 +81,7 @@ def test_what_is_no_list_of_values_is_told_before_any_work(
     lists: tuple[str, str, str], complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint):
-        combine(RunRequest(task=""), read_swept(*lists))
+        combine(RunConfig(task=""), read_swept(*lists))
 
 
 def row(task: str, setting: Setting, speedup: float | None, **more: Any) -> TaskRow:
@@ -138,7 +139,7 @@ def work_on(folder: BenchmarkFolder, plan: BenchmarkPlan) -> list[str]:
         write_tables(folder, plan, folder.rows(plan))
 
     device = ReadyDevice(find_hardware("RTX 3090 Ti"))
-    overrides = Overrides(bench=TableBench(), **PARTS)  # type: ignore[arg-type]
+    overrides = Parts(bench=TableBench(), **PARTS)  # type: ignore[arg-type]
     asyncio.run(work(folder, plan, device, keep, overrides=overrides))
     return told
 
@@ -150,7 +151,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[BenchmarkFolder, Be
     tasks = {name: str(tiny_task(parent, name)) for name in ("small", "broken")}
     (parent / "broken/task.toml").write_text('title = "nothing else"')
     swept = read_swept("0,1", "fsr,best-of-n")
-    common = RunRequest(task="", device="emulated", l2="cold", candidates=2, rounds=1, tune=0)
+    common = RunConfig(task="", device="emulated", l2="cold", candidates=2, rounds=1, tune=0)
     common, settings = combine(settle(common, swept), swept)
     device = ReadyDevice(find_hardware("RTX 3090 Ti"))
     plan = plan_benchmark(common, tasks, device, settings=settings)

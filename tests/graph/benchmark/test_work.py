@@ -30,12 +30,13 @@ from cuda_llm.graph.benchmark.row import (
 )
 from cuda_llm.graph.benchmark.tables import make_page
 from cuda_llm.graph.benchmark.work import BenchmarkProgress, assemble, devices_of, share_out, work
-from cuda_llm.graph.request import Overrides, RunRequest
+from cuda_llm.graph.parts import Parts
 from cuda_llm.graph.runs.result import read_result, seconds_of
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import NoCode
 from cuda_llm.profile import LibraryTimes
+from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import Device
@@ -64,7 +65,7 @@ def write(brief: Brief, _situation: Situation) -> Draft | NoCode:
     return Draft(source=KERNEL.format(what=WHAT[brief.index]), idea=WHAT[brief.index])
 
 
-WRITTEN = Overrides(generator=Writer(write))
+WRITTEN = Parts(generator=Writer(write))
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Benchmark:
     def rows(self) -> dict[str, TaskRow]:
         return {one.task: one for one in self.folder.rows(self.plan)}
 
-    def run(self, overrides: Overrides = WRITTEN) -> list[str]:
+    def run(self, overrides: Parts = WRITTEN) -> list[str]:
         """Work on what is left; the names of the tasks that were told, in order."""
         told = []
 
@@ -94,7 +95,7 @@ class Benchmark:
 
 def planned(out: Path, tasks: Mapping[str, Path], **request: Any) -> Benchmark:
     asked: dict[str, Any] = {"candidates": 4, "rounds": 1, "tune": 0, "l2": "cold", **request}
-    common = RunRequest(task="", device="emulated", **asked)
+    common = RunConfig(task="", device="emulated", **asked)
     names = {name: str(path) for name, path in tasks.items()}
     plan = plan_benchmark(common, names, open_device("emulated"))
     folder = BenchmarkFolder(out / plan.name)
@@ -314,7 +315,7 @@ def test_devices_of_a_group_share_the_tasks(tmp_path: Path) -> None:
     tasks = {name: tiny_task(tmp_path, name) for name in ("one", "two", "three")}
     made, told = planned(tmp_path / "out", tasks), dict[str, TaskRow]()
     pair = DeviceGroup([ReadyDevice(find_hardware("RTX 3090 Ti")) for _ in range(2)])
-    table = Overrides(generator=Writer(numbered), bench=TableBench(delay=lambda _: 0.05))
+    table = Parts(generator=Writer(numbered), bench=TableBench(delay=lambda _: 0.05))
     asyncio.run(work(made.folder, made.plan, pair, told.__setitem__, overrides=table))
     assert {name: row.state for name, row in told.items()} == dict.fromkeys(tasks, "done")
     began, ended = (

@@ -20,11 +20,12 @@ from cuda_llm.agents.protocols import Contribution, PlacedAgent, Stage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.conversation import Reply
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import Overrides, RunRequest
+from cuda_llm.graph.parts import Parts
 from cuda_llm.graph.runs.replay import as_asked, replay_account
-from cuda_llm.graph.runs.resolve import resolve_request
+from cuda_llm.graph.runs.resolve import resolve_config
 from cuda_llm.graph.runs.start import aoptimize, optimize, resume, start
 from cuda_llm.outcomes import DataRace, LateWrite, Verdict
+from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.open_device import open_device
@@ -43,17 +44,19 @@ from cuda_llm.traces.events import (
 from cuda_llm.traces.run_folder import RunFolder
 
 
-def record(out: Path, overrides: Overrides, **request: Any) -> RunFolder:
+def record(out: Path, overrides: Parts, **request: Any) -> RunFolder:
     """A run to replay."""
     result = asyncio.run(start(asked(out, **request), overrides=overrides))
     return RunFolder(result.run_dir)
 
 
-def test_a_cluster_measures_a_replay_in_place_of_the_recorded_device(tmp_path: Path) -> None:
+def test_a_device_that_is_named_measures_a_replay_in_place_of_the_recorded_one(
+    tmp_path: Path,
+) -> None:
     run = record(tmp_path, parts(), device="cuda:0", rounds=1)
-    on_cluster = RunRequest(task="", replay=str(run.path), cluster="auto")
-    request = resolve_request(as_asked(on_cluster, {"replay", "cluster"}))
-    assert (request.device, request.rounds) == ("ray:auto", 1)
+    on_cluster = RunConfig(replay=str(run.path), device="ray:auto")
+    config = resolve_config(as_asked(on_cluster))
+    assert (config.device, config.rounds) == ("ray:auto", 1)
 
 
 def replayed(run: RunFolder, out: Path, **keywords: Any) -> RunFolder:
@@ -168,7 +171,7 @@ class ReadyGpu(MeasuringDevice):
         pass
 
 
-def on_gpu(**tables: Any) -> Overrides:
+def on_gpu(**tables: Any) -> Parts:
     """Parts of a run whose times are measured, of contests decided by tables."""
     device = ReadyGpu(open_device("emulated").hardware)
     return parts(device=device, bench=DuelTableBench(**tables), generator=Writer(by_time))
@@ -425,10 +428,9 @@ def test_a_replay_asks_no_model(of_a_model: RunFolder, tmp_path: Path) -> None:
 
 
 def test_what_is_said_takes_the_place_of_what_was_recorded(of_a_model: RunFolder) -> None:
-    request = RunRequest(task="", replay=str(of_a_model.path), rounds=5, seed=0, candidates=2)
-    as_it_was = as_asked(request, {"replay"})
+    as_it_was = as_asked(RunConfig(replay=str(of_a_model.path)))
     assert (as_it_was.rounds, as_it_was.candidates, as_it_was.model) == (3, 4, "scripted")
-    other = as_asked(request, {"replay", "rounds"})
+    other = as_asked(RunConfig(replay=str(of_a_model.path), rounds=5))
     assert (other.rounds, other.candidates) == (5, 4)
 
 
@@ -453,7 +455,7 @@ def test_a_replay_that_was_stopped_goes_on_as_one(of_a_model: RunFolder, tmp_pat
     asyncio.run(until_round_two())
     (run,) = (RunFolder(one) for one in tmp_path.iterdir())
     assert events(run, RunInterrupted)
-    asyncio.run(resume(run, overrides=Overrides(tuner=NoTuner())))
+    asyncio.run(resume(run, overrides=Parts(tuner=NoTuner())))
     told = decisions(run)
     assert told["the run"] == decisions(of_a_model)["the run"]
     account = replay_account(run)

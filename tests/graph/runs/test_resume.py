@@ -10,7 +10,7 @@ from graph_runs import TableBench
 from run_starts import asked, events, parts, the_run, told_of
 
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import NO_OVERRIDES, Overrides
+from cuda_llm.graph.parts import NO_PARTS, Parts
 from cuda_llm.graph.runs.result import Result, read_result
 from cuda_llm.graph.runs.start import parts_of, resume, start
 from cuda_llm.tasks.loader import load_task
@@ -98,7 +98,7 @@ def test_settings_of_another_day_change_nothing(
 def test_what_was_brought_as_an_object_must_be_brought_again(tmp_path: Path) -> None:
     asyncio.run(stop_when("r1-c1", tmp_path))
     with pytest.raises(UsageError, match="with its own bench, device, generator"):
-        asyncio.run(resume(the_run(tmp_path), overrides=NO_OVERRIDES))
+        asyncio.run(resume(the_run(tmp_path), overrides=NO_PARTS))
 
 
 def test_a_moved_run_goes_on_where_it_lies(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path: Path) ->
 
 
 def test_no_overrides_are_nothing() -> None:
-    assert not Overrides().given
+    assert not Parts().given
 
 
 def test_a_run_goes_on_only_where_its_times_could_be_ranked(tmp_path: Path) -> None:

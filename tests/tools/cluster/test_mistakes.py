@@ -48,7 +48,7 @@ def test_a_cluster_without_a_gpu(ask: Ask, cluster: RayCluster) -> None:
     ran = evaluate(ask, f"ray:{cluster.address}")
     assert ran.code == 3
     assert "the cluster has no GPU: 2 machines with 2 cores" in ran.complaint
-    assert "--workers 'emulated:RTX 3090 Ti'" in ran.complaint
+    assert "ray:auto/emulated:RTX 3090 Ti" in ran.complaint
 
 
 @pytest.mark.evidence

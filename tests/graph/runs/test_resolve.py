@@ -1,4 +1,4 @@
-"""A settled request means the same from any folder and at any time."""
+"""A resolved configuration means the same from any folder and at any time."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.request import RunRequest
-from cuda_llm.graph.runs.resolve import name_run, resolve_request
+from cuda_llm.graph.runs.resolve import name_run, resolve_config
+from cuda_llm.run_config import RunConfig
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 
@@ -15,8 +15,8 @@ NOON = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_task").mkdir()
-    asked = RunRequest(task="my_task", start="mine.cu", prompts="words", device="far.py:Far")
-    settled = resolve_request(asked)
+    asked = RunConfig(task="my_task", start="mine.cu", prompts="words", device="far.py:Far")
+    settled = resolve_config(asked)
     assert settled.device == f"{tmp_path}/far.py:Far"
     assert settled.task == str(tmp_path / "my_task")
     assert settled.start == str(tmp_path / "mine.cu")
@@ -29,33 +29,21 @@ def test_a_shipped_task_is_meant_by_its_name_whatever_lies_there(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "histogram").mkdir()
-    assert resolve_request(RunRequest(task="histogram")).task == "histogram"
-    assert resolve_request(RunRequest(task="./histogram")).task == str(tmp_path / "histogram")
-
-
-def test_a_cluster_that_is_named_stands_before_the_device_of_the_settings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("CUDA_LLM_DEVICE", "cuda:all")
-    named = resolve_request(RunRequest(task="vector_add", cluster="auto", workers="H200"))
-    assert named.device == "ray:auto/H200"
-    assert (
-        resolve_request(RunRequest(task="vector_add", max_gpus=2)).device == "cuda:all?max_gpus=2"
-    )
-    assert resolve_request(named) == named
+    assert resolve_config(RunConfig(task="histogram")).task == "histogram"
+    assert resolve_config(RunConfig(task="./histogram")).task == str(tmp_path / "histogram")
 
 
 def test_what_is_not_asked_for_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_LLM_MODEL", "small-model")
     monkeypatch.setenv("CUDA_LLM_DEVICE", "emulated:T4")
-    settled = resolve_request(RunRequest(task="vector_add"))
+    settled = resolve_config(RunConfig(task="vector_add"))
     assert (settled.model, settled.device) == ("small-model", "emulated:T4")
-    assert resolve_request(RunRequest(task="vector_add", model="mine")).model == "mine"
+    assert resolve_config(RunConfig(task="vector_add", model="mine")).model == "mine"
 
 
 def test_settling_twice_changes_nothing() -> None:
-    once = resolve_request(RunRequest(task="vector_add"))
-    assert resolve_request(once) == once
+    once = resolve_config(RunConfig(task="vector_add"))
+    assert resolve_config(once) == once
 
 
 def test_a_name_sorts_by_time_says_the_task_and_is_used_once() -> None:
@@ -67,4 +55,4 @@ def test_a_name_sorts_by_time_says_the_task_and_is_used_once() -> None:
 @pytest.mark.parametrize("name", ["../up", ".hidden", "a/b", "-x", "a" * 101])
 def test_a_name_that_is_a_path_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="run name"):
-        resolve_request(RunRequest(task="vector_add", run_id=name))
+        resolve_config(RunConfig(task="vector_add", run_id=name))

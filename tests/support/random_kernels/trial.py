@@ -13,7 +13,7 @@ from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.device import CallOptions, CallReport, Level, Scalar, Session
 from cuda_llm.tools.device.buffers import BufferSpec, Role
-from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.device.candidate import Compiled, CompileLimits, CompileRequest
 from cuda_llm.tools.emulator.device import EmulatedDevice
 
 CALLS = (
@@ -46,7 +46,10 @@ async def _differences(
     calls: Sequence[CallOptions] = CALLS,
 ) -> list[Difference]:
     """What the emulated device does differently in these calls of a program."""
-    request = CompileRequest(source=text, name="random.cu", target=target, flags=flags)
+    patient = CompileLimits(wall_s=900)
+    request = CompileRequest(
+        source=text, name="random.cu", target=target, flags=flags, limits=patient
+    )
     made = await compile_candidate(request)
     assert isinstance(made, Compiled), made
     found: list[Difference] = []

@@ -142,7 +142,7 @@ def found_by_children(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def client() -> Iterator[HostClient]:
-    made = HostClient(PLAIN, HostTimeouts(silence_s=20, work_s=60))
+    made = HostClient(PLAIN, HostTimeouts(silence_s=60, work_s=300))
     yield made
     made.close()
 

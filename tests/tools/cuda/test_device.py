@@ -19,7 +19,8 @@ from cuda_llm.tools.device import Site
 pytestmark = pytest.mark.usefixtures("found_by_children")
 
 GPU = "GPU-0b1e"
-FAST = HostTimeouts(silence_s=2, work_s=30)
+FAST = HostTimeouts(silence_s=10, work_s=300)
+"""A busy machine keeps a process silent for seconds."""
 
 
 STARTED: list[HostClient] = []

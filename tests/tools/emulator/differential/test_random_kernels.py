@@ -37,14 +37,14 @@ def test_random_kernels_agree_with_cpp_and_raise_no_alarm(
 
 def test_a_turned_condition_is_noticed(tmp_path: Path) -> None:
     """One branch of each kernel is the other way round on the device: seen where it matters."""
-    plain = draw_program(4, 4)
+    plain = draw_program(4, 8)
     draw = Random(4)
     chosen = {k.index: draw.choice(k.conditions) for k in plain.kernels if k.conditions}
     turned = Program(plain.kernels, frozenset(chosen.values()))
-    buffers = draw_buffers(4, 4)
-    right = expected(plain.text(), 4, buffers, tmp_path / "plain")
-    wrong = expected(turned.text(), 4, buffers, tmp_path / "turned")
-    matters = {index for index in range(4) if compare(index, wrong, right)}
+    buffers = draw_buffers(4, 8)
+    right = expected(plain.text(), 8, buffers, tmp_path / "plain")
+    wrong = expected(turned.text(), 8, buffers, tmp_path / "turned")
+    matters = {index for index in range(8) if compare(index, wrong, right)}
     assert matters
     trial = try_program(plain, 4, tmp_path, target="sm_86", on_device=turned, calls=CALLS[:1])
     assert {difference.kernel for difference in asyncio.run(trial)} == matters

@@ -89,7 +89,10 @@ def start(driver: Path, name: str, *options: int, buffer: bytes = b"") -> Ran:
             text=True,
             check=False,
             timeout=600,
-            env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"},
+            env={
+                "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+                "ASAN_OPTIONS": "handle_segv=0",
+            },
         )
         record = read_report(os.pread(report, REPORT_BYTES, 0), [TABLE], ["A", "B"], 1.5)
         assert not isinstance(record, InfraFailed), record

@@ -19,7 +19,7 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.open_device import open_emulated
 
-SESSIONS = 300
+SESSIONS = 40
 ADD_ONE = """
 __global__ void add_one(int* x, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

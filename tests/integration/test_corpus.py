@@ -31,8 +31,9 @@ from cuda_llm.profile import Profile
 from cuda_llm.redaction import printable
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.sizes import core_precision, least_time
-from cuda_llm.tools.judge.judge import Judged, judge, open_bench
+from cuda_llm.tools.judge.judge import DeviceBench, Judged, judge, open_bench
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.verdict_wording import describe
 
 RACE_CLASSES = {
@@ -63,9 +64,9 @@ SEED = 1
 class Baseline:
     """The time of the task's own kernel, measured where a kernel is right and needs the time."""
 
-    bench: Any
+    bench: DeviceBench
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, Any, KernelTimes]:
         return self.bench.time_baseline().__await__()
 
 

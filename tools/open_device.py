@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from inspect import iscoroutinefunction
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -25,6 +26,9 @@ CHOICES = (
     "auto, cuda, cuda:0, cuda:0,1, cuda:all, ray:auto, ray://HOST:10001, emulated or emulated:GPU, "
     "as in emulated:RTX 4090, or module:attribute for a device of your own"
 )
+OPTIONAL_KINDS: Mapping[str, str] = MappingProxyType({"ray": "cuda_llm.tools.cluster.open_cluster"})
+"""The module of each kind of device whose room is optional: the module is imported when a user
+names the kind, and its `open_device_of` opens the device."""
 MEMBERS: Mapping[str, tuple[type, ...]] = MappingProxyType(
     {
         "name": (str,),
@@ -85,11 +89,9 @@ def _open(spec: str, report: ReportLine, library: str) -> Device:
         text, most = split_most(spec, "expected cuda:all?max_gpus=N")
         which = text.partition(":")[2].strip() if colon else "0"
         device = open_cuda(which, spec=spec, report=report, library=library, most=most)
-    elif kind == "ray":
-        from cuda_llm.tools.cluster.open_cluster import open_cluster
-        from cuda_llm.tools.cluster.spec import parse_cluster
-
-        device = open_cluster(parse_cluster(spec), open_device, report=report)
+    elif kind in OPTIONAL_KINDS:
+        room = import_module(OPTIONAL_KINDS[kind])
+        device = room.open_device_of(spec, open_device, report=report)
     elif names_code(spec):
         device = _open_named(spec.strip(), report)
     elif kind != "emulated":

@@ -36,7 +36,7 @@ MAY_KNOW_INSIDE_TOOLS = {
     "emulator": {"device", "native", "sandbox", "compiler", "profiler"},
     "cuda": {"device", "native", "sandbox", "compiler", "profiler"},
     "cluster": {"device", "native", "cuda", "compiler", "validator", "timing", "judge"},
-    "open_device": {"device", "emulator", "cuda", "cluster"},
+    "open_device": {"device", "emulator", "cuda"},
     "validator": {"device", "compiler"},
     "timing": {"device", "validator", "profiler", "native"},
     "kernelbench": set(),
@@ -45,6 +45,15 @@ MAY_KNOW_INSIDE_TOOLS = {
         *("emulator", "cuda"),
     },
 }
+
+OPTIONAL = (
+    "tools.cluster",
+    "tools.kernelbench",
+    "graph.benchmark",
+    "traces.export",
+    "traces.report.serve",
+)
+"""Rooms that only a command of the command line imports, or a name that a user writes."""
 
 FORBIDDEN_IN_TOOLS = {"langchain", "langchain_core", "langchain_openai", "langgraph"}
 
@@ -112,6 +121,20 @@ def test_inside_tools_the_arrows_go_one_way_too(part: str) -> None:
 def test_every_part_of_tools_is_in_the_table() -> None:
     parts = {p.stem for p in (ROOT / "tools").iterdir() if p.is_dir() or p.suffix == ".py"}
     assert parts - {"__init__", "__pycache__"} == set(MAY_KNOW_INSIDE_TOOLS)
+
+
+@pytest.mark.parametrize("optional", OPTIONAL)
+def test_only_a_command_imports_an_optional_room(optional: str) -> None:
+    dotted = f"cuda_llm.{optional}"
+    inside = ROOT / optional.replace(".", "/")
+    strangers = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for owner, path in rooms()
+        if owner != "cli" and inside not in (*path.parents, path.with_suffix(""))
+        for name in imported(path)
+        if name == dotted or name.startswith(f"{dotted}.")
+    ]
+    assert not strangers
 
 
 def test_tools_know_no_agent_framework() -> None:

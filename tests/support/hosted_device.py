@@ -1,6 +1,5 @@
 """The emulated device behind a GPU host process, as a GPU is."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,28 +11,29 @@ from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
 from cuda_llm.tools.cuda.device import GpuHost
 from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.cuda.messages import OpenSite
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.device.forwarding import ForwardingDevice
 from cuda_llm.tools.emulator.device import EmulatedDevice
 
 
-class HostedDevice(EmulatedDevice):
+class HostedDevice(ForwardingDevice):
     """One work at a time, in a process of its own."""
 
-    host: GpuHost
+    def __init__(self, device: Device, host: GpuHost) -> None:
+        super().__init__(device)
+        self.host = host
 
     @property
     def capabilities(self) -> Capabilities:
         return replace(super().capabilities, at_once=1)
 
-    async def carry_out(
-        self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
-    ) -> Any:
+    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
         """See `Device.carry_out`."""
         return await self.host.carry_out(work, *arguments, **named)
 
 
 def hosted(number: int, opening: OpenSite = PLAIN) -> HostedDevice:
     """Make device `number` of this machine. Its cache must be the test's own."""
-    device = HostedDevice(find_hardware("RTX 3090 Ti"))
     gpu, label = f"GPU-{number}", f"cuda:{number}"
     host = GpuHost(
         gpu=gpu,
@@ -41,5 +41,4 @@ def hosted(number: int, opening: OpenSite = PLAIN) -> HostedDevice:
         client=HostClient(opening, HostTimeouts()),
         lease=Lease(gpu, label, print),
     )
-    object.__setattr__(device, "host", host)
-    return device
+    return HostedDevice(EmulatedDevice(find_hardware("RTX 3090 Ti")), host)

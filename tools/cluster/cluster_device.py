@@ -6,20 +6,20 @@ ratio to the baseline beside it on the same GPU. A kernel that does not pass on 
 or cannot be compiled for it, is judged on the first.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Concatenate, cast
+from typing import Any
 
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.log import Log
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cluster.compilers import ClusterCompilers
 from cuda_llm.tools.cluster.newcomers import Newcomers
 from cuda_llm.tools.compiler.compile import compile_request
-from cuda_llm.tools.device import Device, P, Site, T
+from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.device.forwarding import ForwardingDevice
 from cuda_llm.tools.device.group import DeviceGroup
 from cuda_llm.tools.judge.judge import validate_there
 from cuda_llm.tools.timing.measure import measure_candidate
@@ -29,7 +29,7 @@ from cuda_llm.tools.validator.validate import Validated
 _log = Log(__name__)
 
 
-class ClusterDevice:
+class ClusterDevice(ForwardingDevice):
     """As many works at once as there are devices, and compilers on all machines."""
 
     def __init__(
@@ -42,6 +42,7 @@ class ClusterDevice:
         newcomers: Newcomers | None = None,
     ) -> None:
         """`kinds` are groups of GPUs that are alike; with `others_time` all time kernels."""
+        super().__init__(kinds[0])
         self._newcomers = newcomers
         self.kinds, self.first = tuple(kinds), kinds[0]
         self.spec = spec
@@ -60,25 +61,10 @@ class ClusterDevice:
         return f"{' and '.join(one.name for one in self.kinds)} of a cluster"
 
     @property
-    def hardware(self) -> Hardware:
-        """Return the profile of the first kind."""
-        return self.first.hardware
-
-    @property
-    def target(self) -> str:
-        """Return the nvcc architecture of the first kind."""
-        return self.first.target
-
-    @property
     def capabilities(self) -> Capabilities:
         """Return what each of the first kind can do, as many works at once as all devices take."""
         at_once = sum(one.capabilities.at_once for one in self.kinds)
         return replace(self.first.capabilities, at_once=at_once)
-
-    @property
-    def version(self) -> str:
-        """Return the version of the first kind."""
-        return self.first.version
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -103,17 +89,7 @@ class ClusterDevice:
         for one in self.kinds:
             one.when_growing(grow)
 
-    def prepare(self) -> None:
-        """See `Device.prepare`."""
-        self.first.prepare()
-
-    async def carry_out(
-        self,
-        work: Callable[Concatenate[Site, P], Awaitable[T]],
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> T:
+    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
         """See `Device.carry_out`."""
         if self._newcomers is not None:
             self._newcomers.look(self.kinds)
@@ -121,8 +97,8 @@ class ClusterDevice:
         if kind:
             found: Any = await self._elsewhere(kind, work, arguments, named)
             if isinstance(found, Validated | KernelTimes):
-                return cast(T, found)
-        return cast(T, await self._counted(0, work, arguments, named))
+                return found
+        return await self._counted(0, work, arguments, named)
 
     def _least_busy(self) -> int:
         """Return the kind with the most devices to spare, the first one where that is equal."""

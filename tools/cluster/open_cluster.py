@@ -15,7 +15,7 @@ from cuda_llm.tools.cluster.connection import Node, WorkerGone, connect, list_no
 from cuda_llm.tools.cluster.newcomers import Newcomers
 from cuda_llm.tools.cluster.parcel import unpack
 from cuda_llm.tools.cluster.remote_device import RemoteDevice
-from cuda_llm.tools.cluster.spec import ClusterSpec
+from cuda_llm.tools.cluster.spec import ClusterSpec, parse_cluster
 from cuda_llm.tools.cluster.start_worker import Place, Worker, start_worker
 from cuda_llm.tools.cluster.worker import NodeFacts, OpenDevice, code_hash, describe_node
 from cuda_llm.tools.compiler.nvcc import find_toolkit
@@ -28,15 +28,16 @@ NODE_S = 60.0
 _log = Log(__name__)
 
 
-def open_cluster(
-    spec: ClusterSpec, open_device: OpenDevice, *, report: Callable[[str], None]
+def open_device_of(
+    text: str, open_device: OpenDevice, *, report: Callable[[str], None]
 ) -> ClusterDevice:
-    """Connect, start a worker on each device that is asked for, and open it there.
+    """Connect, start a worker on each device that `text` asks for, and open it there.
 
     `open_device` opens the one device of a worker. `report` gets a line for what is asked for and
     not there. Raises UsageError, MissingError, HardwareError, and what opening a device raises
     where no worker could open its own.
     """
+    spec = parse_cluster(text)
     for name in (spec.emulated,) if spec.emulated is not None else spec.workers:
         find_hardware(name)
     find_toolkit()

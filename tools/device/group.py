@@ -2,17 +2,15 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Concatenate
+from typing import Any
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import DeviceLost, UsageError
-from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.device.candidate import Compiled, CompileRequest
-from cuda_llm.tools.device.device import CompilingDevice, Device, P, Site, T
+from cuda_llm.tools.device.device import Device
+from cuda_llm.tools.device.forwarding import ForwardingDevice
 
 Free = asyncio.Queue[Device]
 MAX_GPUS = "max_gpus"
@@ -32,7 +30,7 @@ def split_most(spec: str, expected: str) -> tuple[str, int | None]:
     return text, int(value)
 
 
-class DeviceGroup:
+class DeviceGroup(ForwardingDevice):
     """As many works at once as there are devices, each alone on its own.
 
     Times of two devices are compared by their ratio to the baseline beside them; what is to be
@@ -55,19 +53,14 @@ class DeviceGroup:
         self._growing: list[Callable[[], None]] = []
 
     @property
+    def target_device(self) -> Device:
+        """The first device: model, version and compilers are the same for all."""
+        return self.devices[0]
+
+    @property
     def name(self) -> str:
         """Return number and model, e.g. `2 x NVIDIA H200`."""
         return f"{len(self.devices)} x {self.hardware.name}"
-
-    @property
-    def hardware(self) -> Hardware:
-        """Return the profile that all share."""
-        return self.devices[0].hardware
-
-    @property
-    def target(self) -> str:
-        """Return the nvcc architecture that all share."""
-        return self.devices[0].target
 
     @property
     def capabilities(self) -> Capabilities:
@@ -76,26 +69,9 @@ class DeviceGroup:
         return replace(self.devices[0].capabilities, at_once=at_once)
 
     @property
-    def version(self) -> str:
-        """Return the version that all share."""
-        return self.devices[0].version
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Return the notes of all; each names its device."""
         return tuple(note for one in self.devices for note in one.notes)
-
-    @property
-    def compile_slots(self) -> int:
-        """See `CompilingDevice.compile_slots`: what each brings along all share."""
-        first = self.devices[0]
-        return first.compile_slots if isinstance(first, CompilingDevice) else 0
-
-    async def compile(self, request: CompileRequest) -> Compiled | Verdict:
-        """See `CompilingDevice.compile`; only where there are slots."""
-        first = self.devices[0]
-        assert isinstance(first, CompilingDevice), "there are no slots without"
-        return await first.compile(request)
 
     def pinned(self) -> Device:
         """Return the first device, or the next one from when that is lost."""
@@ -106,13 +82,7 @@ class DeviceGroup:
         for one in self.devices:
             one.prepare()
 
-    async def carry_out(
-        self,
-        work: Callable[Concatenate[Site, P], Awaitable[T]],
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> T:
+    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
         """See `Device.carry_out`. A device that is lost is left out from then on.
 
         Its work is done by another one; the last one's loss is raised.
@@ -172,53 +142,17 @@ class DeviceGroup:
         return self._free[loop]
 
 
-class _FirstOf:
+class _FirstOf(ForwardingDevice):
     """The device of a group that is always the same while it is there."""
 
     def __init__(self, group: DeviceGroup) -> None:
         self._group = group
 
     @property
-    def _first(self) -> Device:
+    def target_device(self) -> Device:
         return self._group.devices[0].pinned()
 
-    @property
-    def name(self) -> str:
-        return self._first.name
-
-    @property
-    def hardware(self) -> Hardware:
-        return self._first.hardware
-
-    @property
-    def target(self) -> str:
-        return self._first.target
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._first.capabilities
-
-    @property
-    def version(self) -> str:
-        return self._first.version
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self._first.notes
-
-    def pinned(self) -> Device:
-        return self
-
-    def prepare(self) -> None:
-        self._first.prepare()
-
-    async def carry_out(
-        self,
-        work: Callable[Concatenate[Site, P], Awaitable[T]],
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> T:
+    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
         while True:
             device = self._group.devices[0]
             try:

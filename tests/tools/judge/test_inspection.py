@@ -24,8 +24,9 @@ from cuda_llm.outcomes import (
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
-from cuda_llm.tools.device import Session
+from cuda_llm.tools.device import Device, Session
 from cuda_llm.tools.device.candidate import Baseline, Compiled
+from cuda_llm.tools.device.forwarding import ForwardingDevice
 from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.judge.inspection import conclude_large, inspect_on_gpu
 from cuda_llm.tools.judge.judge import StepRetry, open_bench
@@ -184,22 +185,23 @@ def test_what_fails_otherwise_is_no_note_of_a_size() -> None:
         inspected_where(ShortDevice(99, TaskError("reference.py: broken")))
 
 
-class UnsteadyHost(MeasuringDevice):
-    """A GPU whose host process runs out of memory at first."""
+class UnsteadyHost(ForwardingDevice):
+    """A GPU whose host process runs out of memory so many times."""
 
-    left: list[int]
+    def __init__(self, device: Device, failures: int) -> None:
+        super().__init__(device)
+        self.left = failures
 
     async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
-        if self.left[0]:
-            self.left[0] -= 1
+        if self.left:
+            self.left -= 1
             raise InfrastructureError("gpu_host", "out of memory")
         return await super().carry_out(work, *arguments, **named)
 
 
 @pytest.mark.parametrize("failures", [1, 99])
 def test_an_inspection_that_fails_is_tried_again_and_else_there_was_none(failures: int) -> None:
-    device = UnsteadyHost(find_hardware("RTX 3090 Ti"))
-    object.__setattr__(device, "left", [failures])
+    device = UnsteadyHost(MeasuringDevice(find_hardware("RTX 3090 Ti")), failures)
     task = transpose_of()
 
     async def run() -> Inspection:

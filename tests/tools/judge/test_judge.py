@@ -1,7 +1,6 @@
 """What becomes of a candidate when the device breaks under it, and what its verdict says."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -10,7 +9,9 @@ from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import InfraFailed, Passed
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.forwarding import ForwardingDevice
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.judge.judge import Judged, assemble_passed, judge, open_bench
@@ -20,22 +21,21 @@ from cuda_llm.tools.validator.validate import Validated
 TASK = load_task("vector_add")
 
 
-class BreakingDevice(EmulatedDevice):
+class BreakingDevice(ForwardingDevice):
     """Raises `errors`, one a work, and is sound afterwards."""
 
-    errors: list[Exception]
+    def __init__(self, device: Device, errors: list[Exception]) -> None:
+        super().__init__(device)
+        self.errors = errors
 
-    async def carry_out(
-        self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
-    ) -> Any:
+    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
         if self.errors:
             raise self.errors.pop()
-        return await work(self, *arguments, **named)
+        return await super().carry_out(work, *arguments, **named)
 
 
 def judged(*errors: Exception) -> Judged:
-    device = BreakingDevice(find_hardware("RTX 3090 Ti"))
-    object.__setattr__(device, "errors", list(errors))
+    device = BreakingDevice(EmulatedDevice(find_hardware("RTX 3090 Ti")), list(errors))
 
     async def timed() -> KernelTimes:
         raise AssertionError("nothing was timed")

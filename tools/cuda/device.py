@@ -61,21 +61,16 @@ class GpuHost:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """See `Device.carry_out`. A process that breaks before the work begins is replaced once.
+        """See `Device.carry_out`. The work is not repeated here: the judge knows whether to.
 
-        Work that has begun is not repeated here: the caller knows whether that is worth it. Raises
-        BrokenByWork where it broke the process and the GPU is fine without it, DeviceLost where the
-        GPU is not fine: it is then in quarantine.
+        Where the host process breaks and the GPU is fine without the work: raises BrokenByWork if
+        the work had begun, InfrastructureError if it had not. Raises DeviceLost where the GPU is
+        not fine: it is then in quarantine.
         """
         async with self.lease.held():
             self.require_no_quarantine()
             try:
-                try:
-                    return await self.client.carry_out(work, *arguments, **named)
-                except HostBroken as broken:
-                    if broken.was_healthy or isinstance(broken, SiteNotOpened):
-                        raise
-                    return await self.client.carry_out(work, *arguments, **named)
+                return await self.client.carry_out(work, *arguments, **named)
             except HostBroken as broken:
                 await self._blame(broken)
             except DeviceLost as lost:
@@ -91,15 +86,20 @@ class GpuHost:
     async def _blame(self, broken: HostBroken) -> NoReturn:
         """Raise for the work or for the GPU: the known answer alone tells which one it is."""
         if isinstance(broken, SiteNotOpened):
-            what = f"{self.label} cannot be opened: {broken}"
-            raise machinery_error("device", what, lacked_memory=broken.lacked_memory)
+            raise self._not_opened(broken)
+        try:
+            await self.client.carry_out(do_no_work)
+        except HostBroken as alone:
+            if isinstance(alone, SiteNotOpened) and not broken.was_healthy:
+                raise self._not_opened(alone) from broken
+            self._quarantine(f"{broken}; then, without a candidate: {alone}")
         if broken.was_healthy:
-            try:
-                await self.client.carry_out(do_no_work)
-            except HostBroken as alone:
-                self._quarantine(f"{broken}; then, without a candidate: {alone}")
             raise BrokenByWork("device", f"{self.label}: {broken}")
-        self._quarantine(str(broken))
+        raise InfrastructureError("device", f"{self.label}: {broken}")
+
+    def _not_opened(self, error: SiteNotOpened) -> InfrastructureError:
+        what = f"{self.label} cannot be opened: {error}"
+        return machinery_error("device", what, lacked_memory=error.lacked_memory)
 
     def _quarantine(self, reason: str) -> NoReturn:
         put_in_quarantine(self.gpu, self.label, reason)

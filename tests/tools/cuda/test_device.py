@@ -15,6 +15,7 @@ from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.cuda.quarantine import find_quarantine, lift_quarantine, put_in_quarantine
 from cuda_llm.tools.device import Site
+from cuda_llm.tools.judge.judge import RetryReason, reason_of
 
 pytestmark = pytest.mark.usefixtures("found_by_children")
 
@@ -74,12 +75,20 @@ def test_work_that_kills_its_host_process_is_to_blame_and_the_next_is_not() -> N
     assert find_quarantine(GPU) is None
 
 
-def test_a_known_answer_that_is_wrong_once_costs_a_restart_and_nothing_else(
+def test_a_known_answer_that_is_wrong_once_is_reported_and_the_next_work_is_done(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "marks").write_text("x")
     ours = gpu_host(knowing(host_works.wrong_while_marked))
-    assert asyncio.run(ours.carry_out(double, 2)) == 4
+
+    async def ask() -> int:
+        with pytest.raises(InfrastructureError, match="cuda:0: ") as raised:
+            await ours.carry_out(double, 2)
+        assert reason_of(raised.value) is RetryReason.BROKEN
+        return await ours.carry_out(double, 2)
+
+    assert asyncio.run(ask()) == 4
+    assert find_quarantine(GPU) is None
 
 
 def test_a_known_answer_that_is_always_wrong_puts_the_gpu_in_quarantine() -> None:

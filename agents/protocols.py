@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from cuda_llm.agents.kernel_text.composition import CompositionRefused
+from cuda_llm.agents.composition import CompositionRefused
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.components import Components
 from cuda_llm.conversation import AskModel

@@ -7,7 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.prompting.describe_run import USER
 from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.codec import decode
@@ -18,6 +17,7 @@ from cuda_llm.outcomes import Duplicate, NoCode, Passed, PublishedCheck, Verdict
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Bottleneck
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind
+from cuda_llm.source_tokens import normal_sha
 from cuda_llm.traces.events import AttemptJudged, AttemptRepeated, HintsTried
 from cuda_llm.traces.files import read_json
 from cuda_llm.verdict_wording import describe

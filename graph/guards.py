@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from cuda_llm.agents.kernel_text.composition import CompositionRefused, describe_refusal
+from cuda_llm.agents.composition import CompositionRefused, describe_refusal
 from cuda_llm.agents.protocols import Choice, Composer, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode

@@ -8,12 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from cuda_llm.agents.kernel_text.outline import (
-    defines_solve,
-    is_balanced,
-    kernels_defined,
-    kernels_launched,
-)
 from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
 from cuda_llm.agents.prompting.templates import Templates
@@ -23,6 +17,12 @@ from cuda_llm.agents.tunables.space import Space
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.outcomes import NoCode, ReplyFault
 from cuda_llm.search import Author, Brief, Draft
+from cuda_llm.source_tokens import (
+    defines_solve,
+    is_balanced,
+    kernels_defined,
+    kernels_launched,
+)
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from itertools import islice
 
-from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.tunables.space import Point, Space, holds, is_valid
 from cuda_llm.agents.tunables.write import write_point
 from cuda_llm.search import Attempt
+from cuda_llm.source_tokens import normal_sha
 from cuda_llm.tasks.expressions import names_in
 
 

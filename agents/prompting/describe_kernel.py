@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from cuda_llm.agents.kernel_text.outline import identifiers
-from cuda_llm.agents.kernel_text.signs import SIGNS
+from cuda_llm.agents.kernel_facts import SIGNS
 from cuda_llm.agents.limits import bottleneck_text, deciding_profile, most_to_gain, shares_of_limit
 from cuda_llm.agents.prompting.quote import hide_in_verdict, log_lines, one_line, quote_line
 from cuda_llm.agents.situation import Situation
@@ -28,6 +27,7 @@ from cuda_llm.predictions import rank
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
 from cuda_llm.search import Attempt
 from cuda_llm.source_file import short_kernel_name
+from cuda_llm.source_tokens import identifiers
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.verdict_wording import describe
 

@@ -12,6 +12,7 @@ from cuda_llm.components import HardwareContext
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
 from cuda_llm.source_file import SourceSpot
+from cuda_llm.source_tokens import TokenKind, tokenise
 
 MOST_LINE = 400
 """Characters of a quoted line; what is longer loses its middle."""
@@ -78,7 +79,6 @@ _TOOL_LIMITS = re.compile(
 )
 """How nvcc, ptxas and the driver name a limit of the GPU."""
 _VENDOR_WORDS = {"nvidia", "geforce", "tesla", "quadro", "emulated", "gpu", "super", "laptop"}
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 def hide(text: str, hardware: Hardware, context: HardwareContext) -> str:
@@ -117,7 +117,11 @@ def hide_in_comments(source: str, hardware: Hardware, context: HardwareContext) 
     """Return `source` with `hide` applied to its comments; its code must stay as it is."""
     if context == "full":
         return source
-    return _COMMENT.sub(lambda match: hide(match[0], hardware, context), source)
+    return "".join(
+        hide(text, hardware, context) if one.kind == TokenKind.COMMENT else text
+        for one in tokenise(source)
+        for text in [source[one.start : one.end]]
+    )
 
 
 def _names(hardware: Hardware) -> re.Pattern[str]:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.kernel_facts import SourceFacts
 from cuda_llm.agents.prompting.quote import join_parts, one_line, quote_line
 from cuda_llm.agents.situation import Situation
 from cuda_llm.hardware_profiles.hardware import Hardware

@@ -7,7 +7,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from cuda_llm.agents.kernel_text.composition import CompositionRefused
+from cuda_llm.agents.composition import CompositionRefused
 from cuda_llm.agents.limits import share_of_limit
 from cuda_llm.agents.protocols import Choice, Strategy, Trial
 from cuda_llm.agents.situation import Situation

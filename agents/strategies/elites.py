@@ -6,8 +6,7 @@ They follow from the attempts: nothing is remembered.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.kernel_text.signs import signs_of
+from cuda_llm.agents.kernel_facts import SourceFacts, signs_of
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import passed_by_speed
 from cuda_llm.agents.strategies.briefs import Assignment

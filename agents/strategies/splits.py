@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cuda_llm.agents.kernel_text.composition import LARGE, SMALL, CompositionRefused, compose
+from cuda_llm.agents.composition import LARGE, SMALL, CompositionRefused, compose
 from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import noise_margin, passed_by_speed

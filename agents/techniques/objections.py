@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.kernel_text.signs import SIGNS, part_of_kernel, signs_of
+from cuda_llm.agents.kernel_facts import SIGNS, SourceFacts, part_of_kernel, signs_of
 from cuda_llm.agents.limits import deciding_profile
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
@@ -171,7 +170,7 @@ class Change:
     """One thing in which a kernel differs from its parent."""
 
     name: str
-    """A sign of `kernel_text.facts`, `threads`, `launches`, `registers` or `shared_bytes`."""
+    """A sign of `kernel_facts.SIGNS`, `threads`, `launches`, `registers` or `shared_bytes`."""
     before: int
     after: int
     """Of a sign 0 or 1."""

@@ -85,7 +85,7 @@ class Technique:
     library: str = ""
     """Header library the task must allow."""
     shown_by: str = ""
-    """What a source that uses it already shows (`kernel_text.facts`); empty where nothing
+    """What a source that uses it already shows (`kernel_facts.SIGNS`); empty where nothing
     tells."""
     aims: frozenset[str] = frozenset()
     """Of `AIMS`: what it brings more of, which a figure or a hint may say is of no use."""

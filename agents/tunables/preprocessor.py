@@ -1,33 +1,92 @@
-"""Splits a source into logical lines and `#if` blocks, and resolves the blocks that known names
-decide.
+"""The `#if` blocks of a source: which lines belong to each, and which stay where names are known.
+
+The lines come from the tokens, so that what stays is written exactly as it was; a condition is
+parsed by tree-sitter.
 """
 
 import operator
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import TypeAlias
 
-from cuda_llm.agents.kernel_text.tokens import Token, TokenKind, tokenise
+from tree_sitter import Node
+
+from cuda_llm.agents.syntax_tree import SyntaxTree
+from cuda_llm.source_tokens import Line
 
 _MAX = 2**63
-_LITERAL = re.compile(r"(0[xX][\da-fA-F']+|0[bB][01']+|0[0-7']*|[1-9][\d']*)[lL]{0,2}")
+MOST_DEPTH = 100
+"""Operators within each other; a condition that nests deeper is left to the preprocessor."""
 
 
-def evaluate_condition(tokens: Sequence[str], values: Mapping[str, int]) -> bool | None:
-    """Return whether the condition holds; None where it needs more than `values` and integers.
+class _UndecidableError(Exception):
+    """The condition needs more than known names and integers."""
 
-    It computes as the preprocessor does: 64-bit signed, C's precedence, division towards zero.
-    Unsigned literals, overflow and a division by zero that counts are left to the preprocessor.
+
+def evaluate_condition(text: str, values: Mapping[str, int]) -> bool | None:
+    """Return whether the condition of an `#if` holds; None where it needs more than `values`.
+
+    It computes as the preprocessor does: 64-bit signed, division towards zero. `?:`, unsigned
+    literals, overflow and a division by zero that counts are left to the preprocessor.
     """
-    parser = _Parser(tokens, values)
+    tree = SyntaxTree(f"#if {text}\n#endif\n")
+    found = tree.find("(preproc_if condition: (_) @condition) (identifier) @name")
+    names = {tree.text(one) for one in found.get("name", ())}
+    if tree.has_error or "condition" not in found or not names <= values.keys():
+        return None
     try:
-        value = parser.conditional(live=True)
+        return bool(_Condition(tree, values).value(found["condition"][0], MOST_DEPTH))
     except _UndecidableError:
         return None
-    return bool(value) if parser.at_end else None
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """An expression of integers and names that `values` knows."""
+
+    tree: SyntaxTree
+    values: Mapping[str, int]
+
+    def value(self, node: Node, depth: int) -> int:
+        """Return the value of a part of the expression, at most `depth` operators deep."""
+        if depth == 0:
+            raise _UndecidableError
+        parts = (one for one in node.named_children if one.type != "comment")
+        operands = (self.value(one, depth - 1) for one in parts)
+        match node.type, self.tree.text(node.child_by_field_name("operator")):
+            case "parenthesized_expression", _:
+                return next(operands)
+            case "number_literal", _:
+                return _bounded(_integer(self.tree.text(node)))
+            case "identifier", _:
+                return self.values[self.tree.text(node)]
+            case "preproc_defined", _:
+                return 1
+            case "unary_expression", sign if sign in _UNARY:
+                return _bounded(int(_UNARY[sign](next(operands))))
+            case "binary_expression", "&&":
+                return int(all(operands))
+            case "binary_expression", "||":
+                return int(any(operands))
+            case "binary_expression", sign if sign in _BINARY:
+                return _bounded(int(_BINARY[sign](next(operands), next(operands))))
+        raise _UndecidableError
+
+
+def _integer(literal: str) -> int:
+    digits = literal.replace("'", "").lower().rstrip("l")
+    octal = len(digits) > 1 and digits.startswith("0") and digits.isdigit()
+    try:
+        return int(digits, 8 if octal else 0)
+    except ValueError:
+        raise _UndecidableError from None
+
+
+def _bounded(value: int) -> int:
+    if not -_MAX <= value < _MAX:
+        raise _UndecidableError
+    return value
 
 
 def _divide(dividend: int, divisor: int) -> int:
@@ -50,156 +109,32 @@ def _shift(by: Callable[[int, int], int]) -> Callable[[int, int], int]:
     return shift
 
 
-_BINARY: Mapping[str, tuple[int, Callable[[int, int], int]]] = MappingProxyType(
+_BINARY: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
     {
-        "||": (1, lambda left, right: left or right),
-        "&&": (2, lambda left, right: left and right),
-        "|": (3, operator.or_),
-        "^": (4, operator.xor),
-        "&": (5, operator.and_),
-        "==": (6, operator.eq),
-        "!=": (6, operator.ne),
-        "<": (7, operator.lt),
-        "<=": (7, operator.le),
-        ">": (7, operator.gt),
-        ">=": (7, operator.ge),
-        "<<": (8, _shift(operator.lshift)),
-        ">>": (8, _shift(operator.rshift)),
-        "+": (9, operator.add),
-        "-": (9, operator.sub),
-        "*": (10, operator.mul),
-        "/": (10, _divide),
-        "%": (10, _remainder),
+        "|": operator.or_,
+        "^": operator.xor,
+        "&": operator.and_,
+        "==": operator.eq,
+        "!=": operator.ne,
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+        "<<": _shift(operator.lshift),
+        ">>": _shift(operator.rshift),
+        "+": operator.add,
+        "-": operator.sub,
+        "*": operator.mul,
+        "/": _divide,
+        "%": _remainder,
     }
 )
-"""Precedence and function of each binary operator."""
-
 _UNARY: Mapping[str, Callable[[int], int]] = MappingProxyType(
-    {"-": operator.neg, "+": operator.pos, "~": operator.invert, "!": lambda value: not value}
+    {"-": operator.neg, "+": operator.pos, "~": operator.invert, "!": operator.not_}
 )
-
-
-class _UndecidableError(Exception):
-    """The condition needs what is not known here."""
-
-
-class _Parser:
-    """Parses by precedence climbing. A part that is not `live` is parsed but not evaluated."""
-
-    def __init__(self, tokens: Sequence[str], values: Mapping[str, int]) -> None:
-        self._tokens = tokens
-        self._values = values
-        self._position = 0
-
-    @property
-    def at_end(self) -> bool:
-        return self._position == len(self._tokens)
-
-    def conditional(self, *, live: bool) -> int:
-        condition = self._binary(1, live=live)
-        if not self._taken("?"):
-            return condition
-        chosen = self.conditional(live=live and bool(condition))
-        self._require(":")
-        other = self.conditional(live=live and not condition)
-        return chosen if condition else other
-
-    def _binary(self, weakest: int, *, live: bool) -> int:
-        left = self._unary(live=live)
-        while self._peek() in _BINARY and _BINARY[self._peek()][0] >= weakest:
-            sign = self._next()
-            strength, compute = _BINARY[sign]
-            matters = live and not (sign == "&&" and not left) and not (sign == "||" and left)
-            right = self._binary(strength + 1, live=matters)
-            if sign in ("&&", "||"):
-                left = int(bool(compute(left, right)))
-            else:
-                left = _bounded(int(compute(left, right))) if live else 0
-        return left
-
-    def _unary(self, *, live: bool) -> int:
-        token = self._next()
-        if token in _UNARY:
-            return _bounded(int(_UNARY[token](self._unary(live=live))))
-        if token == "(":
-            value = self.conditional(live=live)
-            self._require(")")
-            return value
-        if token == "defined":
-            return self._defined()
-        if token in self._values:
-            return self._values[token]
-        literal = _LITERAL.fullmatch(token)
-        if not literal:
-            raise _UndecidableError
-        digits = literal[1].replace("'", "")
-        octal = digits.startswith("0") and digits.isdigit()
-        return _bounded(int(digits, 8 if octal else 0))
-
-    def _defined(self) -> int:
-        bracketed = self._taken("(")
-        if self._next() not in self._values:
-            raise _UndecidableError
-        if bracketed:
-            self._require(")")
-        return 1
-
-    def _peek(self) -> str:
-        return "" if self.at_end else self._tokens[self._position]
-
-    def _next(self) -> str:
-        token = self._peek()
-        self._position += 1
-        if not token:
-            raise _UndecidableError
-        return token
-
-    def _taken(self, token: str) -> bool:
-        found = self._peek() == token
-        self._position += found
-        return found
-
-    def _require(self, token: str) -> None:
-        if not self._taken(token):
-            raise _UndecidableError
-
-
-def _bounded(value: int) -> int:
-    if not -_MAX <= value < _MAX:
-        raise _UndecidableError
-    return value
-
 
 OPENING_DIRECTIVES = {"if", "ifdef", "ifndef"}
 _FURTHER_DIRECTIVES = {"elif", "elifdef", "elifndef", "else"}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Line:
-    """One logical line; lines joined by a backslash, a comment or a raw string are one."""
-
-    text: str
-    """As written, with its end."""
-    tokens: tuple[Token, ...]
-    """Blanks too."""
-    start: int
-    """Where `text` begins in the source."""
-
-    @cached_property
-    def words(self) -> tuple[str, ...]:
-        """Return its tokens without blanks."""
-        return tuple(one.text for one in self.tokens if not one.is_blank)
-
-    @cached_property
-    def directive(self) -> str:
-        """Return `if`, `define` ...; empty where the line is none of the preprocessor's."""
-        words = self.words
-        return words[1] if len(words) > 1 and words[0] == "#" else ""
-
-    @cached_property
-    def defines(self) -> str:
-        """Return the name that a `#define` gives a meaning to; empty for any other line."""
-        return self.words[2] if self.directive == "define" and len(self.words) > 2 else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +142,7 @@ class ConditionalBranch:
     """One condition of a block and the lines under it."""
 
     head: Line
-    body: "tuple[Node, ...]"
+    body: "tuple[Piece, ...]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,36 +153,18 @@ class ConditionalBlock:
     end: Line
 
 
-Node: TypeAlias = Line | ConditionalBlock
+Piece: TypeAlias = Line | ConditionalBlock
 
 
-def split_lines(source: str) -> tuple[Line, ...]:
-    """Return the logical lines of `source`."""
-    lines, tokens = list[Line](), list[Token]()
-    for token in tokenise(source):
-        tokens.append(token)
-        if token.kind == TokenKind.NEWLINE:
-            lines.append(_line(source, tokens))
-            tokens = []
-    if tokens:
-        lines.append(_line(source, tokens))
-    return tuple(lines)
-
-
-def build_tree(lines: Sequence[Line]) -> tuple[Node, ...]:
+def build_tree(lines: Sequence[Line]) -> tuple[Piece, ...]:
     """Group lines into `#if` blocks; return plain lines where `#if` and `#endif` do not match."""
     nodes, rest = _nodes(lines)
     return tuple(lines) if rest else nodes
 
 
-def _line(source: str, tokens: Sequence[Token]) -> Line:
-    start = tokens[0].start
-    return Line(text=source[start : tokens[-1].end], tokens=tuple(tokens), start=start)
-
-
-def _nodes(lines: Sequence[Line]) -> tuple[tuple[Node, ...], Sequence[Line]]:
+def _nodes(lines: Sequence[Line]) -> tuple[tuple[Piece, ...], Sequence[Line]]:
     """Build nodes up to a line that belongs to an outer block; return the other lines too."""
-    nodes = list[Node]()
+    nodes = list[Piece]()
     while lines and lines[0].directive not in _FURTHER_DIRECTIVES | {"endif"}:
         if lines[0].directive not in OPENING_DIRECTIVES:
             nodes.append(lines[0])
@@ -266,7 +183,7 @@ def _nodes(lines: Sequence[Line]) -> tuple[tuple[Node, ...], Sequence[Line]]:
 
 
 def resolve(
-    nodes: Sequence[Node], values: Mapping[str, int], known: dict[str, int]
+    nodes: Sequence[Piece], values: Mapping[str, int], known: dict[str, int]
 ) -> Iterator[Line]:
     """Yield the lines that stay; add each declaration it passes to `known`."""
     for node in nodes:
@@ -291,7 +208,7 @@ def _decide(head: Line, known: Mapping[str, int]) -> bool | None:
         case "else":
             return True
         case "if" | "elif":
-            return evaluate_condition(words, known)
+            return evaluate_condition(" ".join(words), known)
         case "ifdef" | "ifndef" if len(words) == 1 and words[0] in known:
             return head.directive == "ifdef"
         case _:

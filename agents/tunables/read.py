@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cuda_llm.agents.kernel_text.tokens import TokenKind
-from cuda_llm.agents.tunables.preprocessor import OPENING_DIRECTIVES, Line, split_lines
+from cuda_llm.agents.tunables.preprocessor import OPENING_DIRECTIVES
 from cuda_llm.agents.tunables.space import HintPreference, InvalidDeclaration, Space, Tunable, holds
 from cuda_llm.errors import TaskError
+from cuda_llm.source_tokens import Line, TokenKind, split_lines
 from cuda_llm.tasks.expressions import names_in
 
 MAX_TUNABLES = 32
@@ -48,7 +48,7 @@ def read_space(source: str) -> Space | InvalidDeclaration | None:
 def _read_space(source: str) -> Space | None:
     if "tunable" not in source:
         return None
-    lines = split_lines(source)
+    lines = tuple(split_lines(source))
     declarations = tuple(_declarations(source, lines))
     if not declarations:
         return None

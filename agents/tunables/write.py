@@ -4,16 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from cuda_llm.agents.kernel_text.tokens import TokenKind
-from cuda_llm.agents.tunables.preprocessor import (
-    Line,
-    Node,
-    build_tree,
-    resolve,
-    split_lines,
-)
+from cuda_llm.agents.tunables.preprocessor import Piece, build_tree, resolve
 from cuda_llm.agents.tunables.read import KEYWORD, read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration, Point, is_valid
+from cuda_llm.source_tokens import Line, TokenKind, split_lines
 
 
 def write_point(source: str, point: Point, *, keep_declarations: bool = False) -> str:
@@ -46,8 +40,8 @@ def write_point(source: str, point: Point, *, keep_declarations: bool = False) -
 
 
 @lru_cache(maxsize=16)
-def _parse(source: str) -> tuple[tuple[Line, ...], tuple[Node, ...]]:
-    lines = split_lines(source)
+def _parse(source: str) -> tuple[tuple[Line, ...], tuple[Piece, ...]]:
+    lines = tuple(split_lines(source))
     return lines, build_tree(lines)
 
 

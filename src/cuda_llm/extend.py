@@ -26,9 +26,8 @@ verdict and of event. `encode` and `decode` turn these values into plain JSON an
 """
 
 from cuda_llm import outcomes
+from cuda_llm.agents.composition import CompositionRefused
 from cuda_llm.agents.find_agent import find_agent, placed
-from cuda_llm.agents.kernel_text.composition import CompositionRefused
-from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.playbook.tuner import TunableTuner
 from cuda_llm.agents.protocols import (
     Agent,
@@ -71,6 +70,7 @@ from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
 from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
 from cuda_llm.profile import Bottleneck, LaunchProfile, Profile, SizeTime, TimeSource
 from cuda_llm.search import Archive, Attempt, Author, Brief, Draft, DuelResult, Hint, Kind
+from cuda_llm.source_tokens import normal_sha
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Sizes, Task, TaskArgument, Tolerance
 from cuda_llm.tools.device import (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from cuda_llm.errors import UsageError
+from cuda_llm.source_tokens import blank_strings
 
 MOST_CHARACTERS = 1 << 20
 """A source larger than this is not a kernel."""
@@ -89,7 +90,6 @@ def short_kernel_name(name: str) -> str:
 LEAST_CONSTANT = 257
 """Smaller numbers in a source are widths of blocks and tiles, about which edge sizes lie."""
 MOST_CONSTANT = 1 << 31
-_NOT_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 _NUMBER = r"(?<![\w.])(0[xX][0-9a-fA-F']+|\d[\d']*(?:\.\d*)?(?:[eE]\d+)?)[uUlLfF]*(?![\w.])"
 _COMBINED = re.compile(rf"{_NUMBER}(?:\s*(<<|\*)\s*{_NUMBER})?")
 
@@ -100,7 +100,7 @@ def numbers_in(source: str) -> tuple[int, ...]:
     A product or shift of two numbers counts beside them.
     """
     found = set()
-    for match in _COMBINED.finditer(_NOT_CODE.sub(" ", source)):
+    for match in _COMBINED.finditer(blank_strings(source)):
         first, operator, second = match.groups()
         values = [_whole_number(text) for text in (first, second) if text]
         found.update(values)

@@ -12,7 +12,7 @@ GROUND = {
     *("atomic_file", "capabilities", "codec", "components", "conversation", "data_file"),
     *("dotted", "errors", "figure_wording", "own_thread", "log", "log_setup", "outcomes"),
     *("predictions", "profile", "redaction", "run_config", "search", "settings", "source_file"),
-    *("time_terms", "verdict_wording", "critique"),
+    *("source_tokens", "time_terms", "verdict_wording", "critique"),
 }
 """Modules at the package root that everything may know; they know only each other."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from graph_runs import TableBench, Writer, context_in, in_times, run_graph
 
-from cuda_llm.agents.kernel_text.composition import CompositionRefused
+from cuda_llm.agents.composition import CompositionRefused
 from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr

@@ -7,7 +7,7 @@ import pytest
 from corpus_sample import sample
 from small_tasks import with_one_bench_size
 
-from cuda_llm.agents.kernel_text.composition import CompositionRefused, compose
+from cuda_llm.agents.composition import CompositionRefused, compose
 from cuda_llm.agents.playbook.generator import open_playbook
 from cuda_llm.agents.playbook.kernels import valid_points
 from cuda_llm.outcomes import Passed

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from searches import attempt, situation
 
-from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
 from cuda_llm.agents.situation import Situation
 from cuda_llm.components import Components
 from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Attempt, Brief, Draft, Kind
+from cuda_llm.source_tokens import normal_sha
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 

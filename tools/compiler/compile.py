@@ -8,6 +8,7 @@ from cuda_llm.errors import InfrastructureError, UsageError
 from cuda_llm.log import Log
 from cuda_llm.outcomes import CompileFailed, CompilerStop, InfraFailed, LoadFailed, Verdict
 from cuda_llm.settings import settings
+from cuda_llm.source_tokens import blank_comments
 from cuda_llm.tasks.signature import prelude
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.audit import audit, exports, find_outside_read
@@ -47,7 +48,7 @@ from cuda_llm.tools.compiler.nvcc import (
     find_toolkit,
     nvcc_command,
 )
-from cuda_llm.tools.compiler.policy import find_violation, without_comments, without_line_directives
+from cuda_llm.tools.compiler.policy import find_violation, without_line_directives
 from cuda_llm.tools.compiler.workspace import (
     compile_slot,
     front_end_limits,
@@ -112,7 +113,7 @@ async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
 
 
 async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compiled | Verdict:
-    if not without_comments(request.source).strip():
+    if not blank_comments(request.source).strip():
         return CompileFailed(
             stop=CompilerStop(kind="empty-source", file=request.name), fault="empty"
         )

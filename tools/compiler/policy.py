@@ -1,22 +1,18 @@
 """Finds what a candidate's source may not do, in the source and in what the compiler read."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from cuda_llm.outcomes import Diagnostic, PolicyBreach, PolicyViolation
 from cuda_llm.source_file import SourceSpot
+from cuda_llm.source_tokens import blank_comments, split_lines
 from cuda_llm.tools.compiler.diagnostics import Diagnostics
 from cuda_llm.tools.compiler.names import OUTSIDE, PathNames
 from cuda_llm.tools.compiler.nvcc import PREPROCESSED
 from cuda_llm.tools.device.candidate import CompileRequest
 
 UNREADABLE = re.compile(r"^(?P<file>.+): (?:No such file or directory|Permission denied)$")
-TOKENS = re.compile(
-    r"//[^\n]*|/\*.*?\*/|(?P<text>R\"(?P<end>[^(\s]*)\(.*?\)(?P=end)\"|\"(?:\\.|[^\"\\\n])*\")",
-    re.DOTALL,
-)
-SPLICE = re.compile(r"\\[ \t]*\r?\n")
-LINE_DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:)[^\S\n]*(?:line\b|\d)[^\n]*", re.MULTILINE)
 EMBED = re.compile(r"\.\s*incbin\b|^\s*#\s*embed\b", re.MULTILINE)
 MARKER = re.compile(rb'^# \d+ "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 
@@ -33,41 +29,20 @@ def find_violation(diagnostics: Diagnostics, places: PathNames) -> PolicyViolati
     return _embeds(places.request) or _includes(places)
 
 
-def without_comments(source: str) -> str:
-    """Return `source` with comments blanked; line numbers and string literals stay."""
-    return TOKENS.sub(
-        lambda m: m[0] if m["text"] else " " + "\n" * m[0].count("\n"),
-        source,
-    )
-
-
 def without_line_directives(source: str) -> str:
     """Return `source` with `#line` and its short form blanked; every other line stays where it is.
 
-    Verdicts name lines of the file that a person wrote, whatever it says of itself. Directives are
-    found as the preprocessor does it: lines that end in a backslash are joined first.
+    Verdicts name lines of the file that a person wrote, whatever the file says of itself.
     """
-    joined, places = _join_lines(source)
-    masked = TOKENS.sub(lambda m: re.sub(r"[^\n]", "x" if m["text"] else " ", m[0]), joined)
-    kept = list(source)
-    for found in LINE_DIRECTIVE.finditer(masked):
-        for place in range(places[found.start()], places[found.end()]):
-            if kept[place] != "\n":
-                kept[place] = " "
-    return "".join(kept)
+    return "".join(
+        re.sub(r"[^\n]", " ", line.text) if _is_line_directive(line.words) else line.text
+        for line in split_lines(source)
+    )
 
 
-def _join_lines(source: str) -> tuple[str, list[int]]:
-    """Remove backslashes before line ends; return the text, and where each character was."""
-    pieces: list[str] = []
-    places: list[int] = []
-    at = 0
-    for splice in (*SPLICE.finditer(source), None):
-        end = len(source) if splice is None else splice.start()
-        pieces.append(source[at:end])
-        places += range(at, end)
-        at = end if splice is None else splice.end()
-    return "".join(pieces), [*places, len(source)]
+def _is_line_directive(words: Sequence[str]) -> bool:
+    rest = words[2:] if words[:2] == ("%", ":") else words[1:] if words[:1] == ("#",) else ()
+    return bool(rest) and (rest[0] == "line" or rest[0][0].isdigit())
 
 
 def _of_error(error: Diagnostic, request: CompileRequest) -> PolicyViolation | None:
@@ -92,7 +67,7 @@ def _embeds(request: CompileRequest) -> PolicyViolation | None:
 
 def _find(request: CompileRequest, pattern: re.Pattern[str]) -> SourceSpot | None:
     """Return the first line of code that matches, comments aside."""
-    code = without_comments(request.source)
+    code = blank_comments(request.source)
     found = pattern.search(code)
     if found is None:
         return None

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from playbook_runs import PLAYBOOK, ask_round, at, bowl, brief, play, playbook_task
 
-from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.playbook.generator import PlaybookGenerator
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.errors import MissingError, TaskError
 from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Draft, Hint, Kind
+from cuda_llm.source_tokens import normal_sha
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.verdict_wording import describe

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from recorded_situations import RECORDED, recorded_rounds
 from reflection_scenes import ScriptedAsk
 
-from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.kernel_text.signs import SIGNS, signs_of
+from cuda_llm.agents.kernel_facts import SIGNS, SourceFacts, signs_of
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, possible_saving
 from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.reflection.check_critique import (

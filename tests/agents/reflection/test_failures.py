@@ -9,7 +9,7 @@ from corpus_sample import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.kernel_facts import SourceFacts
 from cuda_llm.agents.reflection.failure_hints import hint_from
 from cuda_llm.agents.reflection.kernel_context import KernelContext
 from cuda_llm.hardware_profiles.lookup import find_hardware

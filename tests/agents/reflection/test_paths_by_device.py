@@ -23,7 +23,7 @@ from small_tasks import small_task
 from strict_arrays import strict_arrays
 from timed_vector_adds import instant, late_in_one_call, overruns, small_bench, timed, timed_site
 
-from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.kernel_facts import SourceFacts
 from cuda_llm.agents.reflection.failure_hints import hint_from
 from cuda_llm.agents.reflection.kernel_context import KernelContext
 from cuda_llm.hardware_profiles.lookup import find_hardware

@@ -7,7 +7,7 @@ import pytest
 from searches import attempt, situation
 from small_tasks import small_task
 
-from cuda_llm.agents.kernel_text.facts import SourceFacts
+from cuda_llm.agents.kernel_facts import SourceFacts
 from cuda_llm.agents.reflection.failure_hints import hint_from
 from cuda_llm.agents.reflection.kernel_context import KernelContext
 from cuda_llm.agents.reflection.slow_kernels import diagnose_speed

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 from searches import attempt, situation
 
-from cuda_llm.agents.kernel_text.composition import CompositionRefused
+from cuda_llm.agents.composition import CompositionRefused
 from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr, find_strategy

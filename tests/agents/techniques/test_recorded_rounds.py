@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_situations import RECORDED, recorded_rounds
 
-from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.kernel_text.signs import signs_of
+from cuda_llm.agents.kernel_facts import SourceFacts, signs_of
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS
 from cuda_llm.agents.prompting.render import render_prompt
 from cuda_llm.agents.prompting.templates import open_templates

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tunable_sources import points, sources
 
-from cuda_llm.agents.kernel_text.outline import normal_sha
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Point, Space
 from cuda_llm.agents.tunables.write import write_point
+from cuda_llm.source_tokens import normal_sha
 
 KERNEL = """\
 #include <cuda_runtime.h>

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_llm.outcomes import CompileFailed, PolicyViolation, Verdict
-from cuda_llm.tools.compiler.policy import without_comments, without_line_directives
+from cuda_llm.source_tokens import blank_comments
+from cuda_llm.tools.compiler.policy import without_line_directives
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.verdict_wording import describe
 
@@ -96,7 +97,7 @@ def test_comments_and_disabled_lines_are_no_violation(compile_source: Compile) -
 def test_comments_are_blanked_and_strings_stay() -> None:
     source = 'a // b\n"// kept" /* x\ny */ R"(/* kept */)" c'
 
-    assert without_comments(source) == 'a  \n"// kept"  \n R"(/* kept */)" c'
+    assert blank_comments(source) == 'a  \n"// kept"  \n R"(/* kept */)" c'
 
 
 PEEK = """

@@ -1,16 +1,141 @@
-"""Which techniques the text of a kernel shows."""
+"""What the text of a kernel shows, and which techniques."""
 
+import random
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.kernel_text.facts import SourceFacts
-from cuda_llm.agents.kernel_text.signs import SIGNS, part_of_kernel, signs_of
+from cuda_llm.agents.kernel_facts import SIGNS, SourceFacts, part_of_kernel, signs_of
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
+from cuda_llm.source_tokens import blank_comments
 
-ROOT = Path(__file__).parents[3]
+KERNEL = """\
+// __syncthreads() in a comment is none
+__global__ void sum(const float* in, float* out, int n)
+{
+    __shared__ float tile[32][33];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    for (int k = 0; k < n; k += 32) {
+        tile[threadIdx.y][threadIdx.x] = in[k];
+        __syncthreads();
+        if (threadIdx.x < 16) {
+            __syncthreads();
+        }
+    }
+    float4 v = reinterpret_cast<const float4*>(in)[i];
+    if (threadIdx.x == 0)
+        atomicAdd(out, v.x);
+}
+
+extern "C" void solve(const float* in, float* out, int n)
+{
+    const char* note = "} not a brace {";
+    sum<<<dim3((n + 31) / 32, 1), 256, 3 * sizeof(float)>>>(in, out, n);
+}
+"""
+
+
+def test_launches_are_read_with_their_configuration() -> None:
+    (launch,) = SourceFacts(KERNEL).launches
+    assert (launch.line, launch.kernel) == (22, "sum")
+    assert (launch.grid, launch.block) == ("dim3((n + 31) / 32, 1)", "256")
+    assert launch.shared == "3 * sizeof(float)"
+
+
+def test_shared_arrays_barriers_vectors_and_atomics_are_found_by_line() -> None:
+    facts = SourceFacts(KERNEL)
+    assert [(one.line, one.name, one.extents) for one in facts.shared_arrays] == [
+        (4, "tile", "[32][33]")
+    ]
+    assert facts.barriers == (9, 11)
+    assert facts.vector_accesses == (14,)
+    assert facts.atomics == (16,)
+
+
+def test_a_barrier_under_a_branch_on_the_thread_is_distinguished_from_one_in_a_loop() -> None:
+    facts = SourceFacts(KERNEL)
+    branch = facts.branch_around(11)
+    assert branch is not None
+    assert (branch.first, branch.header) == (10, "(threadIdx.x < 16)")
+    assert facts.branch_around(9) is None
+    assert facts.around(9, "for")[0].header == "(int k = 0; k < n; k += 32)"
+
+
+def test_an_early_return_counts_as_a_guard_of_what_follows_it() -> None:
+    facts = SourceFacts(KERNEL)
+    assert facts.left_early(9) == 6
+    assert "(i >= n)" in facts.guards(14)
+    assert facts.guards(5) == ()
+
+
+def test_a_single_statement_below_an_if_is_a_block_too() -> None:
+    assert "(threadIdx.x == 0)" in SourceFacts(KERNEL).guards(16)
+
+
+def test_attributes_that_the_grammar_does_not_know_hide_no_declaration() -> None:
+    source = (
+        "__global__ void __cluster_dims__(2, 1, 1) f(int n) {\n"
+        "    extern __shared__ __align__(16) float raw[];\n"
+        "    __shared__ __align__(128) float a[2], b[ROWS][4];\n}\n"
+    )
+    facts = SourceFacts(source)
+    assert [one.name for one in facts.functions] == ["f"]
+    found = [(one.line, one.name, one.extents) for one in facts.shared_arrays]
+    assert found == [(2, "raw", "[]"), (3, "a", "[2]"), (3, "b", "[ROWS][4]")]
+
+
+def test_an_else_is_a_block_of_its_own_and_an_else_if_is_an_if() -> None:
+    facts = SourceFacts("void f() {\n if (a)\n  g();\n else if (b < c)\n  h();\n else\n  i();\n}\n")
+    found = [(one.kind, one.header, one.first, one.last) for one in facts.blocks]
+    assert found == [("if", "(a)", 2, 3), ("if", "(b < c)", 4, 5), ("else", "", 6, 7)]
+
+
+LONG = 1 << 17
+HOSTILE = {
+    **{text: text * (LONG // len(text)) for text in ("(", "{", "f(", "a<", "*", '"', "#if A\n")},
+    "if (a) {": "void f() {" + "if (a) {" * 5_000 + "}" * 5_001,
+    "if (a); else": "void f() {" + "if (a); else\n" * 5_000 + ";}",
+    "1 +": "void f() { int x = " + "1 + " * 5_000 + "1; }",
+    "namespace": "namespace a {" * 5_000 + "}" * 5_000,
+    "prose": "I'm sorry, I can't: x < y (see below).\n" * 5_000,
+    "null": "__global__ void f() {}\0" * 1000,
+    "surrogate": "void f() { g(\udce9); }",
+    "carriage returns": KERNEL.replace("\n", "\r\n"),
+    "pieces": "".join(
+        random.Random(1).choices("f(a){}=;*&[2],<float4 >__shared__\n\"'#\\", k=LONG)
+    ),
+    "half": KERNEL[: len(KERNEL) // 2],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_any_text_is_read_in_seconds_of_processor_time(name: str) -> None:
+    text, started_s = HOSTILE[name], time.process_time()
+    facts = SourceFacts(text)
+    lines = text.count("\n") + 1
+    assert all(1 <= block.first <= block.last <= lines for block in facts.blocks)
+    assert all(1 <= found.line <= lines for found in (*facts.launches, *facts.shared_arrays))
+    assert signs_of(facts) <= SIGNS
+    facts.guards(lines)
+    part_of_kernel(facts, "f")
+    assert time.process_time() - started_s < 10
+
+
+@given(st.text(alphabet="if(){};<>/*\"\n aN_#%'\\", max_size=200))
+def test_any_short_text_can_be_read(text: str) -> None:
+    facts = SourceFacts(text)
+    lines = text.count("\n") + 1
+    assert all(1 <= block.first <= block.last <= lines for block in facts.blocks)
+    assert all(1 <= found.line <= lines for found in facts.launches)
+    assert all(1 <= found.line <= lines for found in facts.shared_arrays)
+    assert blank_comments(text).count("\n") == text.count("\n")
+
+
+ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests/fixtures/honest"
 
 

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from cuda_llm.agents.kernel_text.composition import (
+from cuda_llm.agents.composition import (
     LARGE,
     SMALL,
     CompositionRefused,
     compose,
     describe_refusal,
 )
-from cuda_llm.agents.kernel_text.outline import defines_solve, is_balanced
+from cuda_llm.source_tokens import defines_solve, is_balanced
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.signature import signature
 
-HONEST = Path(__file__).parents[2] / "fixtures/honest"
+HONEST = Path(__file__).parents[1] / "fixtures/honest"
 SIGNATURE = 'extern "C" void solve(const float* in, float* out, int n)'
 PLAIN = f"""#include <cuda_runtime.h>
 __global__ void copy(const float* in, float* out, int n) {{ if (threadIdx.x < n) out[0] = in[0]; }}

@@ -1,6 +1,7 @@
 """Two sources in one: each in a namespace of its own, behind a `solve` that chooses by size.
 
-Text alone: nothing is compiled. What cannot be told from the text is refused, by a typed reason.
+Text alone: nothing is compiled. Where the text does not show whether two kernels can stand in one
+source, the composition is refused, by a typed reason.
 """
 
 import re
@@ -10,8 +11,14 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Literal
 
-from cuda_llm.agents.kernel_text.outline import defines_solve, is_balanced
-from cuda_llm.agents.kernel_text.tokens import Token, TokenKind, tokenise
+from cuda_llm.source_tokens import (
+    Token,
+    TokenKind,
+    functions_defined,
+    identifiers,
+    is_balanced,
+    split_lines,
+)
 
 CompositionFault = Literal[
     "no_solve",
@@ -89,12 +96,13 @@ class Part:
 
 LIBRARIES = frozenset({"std", "cuda", "cub", "thrust", "cooperative_groups", "nvcuda"})
 _CONDITIONS = {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1, "elif": 0, "else": 0}
+_HEADERS = (TokenKind.HEADER, TokenKind.LITERAL)
 _HARMLESS = frozenset({"pragma", "error", "warning", "define", "undef", "include", *_CONDITIONS})
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _SYMBOL = re.compile(r"\b[A-Za-z_]\w*\b(?!\.)")
 """A word of a string, but for opcodes of PTX: `add.f32`."""
-MOST_PARAMETERS = 1000
-"""Tokens of a list of parameters, or of a declaration's head."""
+MOST_HEAD = 1000
+"""Tokens of a declaration's head."""
 
 
 def compose(
@@ -151,43 +159,41 @@ def compose(
 @lru_cache(maxsize=16)
 def read_part(source: str) -> Part | CompositionRefused:
     """Return the source as a part, or why it cannot stand in a namespace."""
-    if not defines_solve(source):
+    defined = functions_defined(source)
+    if "solve" not in defined:
         return CompositionRefused("no_solve")
     if not is_balanced(source):
         return CompositionRefused("unbalanced")
-    lines = list(_lines(source))
     headers, macros, cuts = list[str](), set[str](), list[tuple[int, int, str]]()
-    depth = 0
-    for line in lines:
-        if line[0].text != "#":
+    code, depth = list[Token](), 0
+    for line in split_lines(source):
+        if line.words[:1] != ("#",):
+            code += line.code
             continue
-        directive = line[1].text if len(line) > 1 else ""
-        subject = line[2].text if len(line) > 2 else ""
-        depth += _CONDITIONS.get(directive, 0)
-        once = directive == "pragma" and subject == "once"
-        if directive not in _HARMLESS or once or (directive == "undef" and subject not in macros):
-            return CompositionRefused("directive", f"#{directive} {subject}".strip())
-        if directive == "define":
+        subject = line.words[2] if len(line.words) > 2 else ""
+        depth += _CONDITIONS.get(line.directive, 0)
+        once = line.directive == "pragma" and subject == "once"
+        undone = line.directive == "undef" and subject not in macros
+        if line.directive not in _HARMLESS or once or undone:
+            return CompositionRefused("directive", f"#{line.directive} {subject}".strip())
+        if line.directive == "define":
             macros.add(subject)
-        elif directive == "include":
+        elif line.directive == "include":
             if depth:
                 return CompositionRefused("conditional_include", subject)
             if any(map(_may_steer_headers, macros)):
                 return CompositionRefused("macro_before_include", subject)
-            if line[2].kind not in (TokenKind.HEADER, TokenKind.LITERAL):
+            if line.code[2:3] == () or line.code[2].kind not in _HEADERS:
                 return CompositionRefused("directive", f"#include {subject}")
             headers.append(subject)
-            cuts.append((line[0].start, line[-1].end, ""))
-    code = [token for line in lines if line[0].text != "#" for token in line]
-    refused = _refuse_names(code, macros)
+            cuts.append((line.code[0].start, line.code[-1].end, ""))
+    refused = _refuse_names(code, defined)
     if refused:
         return refused
     cuts += _linkage_cuts(code)
-    names = frozenset(
-        token.text for line in lines for token in line if token.kind == TokenKind.NAME
-    )
     undefined = "".join(f"\n#undef {name}" for name in sorted(macros))
-    return Part(tuple(headers), frozenset(macros), names, f"{_cut(source, cuts)}{undefined}")
+    body = f"{_cut(source, cuts)}{undefined}"
+    return Part(tuple(headers), frozenset(macros), identifiers(source), body)
 
 
 def _may_steer_headers(macro: str) -> bool:
@@ -198,37 +204,22 @@ def _may_steer_headers(macro: str) -> bool:
     return macro.startswith(_STEERING)
 
 
-def _lines(source: str) -> Iterator[list[Token]]:
-    """Yield the tokens of each line that is not blank."""
-    line = list[Token]()
-    for token in tokenise(source):
-        if token.kind == TokenKind.NEWLINE:
-            if line:
-                yield line
-            line = []
-        elif not token.is_blank:
-            line.append(token)
-    if line:
-        yield line
-
-
-def _refuse_names(code: Sequence[Token], macros: set[str]) -> CompositionRefused | None:
+def _refuse_names(code: Sequence[Token], defined: Collection[str]) -> CompositionRefused | None:
     """Return what of the code would mean something else in a namespace; None where nothing does."""
     texts = [token.text for token in code]
     outside = _file_scope(code)
-    defined = {texts[at] for at in _defined_functions(code)}
     declared = _declared_names(code, outside)
     for at, token in enumerate(code):
         before, after = texts[at - 1] if at else "", texts[at + 1 : at + 3]
         name = after[0] if after else ""
         if token.text == "extern" and name == '"C"':
-            head = texts[at + 2 : at + 2 + MOST_PARAMETERS]
+            head = texts[at + 2 : at + 2 + MOST_HEAD]
             words = list(takewhile(lambda text: text not in ("(", "{", ";", "="), head))
             if words and words[-1] not in defined:
                 return CompositionRefused("extern_name", words[-1])
         elif token.text == "extern" and at in outside and "__shared__" not in after:
             return CompositionRefused("extern_name", name)
-        elif token.text == "namespace" and name in LIBRARIES:
+        elif token.text == "namespace" and name in LIBRARIES and before != "using":
             return CompositionRefused("reopened_namespace", name)
         elif token.text == "::" and name in declared and not _qualifies(before):
             return CompositionRefused("global_name", name)
@@ -275,20 +266,6 @@ def _declared_names(code: Sequence[Token], outside: frozenset[int]) -> frozenset
         and code[at + 1].text in ("(", "=", "[", ";", "{")
         and not token.text.startswith("__")
     )
-
-
-def _defined_functions(code: Sequence[Token]) -> Iterator[int]:
-    """Yield the places of names whose list of parameters a body follows."""
-    for at, token in enumerate(code[:-1]):
-        if token.kind != TokenKind.NAME or code[at + 1].text != "(":
-            continue
-        depth = 0
-        for end in range(at + 1, min(len(code) - 1, at + MOST_PARAMETERS)):
-            depth += (code[end].text == "(") - (code[end].text == ")")
-            if depth == 0:
-                if code[end + 1].text in ("{", "noexcept"):
-                    yield at
-                break
 
 
 def _linkage_cuts(code: Sequence[Token]) -> Iterator[tuple[int, int, str]]:

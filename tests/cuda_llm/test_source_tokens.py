@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tunable_sources import sources
 
-from cuda_llm.agents.kernel_text.outline import normal_sha
-from cuda_llm.agents.kernel_text.tokens import TokenKind, tokenise
+from cuda_llm.source_tokens import TokenKind, normal_sha, tokenise
 
 GAPS = [" ", "\t", " /* a comment */", "\\\n", " /* two\nlines */", "\\\r\n"]
 BREAKS = ["\n", "// a comment\n", '// "quoted\n', "\n\n", "// it's\\\n continued\n"]

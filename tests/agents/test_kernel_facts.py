@@ -118,7 +118,8 @@ def test_any_text_is_read_in_seconds_of_processor_time(name: str) -> None:
     facts = SourceFacts(text)
     lines = text.count("\n") + 1
     assert all(1 <= block.first <= block.last <= lines for block in facts.blocks)
-    assert all(1 <= found.line <= lines for found in (*facts.launches, *facts.shared_arrays))
+    assert all(1 <= found.line <= lines for found in facts.launches)
+    assert all(1 <= found.line <= lines for found in facts.shared_arrays)
     assert signs_of(facts) <= SIGNS
     facts.guards(lines)
     part_of_kernel(facts, "f")

@@ -35,6 +35,7 @@ def test_random_kernels_agree_with_cpp_and_raise_no_alarm(
     assert asyncio.run(trial) == []
 
 
+@pytest.mark.evidence
 def test_a_turned_condition_is_noticed(tmp_path: Path) -> None:
     """One branch of each kernel is the other way round on the device: seen where it matters."""
     plain = draw_program(4, 8)

@@ -5,34 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.components import Components, HardwareContext
 from cuda_llm.conversation import AskModel, no_model
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.predictions import Prediction
+from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Archive, Attempt, DuelResult, Hint, predictions_of
 from cuda_llm.tasks.task import Task
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How a run is to be searched. Fixed when it starts."""
-
-    candidates: int = 5
-    """Briefs a round (N of the paper)."""
-    rounds: int = 5
-    """Rounds (D of the paper)."""
-    seed: int = 0
-    patience: int = 2
-    """Rounds without gain after which some briefs leave the incumbent's structure; after twice as
-    many the search stops."""
-    tie: float = 0.02
-    """Speed-ups closer than this, relatively, are a tie; beside it stands the times' own spread."""
-    tune: int = 8
-    """Tunings tried a round without asking a model; 0 where nothing reads declared tunables."""
-    hardware_context: HardwareContext = "full"
-    components: Components = field(default_factory=Components)
-    """What the user lets prompts hold; a strategy may take more away, never add."""
-    user_hints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +35,8 @@ class Situation:
     """What runs the kernels, as a person reads it."""
     capabilities: Capabilities
     """What the device can do, and how its times come about."""
-    plan: Plan
+    config: RunConfig
+    """What the run was asked for."""
     round: int
     """The round at work, from 1; 0 before the first."""
     attempts: tuple[Attempt, ...] = ()

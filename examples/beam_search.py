@@ -42,7 +42,7 @@ class BeamSearch:
         orders: list[Assignment] = [(Kind.IMPROVE, parent) for parent in find_beam(situation)]
         orders = orders or [(Kind.FIX, one) for one in distinct_failures(situation.attempts)]
         orders = orders or [(Kind.FIRST, None)]
-        taken = islice(cycle(orders), situation.plan.candidates)
+        taken = islice(cycle(orders), situation.config.candidates)
         return make_briefs(situation, list(taken), self.components)
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:

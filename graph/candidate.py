@@ -254,8 +254,8 @@ async def pass_stage(context: RunContext, name: str, stage: str, round_: int) ->
 
 def quorum_of(context: RunContext, round_: int) -> Any:
     """Return the round's quorum; the last round waits for all."""
-    waits_for_all = round_ in (0, context.plan.rounds)
-    return context.tasks.quorum(round_, 0 if waits_for_all else context.request.round_quorum)
+    waits_for_all = round_ in (0, context.config.rounds)
+    return context.tasks.quorum(round_, 0 if waits_for_all else context.config.round_quorum)
 
 
 async def run_stage(context: RunContext, name: str, stage: str) -> str:

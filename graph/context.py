@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from cuda_llm.agents.llm.agent_ask import AgentAsk
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy, Tuner
-from cuda_llm.agents.situation import Plan, Situation
+from cuda_llm.agents.situation import Situation
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.log import bound
 from cuda_llm.run_config import GraphInput, RunConfig
@@ -154,10 +154,9 @@ class RunContext:
     """One run's parts."""
 
     run_id: str
-    request: RunConfig
+    config: RunConfig
     task: Task
     device: Device
-    plan: Plan
     folder: RunFolder
     record: Record
     generator: Generator

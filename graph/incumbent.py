@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import find_regression, gain_over, score_doubt
+from cuda_llm.agents.strategies.acceptance import TIE, find_regression, gain_over, score_doubt
 from cuda_llm.graph.candidate import compiled
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.guards import choose_by_strategy
@@ -194,7 +194,7 @@ def next_contenders(situation: Situation, choice: Choice) -> list[str]:
 def may_gain(situation: Situation, contender: Attempt, incumbent: Attempt) -> bool:
     """Return whether separate times leave open that the contender is faster by more than a tie."""
     doubt = doubt_of_equals(situation, contender, incumbent)
-    return gain_over(contender, incumbent) + doubt > situation.plan.tie
+    return gain_over(contender, incumbent) + doubt > TIE
 
 
 def may_win(situation: Situation, contender: Attempt, fastest: Attempt) -> bool:

@@ -46,7 +46,7 @@ async def review(state: SearchState, context: RunContext) -> SearchUpdate:
 
     Needs a checkpointer. A round that was reviewed already is not asked for again.
     """
-    if not context.request.review or state["round"] < 1:
+    if not context.config.review or state["round"] < 1:
         return {}
     situation, orders = situation_of(state, context), orders_of(state, context)
     done = decide(situation, orders, state, context)
@@ -95,7 +95,7 @@ def review_of(situation: Situation, orders: Sequence[Brief], known: Collection[s
     incumbent = situation.incumbent
     return Review(
         round=situation.round,
-        rounds=situation.plan.rounds,
+        rounds=situation.config.rounds,
         incumbent=None if incumbent is None else incumbent.id,
         verdicts=tuple(verdict_shown(one) for one in situation.attempts if one.id not in known),
         hints=tuple(hints_shown(situation)),

@@ -88,7 +88,7 @@ def brief_of_own_kernel(context: RunContext) -> tuple[Brief, ...]:
     """Return the brief that has the user's own kernel judged. Raises UsageError."""
     brief = Brief(id="r0-c1", round=0, index=1, kind=Kind.START)
     if context.folder.usable(context.folder.draft, brief.id) is None:
-        path = Path(context.request.start)
+        path = Path(context.config.start)
         try:
             source = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -120,7 +120,7 @@ def write_trials(
 
 def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContext) -> str:
     """Return why no round should follow, in a few words; empty: go on. No strategy ends tuning."""
-    if situation.round >= situation.plan.rounds:
+    if situation.round >= situation.config.rounds:
         return ROUNDS
     if why := context.stop_reason() or all_infra_failed(judged):
         return why
@@ -220,7 +220,7 @@ async def tuner(state: SearchState, context: RunContext) -> SearchUpdate:
     stopping = context.stop_reason()
     # Round 0 of a run that only tunes judges the kernel as it was given.
     waits = tunes_alone(context) and situation.round == 0
-    count = 0 if stopping or waits else context.request.tune
+    count = 0 if stopping or waits else context.config.tune
     trials = context.tuner.propose(situation, judged, count) if count else ()
     composed = () if stopping else compose_by_strategy(context, situation, state.get("unfit", {}))
     last = max([len(state["briefs"]), *(one.index for one in judged)])
@@ -274,7 +274,7 @@ async def route(state: SearchState, context: RunContext) -> SearchUpdate:
     """Decide whether the search ends here, and why."""
     situation = situation_of(state, context)
     stop = why_stop(situation, judged_of(state, situation), context)
-    left = plural(situation.plan.rounds - situation.round, "round")
+    left = plural(situation.config.rounds - situation.round, "round")
     to, reason = ("finish", stop) if stop else ("strategy", f"{left} left")
     context.record(Routed(round=situation.round, to=to, reason=reason))
     return {"stop": stop}

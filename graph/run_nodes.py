@@ -28,7 +28,7 @@ async def start(state: SearchState, context: RunContext) -> SearchUpdate:
     record_start(context, hints)
     update = empty_channels(state)
     update["run_id"] = context.run_id
-    update["round"] = -1 if context.request.start else 0
+    update["round"] = -1 if context.config.start else 0
     update["performance_hints"] = first_value(state, [one.id for one in hints])
     return update
 
@@ -48,7 +48,7 @@ async def baseline(state: SearchState, context: RunContext) -> SearchUpdate:
 
 def user_hints(context: RunContext) -> list[Hint]:
     """Return the hints that the user gave before the run began."""
-    texts = context.plan.user_hints
+    texts = context.config.hints
     return [Hint(round=0, about="", code="USER", text=text, by="user") for text in texts]
 
 
@@ -94,14 +94,14 @@ def run_started(context: RunContext) -> RunStarted:
         hardware=context.device.hardware.name,
         time_source=context.device.capabilities.time_source,
         generator=context.generator.name,
-        model=context.request.model,
+        model=context.config.model,
         strategy=context.strategy.name,
-        candidates=context.plan.candidates,
-        rounds=context.plan.rounds,
-        seed=context.plan.seed,
+        candidates=context.config.candidates,
+        rounds=context.config.rounds,
+        seed=context.config.seed,
         versions=context.versions,
         note=context.note,
-        l2=context.request.l2 if context.device.capabilities.sets_l2 else "",
+        l2=context.config.l2 if context.device.capabilities.sets_l2 else "",
     )
 
 

@@ -32,7 +32,7 @@ def situation_of(state: SearchState, context: RunContext) -> Situation:
         hardware=context.device.hardware,
         device=context.device.name,
         capabilities=context.device.capabilities,
-        plan=context.plan,
+        config=context.config,
         round=max(0, state.get("round", 0)),
         attempts=attempts,
         incumbent=next((one for one in attempts if one.id == incumbent), None),

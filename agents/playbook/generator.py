@@ -35,8 +35,8 @@ class PlaybookGenerator:
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
         """Return the kernel at the brief's point; NoCode `exhausted` where no point is left."""
         history = self._history(brief, situation)
-        seed = f"{situation.plan.seed}/{situation.round}"
-        count = max(situation.plan.candidates, brief.index)
+        seed = f"{situation.config.seed}/{situation.round}"
+        count = max(situation.config.candidates, brief.index)
         points = self._propose(history, seed, count)
         point = points[brief.index - 1] if brief.index <= len(points) else None
         if brief.kind == Kind.DEPART:  # Strategies put these last; the last gets the first choice.

@@ -77,10 +77,10 @@ def _search(situation: Situation, parent: Attempt) -> Iterator[Trial] | None:
     trials = [one for one in situation.attempts if _is_trial_of(one, parent)]
     attempts = [replace(parent, tunables=space.defaults), *trials]
     history = History(tried=tried_points(kernels, attempts), seen=kernels.shas(trials))
-    if history.best and situation.plan.components.hints:
+    if history.best and situation.config.components.hints:
         preferred = hint_preferences(space, situation, history.best.point)
         history = replace(history, preferred=preferred)
-    seed = f"{situation.plan.seed}/{situation.round}/{parent.id}"
+    seed = f"{situation.config.seed}/{situation.round}/{parent.id}"
     return (
         Trial(
             parent=parent.id,

@@ -124,7 +124,7 @@ def describe_failure(situation: Situation, attempt: Attempt, verdict: Verdict) -
 
 def describe_within_context(situation: Situation, verdict: Verdict) -> tuple[str, ...]:
     """Return the verdict's description without the facts that the hardware context hides."""
-    context = situation.plan.hardware_context
+    context = situation.config.hardware_context
     shown = hide_in_verdict(verdict, situation.hardware, context)
     return describe(shown, hardware_figures=context == "full")
 
@@ -159,7 +159,7 @@ def describe_figures(
 ) -> tuple[str, ...]:
     """Render `41.4 us 2.9x 92%` for each timed size."""
     baselines = situation.baseline_us if components.baseline else ()
-    full = situation.plan.hardware_context == "full"
+    full = situation.config.hardware_context == "full"
     shares = shares_of_limit(situation, attempt) if full else ()
     return tuple(
         " ".join(
@@ -254,7 +254,7 @@ def describe_profile(
     The profiler's own advice is left out where hints say it better.
     """
     profile, size = deciding_profile(situation, attempt, profile)
-    full = situation.plan.hardware_context == "full"
+    full = situation.config.hardware_context == "full"
     shown = attempt.written_by != "playbook"
     found = [
         _bottleneck(one, first=index == 0, full=full, shown=shown, advise=advise)

@@ -114,7 +114,7 @@ def describe_expected(situation: Situation, brief: Brief, components: Components
     if not (components.diversity and 0.0 < brief.share < 1.0):
         return ""
     open_ended = brief.kind is not Kind.IMPROVE
-    if open_ended and situation.plan.hardware_context != "full":
+    if open_ended and situation.config.hardware_context != "full":
         return ""
     ratio = describe_ratio(1 / (1 - brief.share))
     if brief.kind in (Kind.FIRST, Kind.FIX):
@@ -142,7 +142,7 @@ def describe_hints(situation: Situation, brief: Brief, components: Components) -
     given = (*brief.error_hints, *brief.performance_hints)
     hints = [one for one in given if components.hints or one.code == USER]
     learned = {hint.text for hint in hints}
-    from_user = [_hint_of_user(text) for text in situation.plan.user_hints if text not in learned]
+    from_user = [_hint_of_user(text) for text in situation.config.hints if text not in learned]
     ordered = [*from_user, *sorted(hints, key=lambda hint: hint.code != USER)]
     by_playbook = {one.id for one in situation.attempts if one.written_by == "playbook"}
     profiled = _codes_of_profile(situation, brief)
@@ -174,7 +174,7 @@ def _codes_of_profile(situation: Situation, brief: Brief) -> set[str]:
 def _describe(
     situation: Situation, brief: Brief, hint: Hint, *, hide_evidence: bool
 ) -> Iterator[str]:
-    hardware, context = situation.hardware, situation.plan.hardware_context
+    hardware, context = situation.hardware, situation.config.hardware_context
     text = one_line(hint.text, MOST_TEXT)
     if hint.change and hint.change == brief.direction:
         text = "The direction below is what a critique of this kernel asks for."
@@ -243,7 +243,7 @@ def describe_attempt(
     outcome = "the kernel above" if shown else _outcome(situation, attempt, components)
     first = f"{attempt.id}{came_from}: {outcome}"
     direction = one_line(attempt.direction, MOST_SHOWN) if components.diversity else ""
-    hardware, context = situation.hardware, situation.plan.hardware_context
+    hardware, context = situation.hardware, situation.config.hardware_context
     idea = hide(one_line(attempt.idea, MOST_SHOWN), hardware, context)
     tunables = ", ".join(f"{name} = {value}" for name, value in attempt.tunables.items())
     changed = ""
@@ -271,7 +271,7 @@ def describe_history_key(situation: Situation, components: Components) -> str:
     """Describe the figures in a line of the history, and the sizes that they belong to."""
     if not situation.sizes:
         return ""
-    full = situation.plan.hardware_context == "full"
+    full = situation.config.hardware_context == "full"
     baseline = ", speed-up" if components.baseline else ""
     return f"at each timed size: time{baseline}{', part of the attainable speed' if full else ''}"
 
@@ -301,7 +301,7 @@ def _finding(situation: Situation, attempt: Attempt) -> str:
     verdict = situation.archive.verdict(attempt.id)
     lines = describe_within_context(situation, verdict)
     where = quote_line(_spot_of(verdict))
-    where = hide(where, situation.hardware, situation.plan.hardware_context)
+    where = hide(where, situation.hardware, situation.config.hardware_context)
     return join_parts(one_line(next(iter(lines), ""), 240), where)
 
 

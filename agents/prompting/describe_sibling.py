@@ -160,7 +160,7 @@ def _beside(situation: Situation, about: Attempt, other: Attempt) -> str:
     if ours is None or theirs is None:
         return ""
     shown = list[str]()
-    if situation.plan.hardware_context == "full":
+    if situation.config.hardware_context == "full":
         shown += [
             f"{name.replace('_', ' ')} {describe_us(pair[0])} / {describe_us(pair[1])}"
             for name, pair in _terms(ours, theirs).items()

@@ -67,7 +67,7 @@ def render_prompt(
     parent.
     """
     parent = situation.attempt(brief.parent) if brief.parent else None
-    components = brief.components & situation.plan.components
+    components = brief.components & situation.config.components
     sections = _passages(situation, brief, parent, components)
     fixed = _fixed_values(situation, brief, parent, components)
     name = TEMPLATES[brief.kind] if parent else TEMPLATES[Kind.FIRST]
@@ -108,7 +108,7 @@ def render_critique_prompt(
     """Render what a model is asked about `about`. `known` are the diagnosis' own hints."""
     brief = _critique_brief(situation, about, known)
     # The direction of each attempt matters less here than the changes of the attempt.
-    components = replace(brief.components & situation.plan.components, diversity=False)
+    components = replace(brief.components & situation.config.components, diversity=False)
     sections = fit(_passages(situation, brief, about, components), CRITIQUE_TOKENS)
     profile = profile_of(situation, about) if about.passed and components.profile else None
     savings = possible_savings(profile) if profile else {}
@@ -142,7 +142,7 @@ def _fixed_values(
     situation: Situation, brief: Brief, parent: Attempt | None, components: Components
 ) -> dict[str, Any]:
     """Return what stands outside the budget: a few words each."""
-    task, context = situation.task, situation.plan.hardware_context
+    task, context = situation.task, situation.config.hardware_context
     tunables = parent.tunables.items() if parent else ()
     failed = parent is not None and not parent.passed
     idea = one_line(parent.idea, 120) if parent else ""
@@ -153,8 +153,8 @@ def _fixed_values(
         "sizes": describe_sizes(situation),
         "score": describe_score(situation),
         "history_key": describe_history_key(situation, components),
-        "attainable_known": situation.plan.hardware_context == "full",
-        "tuned": situation.plan.tune > 0,
+        "attainable_known": situation.config.hardware_context == "full",
+        "tuned": situation.config.tune > 0,
         "allowed": describe_allowed(task),
         "emulated": not situation.capabilities.full_isa,
         "time_source": situation.capabilities.time_source,
@@ -233,7 +233,7 @@ def _source_of_second(
     second = _second_of(situation, brief, components)
     if parent is None or second is None or "playbook" in (second.written_by, parent.written_by):
         return Passage()
-    context = situation.plan.hardware_context
+    context = situation.config.hardware_context
     one, other = (
         hide_in_comments(clean(situation.archive.source(each.id)), situation.hardware, context)
         for each in (parent, second)
@@ -260,7 +260,7 @@ def _of_parent(
         advise = not (hinted and components.hints)
         entries = describe_profile(situation, parent, verdict.profile, advise=advise)
         profile = Passage(entries=entries, noun="lines")
-    context = situation.plan.hardware_context
+    context = situation.config.hardware_context
     return {
         "parent_source": _text(hide_in_comments(clean(source), situation.hardware, context)),
         "failure": failure,
@@ -275,7 +275,7 @@ def _text(text: str) -> Passage:
 
 def describe_known_hardware(situation: Situation) -> Passage:
     """Describe the GPU as far as the hardware context allows, with agents' notes on it."""
-    match situation.plan.hardware_context:
+    match situation.config.hardware_context:
         case "full":
             noted = [note.text for note in situation.notes.values() if note.about_hardware]
             entries = (
@@ -291,7 +291,7 @@ def describe_known_hardware(situation: Situation) -> Passage:
 
 def describe_notes(situation: Situation) -> Passage:
     """Return what agents noted that is not about the hardware."""
-    context = situation.plan.hardware_context
+    context = situation.config.hardware_context
     noted = [
         f"{name}: {hide(clean(note.text).strip(), situation.hardware, context)}"
         for name, note in situation.notes.items()

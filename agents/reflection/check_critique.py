@@ -151,7 +151,7 @@ def _open_at(situation: Situation, about: Attempt, size: int) -> float | None:
     """Return the part of the time at a size above the attainable time; None where not to be
     shown."""
     shares = shares_of_limit(situation, about)
-    shown = situation.plan.hardware_context == "full" and size < len(shares)
+    shown = situation.config.hardware_context == "full" and size < len(shares)
     return 1.0 - shares[size] if shown and shares[size] < 1.0 else None
 
 

@@ -113,8 +113,8 @@ async def criticise(
     answer.
     """
     about = subject(situation, judged)
-    is_last = situation.round >= situation.plan.rounds
-    if about is None or is_last or not situation.plan.components.hints:
+    is_last = situation.round >= situation.config.rounds
+    if about is None or is_last or not situation.config.components.hints:
         return None
     # Why others failed says nothing of a kernel that passed.
     known = (*(() if about.passed else found.error_hints), *found.performance_hints)

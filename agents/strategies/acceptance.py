@@ -9,11 +9,14 @@ from cuda_llm.figure_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, DuelResult
 from cuda_llm.tasks.objective import scoring_of
 
+TIE = 0.02
+"""Speed-ups closer than this, relatively, are a tie; beside it stands the times' own spread."""
+
 
 def choose_fastest(situation: Situation, judged: Sequence[Attempt]) -> Choice:
     """Return the best of all rounds: the incumbent, unless one of `judged` beats it.
 
-    The attempts that passed are compared from the fastest on. A difference within `plan.tie` or
+    The attempts that passed are compared from the fastest on. A difference within `TIE` or
     within the doubt of the two scores is a tie, and keeps the incumbent; so does a size that
     becomes slower than the task's `regression_limit` allows.
     """
@@ -84,7 +87,7 @@ def gain_over(contender: Attempt, incumbent: Attempt) -> float:
 
 def noise_margin(situation: Situation, one: Attempt, other: Attempt) -> float:
     """Return the relative difference below which two speed-ups count as equal."""
-    return max(situation.plan.tie, score_doubt(situation, one, other))
+    return max(TIE, score_doubt(situation, one, other))
 
 
 def score_doubt(situation: Situation, one: Attempt, other: Attempt) -> float:

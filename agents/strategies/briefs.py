@@ -53,7 +53,7 @@ def make_briefs(
 
     `components` is what the strategy allows; what the user switched off stays off.
     """
-    allowed = components & situation.plan.components
+    allowed = components & situation.config.components
     history = tuple(one.id for one in situation.attempts) if allowed.history else ()
     error_hints = hints_for(allowed, situation.error_hints)
     performance_hints = hints_for(allowed, situation.performance_hints)

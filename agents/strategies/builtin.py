@@ -56,7 +56,7 @@ class Fsr:
         if self.elites:
             orders = improve_elite(situation, orders)
         briefs = make_briefs(situation, orders, self.components)
-        allowed = self.components & situation.plan.components
+        allowed = self.components & situation.config.components
         return show_second(situation, briefs) if self.pairs and allowed.history else briefs
 
     def compose(self, situation: Situation) -> Trial | CompositionRefused | None:
@@ -68,9 +68,9 @@ class Fsr:
         return choose_fastest(situation, judged)
 
     def stop(self, situation: Situation) -> str:
-        """Stop at the hardware's limit, or after twice `plan.patience` rounds without gain."""
+        """Stop at the hardware's limit, or after twice `patience` rounds without gain."""
         stale = rounds_without_gain(situation)
-        enough = situation.incumbent is not None and stale >= 2 * situation.plan.patience
+        enough = situation.incumbent is not None and stale >= 2 * situation.config.patience
         return at_the_limit(situation) or (f"{stale} rounds without gain" if enough else "")
 
 
@@ -93,7 +93,7 @@ def at_the_limit(situation: Situation) -> str:
 
 def plan_assignments(situation: Situation) -> list[Assignment]:
     """Decide what each of the N candidates is to do."""
-    count = situation.plan.candidates
+    count = situation.config.candidates
     incumbent = situation.incumbent
     if incumbent is None:
         failures = distinct_failures(last_round(situation)) or distinct_failures(situation.attempts)
@@ -107,9 +107,9 @@ def plan_assignments(situation: Situation) -> list[Assignment]:
 
 def count_departing(situation: Situation) -> int:
     """Count the candidates that leave the incumbent's structure: none at first, then a third."""
-    if rounds_without_gain(situation) < situation.plan.patience:
+    if rounds_without_gain(situation) < situation.config.patience:
         return 0
-    return max(1, situation.plan.candidates // 3)
+    return max(1, situation.config.candidates // 3)
 
 
 def rounds_without_gain(situation: Situation) -> int:
@@ -149,7 +149,7 @@ class FsrPaper:
             order = (Kind.IMPROVE, situation.incumbent)
         elif failures:
             order = (Kind.FIX, failures[0])
-        return make_briefs(situation, [order] * situation.plan.candidates, self.components)
+        return make_briefs(situation, [order] * situation.config.candidates, self.components)
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
         """Choose the fastest of this round, whatever came before it."""
@@ -186,7 +186,7 @@ class BestOfN:
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
         """Ask for N first kernels in every round."""
-        orders: list[Assignment] = [(Kind.FIRST, None)] * situation.plan.candidates
+        orders: list[Assignment] = [(Kind.FIRST, None)] * situation.config.candidates
         return make_briefs(situation, orders, self.components)
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:

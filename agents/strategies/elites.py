@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cuda_llm.agents.kernel_facts import SourceFacts, signs_of
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import passed_by_speed
+from cuda_llm.agents.strategies.acceptance import TIE, passed_by_speed
 from cuda_llm.agents.strategies.briefs import Assignment
 from cuda_llm.agents.techniques.structures import STRUCTURES
 from cuda_llm.agents.techniques.technique import work_of
@@ -111,7 +111,7 @@ def show_second(situation: Situation, briefs: Sequence[Brief]) -> tuple[Brief, .
 def graft_direction(situation: Situation, parent: Attempt, second: Attempt) -> str:
     """Return what to take over from the second kernel, or where to run it; empty for nothing."""
     names = name_sizes(situation.sizes)
-    tie = 1 + situation.plan.tie
+    tie = 1 + TIE
     pairs = zip(names, parent.times_us, second.times_us, strict=False)
     faster = [name for name, mine, its in pairs if mine > its * tie]
     if len(faster) == len(names):

@@ -85,7 +85,7 @@ def directions(
     hints: Sequence[Hint] = (),
 ) -> tuple[str, ...]:
     """Return the texts of `find_directions`; empty ones without diversity."""
-    if not situation.plan.components.diversity:
+    if not situation.config.components.diversity:
         return ("",) * number
     found = find_directions(situation, kind, number, parent=parent, hints=hints)
     return tuple(one.text for one in found)
@@ -162,7 +162,7 @@ OPEN = "a change of your own that nothing above speaks against"
 def _limits(situation: Situation, attempt: Attempt | None) -> dict[str, float]:
     """Return code of what limits `attempt`, dominating first, and the part of its time that taking
     it away can save at most; none without profiles."""
-    if attempt is None or not attempt.passed or not situation.plan.components.profile:
+    if attempt is None or not attempt.passed or not situation.config.components.profile:
         return {}
     found: dict[str, float] = {}
     if profile := profile_of(situation, attempt):
@@ -233,7 +233,7 @@ def _ordered(found: list[Technique], kind: Kind, situation: Situation) -> list[T
     """Return repairs and first structures from plain to bold; the rest at random."""
     if kind == Kind.FIX or (kind == Kind.FIRST and situation.round <= 1):
         return found
-    shuffled = random.Random(f"{situation.plan.seed}/{situation.round}/{kind}")
+    shuffled = random.Random(f"{situation.config.seed}/{situation.round}/{kind}")
     return shuffled.sample(found, len(found))
 
 
@@ -246,7 +246,7 @@ def _twisted(
 ) -> Iterator[Direction]:
     """Yield each technique with a twist, least tried first; then numbered variants."""
     refused = refused_aims(hints)
-    hidden = situation.plan.hardware_context == "none"
+    hidden = situation.config.hardware_context == "none"
     allowed = [
         one
         for one in VARIATIONS

@@ -128,7 +128,7 @@ def _has_hardware(sign: str, situation: Situation) -> bool:
 def aims_ruled_out(situation: Situation, profile: Profile) -> set[str]:
     """Return the aims that figures of the longest launch say are reached, or out of reach."""
     launches = [one for one in profile.launches if all(one.grid)]
-    if not launches or not situation.plan.components.profile:
+    if not launches or not situation.config.components.profile:
         return set()
     longest = max(launches, key=lambda launch: launch.time_us)
     found = set()
@@ -155,7 +155,7 @@ def profile_of(situation: Situation, attempt: Attempt) -> Profile | None:
 
 def _may_try(technique: Technique, kind: Kind, situation: Situation) -> bool:
     """Return whether it answers such an order, fits, and gives nothing away."""
-    hidden = situation.plan.hardware_context == "none"
+    hidden = situation.config.hardware_context == "none"
     if kind not in technique.kinds or not fits(technique, situation):
         return False
     if hidden:

@@ -108,7 +108,7 @@ class GraphRun:
     @property
     def config(self) -> "RunnableConfig":
         """Thread and limits."""
-        rounds, agents = self.context.request.rounds, len(self.context.agents)
+        rounds, agents = self.context.config.rounds, len(self.context.agents)
         return {
             "configurable": {"thread_id": self.context.run_id},
             "recursion_limit": (rounds + 2) * (STEPS_A_ROUND + agents),
@@ -178,7 +178,7 @@ class GraphRun:
         from langgraph.types import Command
 
         if state.created_at is None:
-            return {"task": self.context.request.task}
+            return {"task": self.context.config.task}
         if not state.interrupts:
             return None
         # LangGraph takes an empty mapping for no answer at all.

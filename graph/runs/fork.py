@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from cuda_llm.codec import encode
 from cuda_llm.data_file import UnfitError, read_as
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.runs.record import recorded_request
+from cuda_llm.graph.runs.record import recorded_config
 from cuda_llm.graph.runs.resolve import name_run
 from cuda_llm.graph.view import standing_hints
 from cuda_llm.search import Brief, Hint
@@ -144,7 +144,7 @@ async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
     await put_state(new, {**stated, "run_id": name})
     changed = hints != hints_of(folder, values, round_)
     copy_events(folder, new, RunForked(of=folder.name, round=round_, edited_hints=changed))
-    request = recorded_request(folder, run).changed(run_id=name)
+    request = recorded_config(folder, run).changed(run_id=name)
     lineage = {"run": folder.name, "round": round_}
     # Last: a folder with a run.json is a run.
     new.write_run({**run, "run_id": name, "forked_from": lineage, "request": encode(request)})

@@ -1,4 +1,4 @@
-"""What a request names, found and checked before anything is written or started."""
+"""What a configuration names, found and checked before anything is written or started."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ class GeneratorChoice:
 class RunParts:
     """The parts of one run that need no folder."""
 
-    request: RunConfig
+    config: RunConfig
     """Resolved: nothing in it is open."""
     overrides: Parts
     task: Task
@@ -61,7 +61,7 @@ class RunParts:
     @property
     def run(self) -> Path:
         """The run's folder."""
-        return Path(self.request.out) / self.request.run_id
+        return Path(self.config.out) / self.config.run_id
 
     @property
     def model(self) -> str:
@@ -73,19 +73,19 @@ class RunParts:
         """Name of the model that our reflection asks; empty where no prompt holds its hints."""
         if self.overrides.reflector is not None:
             return ""
-        if not (self.strategy.components & self.request.components).hints:
+        if not (self.strategy.components & self.config.components).hints:
             return ""
-        own = name_of(self.overrides.reflection_model) or self.request.reflection_model
+        own = name_of(self.overrides.reflection_model) or self.config.reflection_model
         writes_alone = self.generator_choice.name in ("playbook", "tuner")
         return own or ("" if writes_alone else self.named)
 
     @property
     def named(self) -> str:
         """Name of the model that the user named; empty where none is."""
-        return name_of(self.overrides.model) or self.request.model
+        return name_of(self.overrides.model) or self.config.model
 
 
-def find_parts(request: RunConfig, overrides: Parts) -> RunParts:
+def find_parts(config: RunConfig, overrides: Parts) -> RunParts:
     """Find the parts of a new run: as the user asked, and by the settings where nothing was asked.
 
     Raises UsageError for what is not there or makes no sense, MissingError for what this machine or
@@ -93,49 +93,49 @@ def find_parts(request: RunConfig, overrides: Parts) -> RunParts:
     """
     from cuda_llm.settings import settings
 
-    parts = find_parts_by_name(resolve_config(request), overrides)
+    parts = find_parts_by_name(resolve_config(config), overrides)
     named = settings().agent_models
     by_settings = {name: named[name] for name in parts.own_part_names if name in named}
-    models = {**by_settings, **parts.request.agent_models}
+    models = {**by_settings, **parts.config.agent_models}
     task = parts.task
-    decided = parts.request.changed(
+    decided = parts.config.changed(
         objective=task.objective, weights=task.weights, agent_models=models
     )
-    return replace(parts, request=decided)
+    return replace(parts, config=decided)
 
 
-def find_parts_by_name(request: RunConfig, overrides: Parts) -> RunParts:
-    """Find the parts of a resolved request by name, the device last: opening one may take minutes.
+def find_parts_by_name(config: RunConfig, overrides: Parts) -> RunParts:
+    """Find the parts of a resolved configuration, the device last: opening one may take minutes.
 
     Raises as `find_parts` does.
     """
     from cuda_llm.agents.strategies.builtin import find_strategy
     from cuda_llm.tasks.loader import load_task
 
-    if request.start:
-        read_source(Path(request.start))
-    task = overrides.task or load_task(request.task)
-    task = with_objective(with_sizes(task, request.sizes), request.objective, request.weights)
-    replay = find_replay(request, overrides, task)
-    has_model = bool(request.model) or overrides.model is not None
+    if config.start:
+        read_source(Path(config.start))
+    task = overrides.task or load_task(config.task)
+    task = with_objective(with_sizes(task, config.sizes), config.objective, config.weights)
+    replay = find_replay(config, overrides, task)
+    has_model = bool(config.model) or overrides.model is not None
     recorded = None if replay is None else replay.generator
     own = overrides.generator or (recorded if recorded and recorded.name != "playbook" else None)
     chosen = (
         GeneratorChoice(own.name)
         if own is not None
-        else choose_generator(request.generator, task, has_model=has_model)
+        else choose_generator(config.generator, task, has_model=has_model)
     )
-    agents = find_agents(request.agents, overrides.agents)
-    generator = own or recorded or load_generator(chosen, task, request.start)
+    agents = find_agents(config.agents, overrides.agents)
+    generator = own or recorded or load_generator(chosen, task, config.start)
     own_part_names = (*(one.name for one in agents), *names_of(generator, overrides.reflector))
-    check_agent_models((*request.agent_models, *overrides.agent_models), own_part_names)
-    strategy = overrides.strategy or find_strategy(request.strategy)
-    templates = open_templates(request.prompts)
+    check_agent_models((*config.agent_models, *overrides.agent_models), own_part_names)
+    strategy = overrides.strategy or find_strategy(config.strategy)
+    templates = open_templates(config.prompts)
     return RunParts(
-        request=request,
+        config=config,
         overrides=overrides,
         task=task,
-        device=find_device(request, overrides, replay),
+        device=find_device(config, overrides, replay),
         generator_choice=chosen,
         generator=generator,
         strategy=strategy,
@@ -146,22 +146,22 @@ def find_parts_by_name(request: RunConfig, overrides: Parts) -> RunParts:
     )
 
 
-def find_device(request: RunConfig, overrides: Parts, replay: "Replay | None") -> Device:
+def find_device(config: RunConfig, overrides: Parts, replay: "Replay | None") -> Device:
     """Return the recorded device, the caller's own, or the one named; it is opened here."""
     from cuda_llm.tools.open_device import open_device
 
     if replay is not None and replay.device is not None:
         return replay.device
-    return overrides.device or overrides.opened_device or open_device(request.device)
+    return overrides.device or overrides.opened_device or open_device(config.device)
 
 
-def find_replay(request: RunConfig, overrides: Parts, task: Task) -> "Replay | None":
-    """Open the record that the request names; None where it names none."""
-    if not request.replay:
+def find_replay(config: RunConfig, overrides: Parts, task: Task) -> "Replay | None":
+    """Open the record that the configuration names; None where it names none."""
+    if not config.replay:
         return None
     from cuda_llm.graph.runs.replay import open_replay
 
-    return open_replay(request, overrides, task)
+    return open_replay(config, overrides, task)
 
 
 def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorChoice:

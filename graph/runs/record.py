@@ -76,11 +76,11 @@ def describe_run(parts: RunParts) -> dict[str, Any]:
 
     is_recorded = parts.replay is not None and parts.replay.device is not None
     return {
-        "run_id": parts.request.run_id,
+        "run_id": parts.config.run_id,
         "task": parts.task.name,
         "task_files": task_digests(parts.task),
         "device": parts.device.name,
-        "device_spec": spec_of(parts.device, "auto" if is_recorded else parts.request.device),
+        "device_spec": spec_of(parts.device, "auto" if is_recorded else parts.config.device),
         "device_details": device_details(parts.device),
         "hardware": parts.device.hardware.name,
         "time_source": parts.device.capabilities.time_source,
@@ -90,7 +90,7 @@ def describe_run(parts: RunParts) -> dict[str, Any]:
         "note": setup_note(parts),
         "brought": sorted(parts.overrides.given),
         "forked_from": None,
-        "request": parts.request.model_dump(mode="json"),
+        "request": parts.config.model_dump(mode="json"),
     }
 
 
@@ -123,8 +123,8 @@ def setup_note(parts: RunParts) -> str:
     return "; ".join(filter(None, (parts.generator_choice.note, *parts.device.notes)))
 
 
-def recorded_request(folder: RunFolder, run: dict[str, Any]) -> RunConfig:
-    """Read the request of run.json. Raises UsageError where it is not as a run writes it."""
+def recorded_config(folder: RunFolder, run: dict[str, Any]) -> RunConfig:
+    """Read the configuration in run.json. Raises UsageError where it is not as a run writes it."""
     path = folder.path / "run.json"
     lacking = [name for name in REQUIRED_KEYS if name not in run]
     if lacking:

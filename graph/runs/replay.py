@@ -23,7 +23,7 @@ from cuda_llm.graph.candidate import read_validated
 from cuda_llm.graph.context import no_client
 from cuda_llm.graph.measurements import read_contests, read_inspection, read_last_check
 from cuda_llm.graph.parts import Parts
-from cuda_llm.graph.runs.record import changed_files, recorded_request
+from cuda_llm.graph.runs.record import changed_files, recorded_config
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import (
     Duplicate,
@@ -81,23 +81,23 @@ ASKED = frozenset({Kind.FIRST, Kind.FIX, Kind.IMPROVE, Kind.DEPART})
 NOWHERE = Path("/nowhere")
 
 
-def as_asked(request: RunConfig) -> RunConfig:
-    """Return the request; of a replay, the recorded one with what somebody gave in place of it.
+def as_asked(config: RunConfig) -> RunConfig:
+    """Return the configuration; of a replay, the recorded one with what was given in its place.
 
     Raises UsageError where there is no such run, or where it cannot be replayed so.
     """
-    given = request.model_fields_set
-    if not request.replay:
-        if not request.task:
+    given = config.model_fields_set
+    if not config.replay:
+        if not config.task:
             raise UsageError("no task is named; see what there is: cuda-llm tasks list")
-        return request
+        return config
     if unused := [name for name in OF_MODELS if name in given]:
         raise UsageError(f"{flag_of(unused[0])}: a replay asks no model; leave it out")
     if "l2" in given and "device" not in given:
         raise UsageError("--l2: nothing is timed in a replay without --device")
-    folder = _find(request)
+    folder = _find(config)
     run = folder.read_run()
-    before = recorded_request(folder, run)
+    before = recorded_config(folder, run)
     known = before.changed(
         **WITHOUT_LIMITS,
         device=RECORDED,
@@ -106,18 +106,18 @@ def as_asked(request: RunConfig) -> RunConfig:
         out=DEFAULT.out,
         run_id="",
     )
-    own = {name: getattr(request, name) for name in given}
+    own = {name: getattr(config, name) for name in given}
     return known.changed(**{**own, "replay": str(folder.path)})
 
 
-def _find(request: RunConfig) -> RunFolder:
+def _find(config: RunConfig) -> RunFolder:
     """Return the recorded run; beside where the new one shall lie, too."""
     try:
-        return find_run(request.replay)
+        return find_run(config.replay)
     except UsageError:
-        if "out" not in request.model_fields_set:
+        if "out" not in config.model_fields_set:
             raise
-        return find_run(request.replay, Path(request.out).expanduser())
+        return find_run(config.replay, Path(config.out).expanduser())
 
 
 def _start(folder: RunFolder, path: str) -> str:
@@ -178,26 +178,26 @@ class Replay:
             shutil.copyfile(path, new)
 
 
-def open_replay(request: RunConfig, overrides: Parts, task: Task) -> Replay:
-    """Open the record that a request names, and read all of it that will answer.
+def open_replay(config: RunConfig, overrides: Parts, task: Task) -> Replay:
+    """Open the record that a configuration names, and read all of it that will answer.
 
     Raises UsageError: it is at work or damaged, of another task, or was started with parts that are
     not brought again.
     """
-    folder = RunFolder(Path(request.replay))
+    folder = RunFolder(Path(config.replay))
     run = folder.read_run()
     if is_being_written(folder.events):
         raise UsageError(f"{folder.path}: at work in another process; replay it when it has ended")
     if task.name != run["task"]:
         raise UsageError(f"{folder.path}: a run of {run['task']}, not of {task.name}")
-    executes = request.device != RECORDED or {"device", "bench"} & set(overrides.given)
+    executes = config.device != RECORDED or {"device", "bench"} & set(overrides.given)
     _check_brought(folder, run, overrides, executes=bool(executes))
     events = read_whole(folder)
     calls = {one.call: one for one in events if isinstance(one, ModelCalled)}
     _check_replies(folder, calls)
     ended = next((one.reason for one in reversed(events) if isinstance(one, RunFinished)), "")
     rounds = (one.round for one in events if isinstance(one, RoundBegan))
-    is_own = request.generator != run["request"]["generator"] or overrides.generator is not None
+    is_own = config.generator != run["request"]["generator"] or overrides.generator is not None
     return Replay(
         folder=folder,
         calls=calls,

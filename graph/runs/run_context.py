@@ -6,14 +6,13 @@ import asyncio
 import platform
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from cuda_llm.agents.llm.budget import Budget, Round
 from cuda_llm.agents.llm.pricing import Price
 from cuda_llm.agents.protocols import Generator, Reflector, Tuner
-from cuda_llm.agents.situation import Plan
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.graph.context import RunContext, no_client, no_end
@@ -21,7 +20,6 @@ from cuda_llm.graph.runs.parts import RunParts, name_of
 from cuda_llm.graph.runs.record import setup_note
 from cuda_llm.graph.runs.replay import RecordedClients
 from cuda_llm.graph.runs.result import time_by_stage
-from cuda_llm.run_config import RunConfig
 from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.tools.native import build_in_thread
 from cuda_llm.tools.open_device import ReportLine, open_watcher, prepare_device, print_line
@@ -76,7 +74,7 @@ class RunModels:
         brought = parts.overrides.agent_models.get(agent)
         if brought is not None:
             return self._find(name_of(brought), brought)
-        named = parts.request.agent_models.get(agent)
+        named = parts.config.agent_models.get(agent)
         if named:
             return self._find(named, None)
         return self._find(parts.named, parts.overrides.model) if parts.named else None
@@ -84,7 +82,7 @@ class RunModels:
     def named_for_agents(self) -> tuple[RunModel, ...]:
         """Return the models that agents have of their own by name."""
         own = self.parts.overrides.agent_models
-        names = (one for one in self.parts.request.agent_models if one not in own)
+        names = (one for one in self.parts.config.agent_models if one not in own)
         found = (self.of_agent(name) for name in names)
         return tuple(dict.fromkeys(one for one in found if one is not None))
 
@@ -105,7 +103,7 @@ def open_model(parts: RunParts, name: str, brought: "BaseChatModel | None") -> R
     from cuda_llm.settings import settings
 
     options = options_from_settings()
-    endpoint = find_endpoint(parts.request.base_url)
+    endpoint = find_endpoint(parts.config.base_url)
     is_ours = brought is None
     return RunModel(
         name=name,
@@ -131,7 +129,7 @@ async def preflight(
     if parts.replay is None:
         chats = RunModels(parts)
         writer, critic = chats.writer, chats.critic
-        asked = [writer] * parts.request.candidates + [critic, *chats.named_for_agents()]
+        asked = [writer] * parts.config.candidates + [critic, *chats.named_for_agents()]
         calls = Counter(chat for chat in asked if chat is not None and not chat.from_caller)
         trials = [await try_model(chat, often, budget or Budget()) for chat, often in calls.items()]
     await build_in_thread(lambda: prepare_device(parts.device, report))
@@ -166,7 +164,7 @@ class ModelClients:
         self._record = record
         self._budget = budget
         self._slots = asyncio.Semaphore(settings().model_calls)
-        self._seed = parts.request.seed
+        self._seed = parts.config.seed
         self._opened: dict[RunModel, Ask] = {}
 
     def open(self, chat: RunModel, *, ends_run: bool = True) -> Ask:
@@ -267,15 +265,14 @@ def versions() -> dict[str, str]:
 
 def build_context(parts: RunParts, record: Record, budget: Budget | None = None) -> RunContext:
     """Build the run context of parts already found; `record` receives its events."""
-    request, brought = parts.request, parts.overrides
+    config, brought = parts.config, parts.overrides
     folder, budget = RunFolder(parts.run), budget or open_budget(parts)
     clients = open_clients(parts, folder, record, budget)
     return RunContext(
-        run_id=request.run_id,
-        request=request.changed(model=parts.model),
+        run_id=config.run_id,
+        config=config.changed(model=parts.model),
         task=parts.task,
         device=parts.device,
-        plan=plan_of(request),
         folder=folder,
         record=record,
         generator=open_generator(parts, clients),
@@ -293,16 +290,9 @@ def build_context(parts: RunParts, record: Record, budget: Budget | None = None)
     )
 
 
-def plan_of(request: RunConfig) -> Plan:
-    """Return what agents see of the request: the fields that a Plan has too."""
-    shared = {one.name for one in fields(Plan)} & RunConfig.model_fields.keys()
-    plain = {name: getattr(request, name) for name in shared}
-    return Plan(**plain, components=request.components, user_hints=request.hints)
-
-
 def open_budget(parts: RunParts) -> Budget:
     """Open the budget of the run, less what its earlier processes spent."""
-    asked, events = parts.request, RunFolder(parts.run).events
+    asked, events = parts.config, RunFolder(parts.run).events
     usd, tokens, minutes = asked.budget_usd, asked.max_tokens, asked.max_minutes
     budget = Budget(usd=usd, tokens=tokens, minutes=minutes)
     if events.exists():
@@ -320,8 +310,8 @@ def open_bench(parts: RunParts) -> Bench:
         parts.task,
         parts.device,
         watcher=open_watcher(parts.device),
-        seed=parts.request.seed,
-        options=MeasureOptions(l2=L2(parts.request.l2)),
+        seed=parts.config.seed,
+        options=MeasureOptions(l2=L2(parts.config.l2)),
     )
 
 

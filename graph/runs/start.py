@@ -23,7 +23,7 @@ from cuda_llm.graph.runs.record import (
     check_device,
     check_task_unchanged,
     describe_run,
-    recorded_request,
+    recorded_config,
 )
 from cuda_llm.graph.runs.result import Result, read_result
 from cuda_llm.graph.runs.run_context import build_context, open_budget, preflight
@@ -38,7 +38,7 @@ from cuda_llm.traces.run_folder import RunFolder
 
 
 async def start(
-    request: RunConfig,
+    config: RunConfig,
     *,
     overrides: Parts = NO_PARTS,
     observers: Iterable[Observer] = (),
@@ -50,7 +50,7 @@ async def start(
     `report` gets a line where the device has something to build first; `reviewer` answers reviews.
     Raises UsageError and MissingError before any work starts and any folder is made.
     """
-    parts = find_parts(request, overrides)
+    parts = find_parts(config, overrides)
     budget = open_budget(parts)
     probes = await preflight(parts, budget, report)
     folder = make_folder(parts)
@@ -154,7 +154,7 @@ async def resume(
 def check_open(folder: RunFolder) -> None:
     """Raise UsageError where there is nothing to resume."""
     run = folder.read_run()
-    recorded_request(folder, run)
+    recorded_config(folder, run)
     if is_being_written(folder.events):
         msg = f"run {folder.name} is at work in another process; wait for it or stop it"
         raise UsageError(msg)
@@ -175,15 +175,15 @@ def check_open(folder: RunFolder) -> None:
 def parts_of(folder: RunFolder, overrides: Parts) -> RunParts:
     """Find again the parts that the run was started with."""
     run = folder.read_run()
-    request = recorded_request(folder, run)
+    config = recorded_config(folder, run)
     missing = [name for name in run["brought"] if name not in overrides.given]
     if missing:
         own = ", ".join(missing)
         msg = f"run {folder.name} was started from Python with its own {own}; bring it again"
         raise UsageError(msg)
     # The folder may have been moved, and `auto` would find another device on another day.
-    device = run["device_spec"] if request.device == "auto" else request.device
-    here = request.changed(out=str(folder.path.parent), run_id=folder.name, device=device)
+    device = run["device_spec"] if config.device == "auto" else config.device
+    here = config.changed(out=str(folder.path.parent), run_id=folder.name, device=device)
     parts = find_parts_by_name(here, overrides)
     check_device(run, parts.device)
     check_task_unchanged(parts.task, run["task_files"])
@@ -203,10 +203,10 @@ async def aoptimize(task: Task | str = "", **keywords: Any) -> Result:
     """
     from cuda_llm.graph.runs.replay import as_asked
 
-    request, overrides, observers = split_keywords(task, keywords)
+    config, overrides, observers = split_keywords(task, keywords)
     reviewer = keywords.get("reviewer")
     return await start(
-        as_asked(request), overrides=overrides, observers=observers, reviewer=reviewer
+        as_asked(config), overrides=overrides, observers=observers, reviewer=reviewer
     )
 
 

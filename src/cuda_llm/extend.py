@@ -20,8 +20,8 @@ tuner       `Tuner`: proposes `Trial`s of declared tunables, spelled by `write_p
 device      `Device`, its `Site` and its `Session`s (`TimedSession` where times are measured).
 task        a folder; `load_task` reads it as a `Task`, `check_task` proves it admissible.
 
-What all of them see is a `Situation`: the `Task`, the `Hardware`, the `Plan`, every `Attempt`, and
-an `Archive` with sources and `Verdict`s. The modules `outcomes` and `events` hold every kind of
+What all of them see is a `Situation`: the `Task`, the `Hardware`, the `RunConfig`, every `Attempt`,
+and an `Archive` with sources and `Verdict`s. The modules `outcomes` and `events` hold every kind of
 verdict and of event. `encode` and `decode` turn these values into plain JSON and back.
 """
 
@@ -45,7 +45,7 @@ from cuda_llm.agents.protocols import (
     Tuner,
 )
 from cuda_llm.agents.reflection.reflector import Reflection
-from cuda_llm.agents.situation import Note, Plan, Situation
+from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
 from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
 from cuda_llm.agents.strategies.builtin import at_the_limit
@@ -69,6 +69,7 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
 from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
 from cuda_llm.profile import Bottleneck, LaunchProfile, Profile, SizeTime, TimeSource
+from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Archive, Attempt, Author, Brief, Draft, DuelResult, Hint, Kind
 from cuda_llm.source_tokens import normal_sha
 from cuda_llm.tasks.loader import list_tasks, load_task
@@ -158,7 +159,6 @@ __all__ = [
     "Passed",
     "PlacedAgent",
     "PlacedBuffer",
-    "Plan",
     "Profile",
     "Reflected",
     "Reflection",
@@ -167,6 +167,7 @@ __all__ = [
     "Reply",
     "Role",
     "RoundBegan",
+    "RunConfig",
     "RunFinished",
     "RunFolder",
     "RunStarted",

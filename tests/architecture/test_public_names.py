@@ -65,8 +65,8 @@ def test_type_checkers_see_what_is_exported() -> None:
 
     def rounds_left(situation: extend.Situation) -> int:
         assert_type(situation.incumbent, extend.Attempt | None)
-        assert_type(situation.plan.rounds, int)
-        return situation.plan.rounds - situation.round
+        assert_type(situation.config.rounds, int)
+        return situation.config.rounds - situation.round
 
     assert_type(extend.outcomes.Duplicate.code, str)
     assert get_type_hints(rounds_left) == {"situation": extend.Situation, "return": int}

@@ -89,7 +89,7 @@ def test_no_work_goes_on_after_the_run(tmp_path: Path) -> None:
         generator=Writer(write, delay=lambda name: 60.0 if name.endswith("c3") else 0.0),
         candidates=3,
         rounds=2,
-        request={"round_quorum": 2},
+        options={"round_quorum": 2},
         stop_reason=lambda: "enough",
     )
 

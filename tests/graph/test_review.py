@@ -55,7 +55,7 @@ def context_of(tmp_path: Path, rounds: int = 3) -> RunContext:
         generator=Writer(passing_and_wrong),
         candidates=3,
         rounds=rounds,
-        request={"review": True},
+        options={"review": True},
     )
 
 

@@ -110,7 +110,7 @@ def test_a_tuner_that_is_switched_off_is_not_asked(tmp_path: Path) -> None:
         tuner=Halves(),
         candidates=1,
         rounds=1,
-        request={"tune": 0},
+        options={"tune": 0},
     )
     state = asyncio.run(run_graph(context))
 
@@ -131,7 +131,7 @@ def test_the_users_own_kernel_is_judged_first_and_is_the_one_to_beat(tmp_path: P
         generator=Writer(noted),
         candidates=2,
         rounds=1,
-        request={"start": str(own)},
+        options={"start": str(own)},
     )
     state = asyncio.run(run_graph(context))
 
@@ -143,14 +143,14 @@ def test_the_users_own_kernel_is_judged_first_and_is_the_one_to_beat(tmp_path: P
 
 
 def test_a_start_kernel_that_cannot_be_read_ends_the_run_with_its_name(tmp_path: Path) -> None:
-    context = context_in(tmp_path, request={"start": str(tmp_path / "none.cu")})
+    context = context_in(tmp_path, options={"start": str(tmp_path / "none.cu")})
 
     with pytest.raises(UsageError, match=r"none\.cu: cannot be read"):
         asyncio.run(run_graph(context))
 
 
 def test_hints_of_the_user_are_there_from_the_start(tmp_path: Path) -> None:
-    context = context_in(tmp_path, candidates=1, rounds=1, request={"hints": ("use float4",)})
+    context = context_in(tmp_path, candidates=1, rounds=1, options={"hints": ("use float4",)})
     state = asyncio.run(run_graph(context))
 
     hint = context.folder.hint(state["performance_hints"][0])
@@ -235,7 +235,7 @@ def test_a_person_may_review_each_round_and_add_hints(tmp_path: Path) -> None:
     from langgraph.types import Command
 
     context = context_in(
-        tmp_path, generator=Writer(write), candidates=1, rounds=2, request={"review": True}
+        tmp_path, generator=Writer(write), candidates=1, rounds=2, options={"review": True}
     )
 
     async def run() -> tuple[list[Any], dict[str, Any]]:

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflected, Trial
-from cuda_llm.agents.situation import Plan, Situation
+from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import find_strategy
 from cuda_llm.graph.context import RunContext
 from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
@@ -176,19 +176,18 @@ def context_in(
     candidates: int = 4,
     rounds: int = 2,
     strategy: str = "fsr",
-    request: Mapping[str, Any] = {},
+    options: Mapping[str, Any] = {},
     **parts: Any,
 ) -> RunContext:
     """A context whose run lies in `folder`."""
     run = RunFolder(folder / "run")
-    asked = RunConfig(task="vector_add", candidates=candidates, rounds=rounds, **request)
+    asked = RunConfig(task="vector_add", candidates=candidates, rounds=rounds, **options)
     task, device = load_task("vector_add"), open_device("emulated")
     whole = RunContext(
         run_id="run",
-        request=asked,
+        config=asked,
         task=task,
         device=device,
-        plan=Plan(candidates=candidates, rounds=rounds, user_hints=asked.hints),
         folder=run,
         record=Recorder(run.events, observers),
         generator=generator or Writer(numbered),

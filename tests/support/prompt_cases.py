@@ -8,11 +8,12 @@ from typing import Any
 
 from small_tasks import small_task
 
-from cuda_llm.agents.situation import Note, Plan, Situation
+from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict
+from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
@@ -112,7 +113,7 @@ def _read(name: str) -> tuple[Task, Hardware]:
     return small_task(name), find_hardware(GPU)
 
 
-def searched(name: str, **plan: Any) -> Situation:
+def searched(name: str, **options: Any) -> Situation:
     """After a first round: c1 passed, c2 did not compile; c3 and c4 the same by the playbook."""
     task, hardware = _read(name)
     source, passed, failed = judged(name)
@@ -127,7 +128,7 @@ def searched(name: str, **plan: Any) -> Situation:
         hardware=hardware,
         device=f"emulated {GPU}",
         capabilities=Capabilities(full_isa=False),
-        plan=Plan(**{"user_hints": (USER_HINT,)} | plan),
+        config=RunConfig(**{"hints": (USER_HINT,)} | options),
         round=2,
         attempts=attempts,
         incumbent=attempts[0],

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from cuda_llm.agents.researcher.research import hardware_research
-from cuda_llm.agents.situation import Plan, Situation
+from cuda_llm.agents.situation import Situation
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.codec import decode, decode_verdict
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import Verdict
+from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Attempt, Hint
 from cuda_llm.tasks.loader import load_task
 
@@ -68,7 +69,7 @@ def _situation(
         hardware=find_hardware(recorded["gpu"]),
         device=f"emulated {recorded['gpu']}",
         capabilities=Capabilities(full_isa=False),
-        plan=Plan(candidates=3, rounds=3),
+        config=RunConfig(candidates=3, rounds=3),
         round=seen["round"],
         attempts=tuple(attempts[one] for one in seen["attempts"]),
         incumbent=attempts[incumbent] if incumbent else None,

@@ -4,11 +4,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from cuda_llm.agents.situation import Plan, Situation
+from cuda_llm.agents.situation import Situation
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import NoCode, Verdict
+from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
@@ -51,14 +52,14 @@ def attempt(name: str, speedup: float | None = None, **fields: Any) -> Attempt:
 
 def situation(*attempts: Attempt, incumbent: str | None = None, **fields: Any) -> Situation:
     """A search of `matrix_transpose` after `attempts`, planning the round after theirs."""
-    plan = {name: fields.pop(name) for name in list(fields) if name in Plan.__dataclass_fields__}
+    options = {name: fields.pop(name) for name in list(fields) if name in RunConfig.model_fields}
     task, hardware = _transpose_on_ampere()
     whole = Situation(
         task=task,
         hardware=hardware,
         device="emulated RTX 3090 Ti",
         capabilities=Capabilities(full_isa=False),
-        plan=Plan(**plan),
+        config=RunConfig(**options),
         round=max((one.round for one in attempts), default=0) + 1,
         attempts=attempts,
         sizes=task.sizes.emulated[:2],

@@ -28,7 +28,8 @@ from cuda_llm.profile import Outcome
 from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR, decide_outcome
 
 TIE_MARGIN = 0.02
-"""Kernels that differ by less are equivalent. `Plan.tie` is the same of two separate times."""
+"""Kernels that differ by less are equivalent. `agents.strategies.acceptance.TIE` is the same of two
+separate times."""
 ERROR = 0.05
 """Probability that any look of a contest, on either side, leaves the true ratio outside its
 interval."""

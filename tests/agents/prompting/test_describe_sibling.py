@@ -73,7 +73,7 @@ def test_what_is_switched_off_is_not_told() -> None:
 
 def test_a_hidden_gpu_leaves_no_times_by_cause() -> None:
     situation, about = last("reduction")
-    hidden = replace(situation, plan=replace(situation.plan, hardware_context="none"))
+    hidden = replace(situation, config=situation.config.changed(hardware_context="none"))
     counted = describe_sibling(hidden, about, Components())[-1]
     assert "latency" not in counted
     assert "its warp instructions 0.45x" in counted

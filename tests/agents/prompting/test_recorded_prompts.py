@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from prompt_cases import Kept
@@ -11,7 +12,6 @@ from cuda_llm.agents.prompting.render import render_prompt
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr
-from cuda_llm.components import Components
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Bottleneck, Objective, SizeProfile
 
@@ -21,9 +21,9 @@ def prompt(situation: Situation) -> str:
     return "\n".join(one.text for one in render_prompt(brief, situation, open_templates()))
 
 
-def last_round(task: str, **plan: object) -> Situation:
+def last_round(task: str, **options: Any) -> Situation:
     situation = recorded_rounds(task)[-1]
-    return replace(situation, plan=replace(situation.plan, **plan))  # type: ignore[arg-type]
+    return replace(situation, config=situation.config.changed(**options))
 
 
 def test_tunables_are_spoken_of_only_where_something_tunes_them() -> None:
@@ -81,15 +81,15 @@ def test_a_hidden_gpu_leaves_no_part_of_what_is_attainable() -> None:
     assert re.search(r"rows = cols = 1,024: [\d.]+ us [\d.]+x \(most to gain\)\n", text)
 
 
-def first_prompt(**plan: object) -> str:
+def first_prompt(**options: Any) -> str:
     situation = recorded_rounds("matrix_multiplication")[0]
-    return prompt(replace(situation, plan=replace(situation.plan, **plan)))  # type: ignore[arg-type]
+    return prompt(replace(situation, config=situation.config.changed(**options)))
 
 
 def test_a_first_kernel_is_told_what_the_baseline_leaves() -> None:
     assert "Open above the baseline: 9.1x." in first_prompt()
     assert "Open above" not in first_prompt(hardware_context="none")
-    assert "Open above" not in first_prompt(components=Components(baseline=False))
+    assert "Open above" not in first_prompt(without=["baseline"])
 
 
 def test_a_fix_is_told_what_the_baseline_leaves() -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from prompt_cases import (
@@ -63,16 +64,16 @@ def prompt(situation: Situation, given: Brief) -> str:
     return "\n".join(one.text for one in render_prompt(given, situation, OURS))
 
 
-def ordered(task: str, order: str, **plan: object) -> str:
+def ordered(task: str, order: str, **options: Any) -> str:
     kind, parent = ORDERS[order]
-    return prompt(searched(task, **plan), brief(kind, parent))
+    return prompt(searched(task, **options), brief(kind, parent))
 
 
 def without(task: str, order: str, component: str) -> Iterator[str]:
     """The prompt with a component switched off by the user, and by the strategy."""
     off = Components(**{component: False})
     kind, parent = ORDERS[order]
-    yield ordered(task, order, components=off)
+    yield ordered(task, order, without=[component])
     yield prompt(searched(task), brief(kind, parent, components=off))
 
 
@@ -120,7 +121,7 @@ def test_a_kernel_to_beat_comes_with_its_source_times_and_limits(task: str) -> N
     assert "Times are modelled" in text
     assert "registers a thread" in text
     assert "what usually helps" not in text
-    unhinted = ordered(task, "improve", components=Components(hints=False))
+    unhinted = ordered(task, "improve", without=["hints"])
     assert "what usually helps" in unhinted
 
 
@@ -231,9 +232,9 @@ def test_a_playbook_kernel_is_described() -> None:
     assert "at line" not in text
 
 
-def failing(verdict: Verdict, source: str, **plan: object) -> Situation:
+def failing(verdict: Verdict, source: str, **options: Any) -> Situation:
     """A search whose candidate 2 failed with that verdict."""
-    situation = searched("matrix_transpose", **plan)
+    situation = searched("matrix_transpose", **options)
     failed = attempt(2, verdict, summary="; ".join(describe(verdict)))
     kept = situation.archive
     assert isinstance(kept, Kept)

@@ -98,7 +98,7 @@ def test_a_gain_beyond_the_attainable_time_becomes_what_is_left() -> None:
     assert ("gain", Objection.BEYOND_TERM) in reasons(found)
     assert 0 < found.critique.gain < 0.6
     hidden, about = last("matrix_transpose")
-    hidden = replace(hidden, plan=replace(hidden.plan, hardware_context="none"))
+    hidden = replace(hidden, config=hidden.config.changed(hardware_context="none"))
     said = Critique(change=CHANGE, bottleneck="dram_bandwidth", gain_percent=60)
     corrected = [one.why for one in check(hidden, about, said, ()).critique.corrections]
     assert Objection.BEYOND_ROOFLINE not in corrected
@@ -199,9 +199,9 @@ def test_an_order_is_held_against_the_hints_of_its_own_round() -> None:
 def bare(name: str, round_: int, incumbent: str) -> Situation:
     """A recorded situation with that kernel to beat, and rounds to come."""
     seen = recorded_rounds(name)[round_]
-    plan = replace(seen.plan, rounds=9, candidates=4)
+    config = seen.config.changed(rounds=9, candidates=4)
     return replace(
-        seen, plan=plan, incumbent=seen.attempt(incumbent), error_hints=(), performance_hints=()
+        seen, config=config, incumbent=seen.attempt(incumbent), error_hints=(), performance_hints=()
     )
 
 

@@ -14,11 +14,11 @@ from cuda_llm.agents.protocols import Reflected
 from cuda_llm.agents.reflection.check_critique import Avoided, Critique
 from cuda_llm.agents.reflection.critique import Unreadable, read_critique
 from cuda_llm.agents.reflection.reflector import Reflection
-from cuda_llm.agents.situation import Note, Plan, Situation
-from cuda_llm.components import Components
+from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.conversation import CallFailed, Reply
 from cuda_llm.critique import Objection
 from cuda_llm.outcomes import InputMutated
+from cuda_llm.run_config import RunConfig
 
 GOOD = {
     "bottleneck": "bank conflicts",
@@ -185,9 +185,9 @@ def test_the_prompt_shows_the_kernel_its_limit_and_what_is_known() -> None:
 
 @pytest.mark.parametrize("context", ["name", "none"])
 def test_hardware_facts_stay_out_of_the_prompt(context: str) -> None:
-    plan = Plan(hardware_context=context)  # type: ignore[arg-type]
+    config = RunConfig(hardware_context=context)  # type: ignore[arg-type]
     notes = {"hardware_research": Note(text="84 SMs, 48 KiB", about_hardware=True)}
-    text = prompt(replace(search(), plan=plan, notes=notes))
+    text = prompt(replace(search(), config=config, notes=notes))
     kept_back = [one for one in SECRETS if context == "none" or one not in ("RTX", "3090")]
     assert [one for one in kept_back if one in text] == []
 
@@ -198,8 +198,8 @@ def test_hardware_facts_stay_out_of_the_prompt(context: str) -> None:
 )
 def test_what_is_switched_off_is_not_shown(component: str, marker: str) -> None:
     assert marker in prompt(search())
-    plan = Plan(components=Components(**{component: False}))
-    assert marker not in prompt(replace(search(), plan=plan))
+    config = RunConfig(without=(component,))
+    assert marker not in prompt(replace(search(), config=config))
 
 
 def test_at_the_hardware_limit_nobody_is_asked() -> None:
@@ -210,14 +210,14 @@ def test_at_the_hardware_limit_nobody_is_asked() -> None:
 
 
 def test_without_hints_nobody_is_asked() -> None:
-    plan = Plan(components=Components(hints=False))
-    _, scripted = ask(replace(search(), plan=plan))
+    config = RunConfig(without=("hints",))
+    _, scripted = ask(replace(search(), config=config))
     assert scripted.calls == []
 
 
 def test_behind_the_last_round_nobody_is_asked() -> None:
     situation = search()
-    _, scripted = ask(replace(situation, plan=Plan(rounds=situation.round)))
+    _, scripted = ask(replace(situation, config=RunConfig(rounds=situation.round)))
     assert scripted.calls == []
 
 

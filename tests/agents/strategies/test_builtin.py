@@ -101,10 +101,10 @@ def test_briefs_hold_hints_on_their_parent_alone_newest_first() -> None:
 
 
 def test_what_the_user_switched_off_is_not_in_the_briefs() -> None:
-    off = Components(history=False, hints=False, diversity=False)
+    off = ("history", "hints", "diversity")
     given = (Hint(round=1, about="", code="latency", text="unroll"),)
     judged = [attempt("r1-c1", 2.0)]
-    now = situation(*judged, incumbent="r1-c1", components=off, performance_hints=given)
+    now = situation(*judged, incumbent="r1-c1", without=off, performance_hints=given)
     for brief in FSR.write_briefs(now):
         assert (brief.history, brief.performance_hints, brief.direction) == ((), (), "")
         assert not brief.components.history

@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.agents.situation import Plan, Situation
+from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE, CHANGES
 from cuda_llm.agents.techniques.directions import OPEN, directions
 from cuda_llm.agents.techniques.structures import STRUCTURES
 from cuda_llm.agents.techniques.technique import Work, work_of
 from cuda_llm.capabilities import Capabilities
-from cuda_llm.components import Components, HardwareContext
+from cuda_llm.components import HardwareContext
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import NoCode, Passed, Verdict
 from cuda_llm.profile import Bottleneck, Profile
+from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Attempt, Hint, Kind
 from cuda_llm.tasks.loader import load_task
 
@@ -52,7 +53,7 @@ def situation(task: str = "reduction", gpu: str = "rtx_3090_ti", **changes: obje
         hardware=find_hardware(gpu),
         device="a device",
         capabilities=EMULATED,
-        plan=Plan(),
+        config=RunConfig(),
         round=1,
         archive=Verdicts(),
     )
@@ -101,7 +102,7 @@ def test_every_kind_of_brief_has_directions_enough_for_a_round_of_five(
 def test_a_round_gets_different_directions_and_a_longer_one_only_adds(
     name: str, kind: Kind, seed: int, round_: int, number: int
 ) -> None:
-    at = situation(name, plan=Plan(seed=seed), round=round_)
+    at = situation(name, config=RunConfig(seed=seed), round=round_)
     given = directions(at, kind, number)
     assert len(given) == len(set(given)) == number
     assert all(given)
@@ -111,7 +112,9 @@ def test_a_round_gets_different_directions_and_a_longer_one_only_adds(
 
 def test_another_seed_or_round_gives_another_order() -> None:
     orders = {
-        directions(situation("histogram", plan=Plan(seed=seed), round=round_), Kind.DEPART, 5)
+        directions(
+            situation("histogram", config=RunConfig(seed=seed), round=round_), Kind.DEPART, 5
+        )
         for seed in range(3)
         for round_ in (2, 3)
     }
@@ -154,9 +157,9 @@ def test_nobody_else_gets_what_a_critique_asks_for() -> None:
 
 
 def test_without_profiles_no_bottleneck_shows_in_the_order() -> None:
-    plan = Plan(components=Components(profile=False))
+    config = RunConfig(without=("profile",))
     orders = {
-        directions(replace(limited((code,)), plan=plan), Kind.IMPROVE, 5)
+        directions(replace(limited((code,)), config=config), Kind.IMPROVE, 5)
         for code in ("bank_conflicts", "latency", "tail")
     }
     assert len(orders) == 1
@@ -208,9 +211,9 @@ def test_only_instructions_that_the_device_has_are_offered(
 
 @pytest.mark.parametrize("context", ["full", "name", "none"])
 def test_a_hidden_gpu_does_not_show_in_what_is_offered(context: HardwareContext) -> None:
-    plan = Plan(hardware_context=context)
+    config = RunConfig(hardware_context=context)
     old, new = (
-        every_text(situation("matrix_multiplication", gpu, plan=plan), Kind.IMPROVE)
+        every_text(situation("matrix_multiplication", gpu, config=config), Kind.IMPROVE)
         for gpu in ("gtx_1660_super", "h100_sxm5_80gb")
     )
     assert (old == new) == (context == "none")
@@ -224,8 +227,8 @@ def test_a_library_is_offered_only_where_the_task_allows_it() -> None:
 
 
 def test_without_diversity_no_brief_has_a_direction() -> None:
-    plan = Plan(components=Components(diversity=False))
-    assert directions(situation(plan=plan), Kind.FIRST, 3) == ("", "", "")
+    config = RunConfig(without=("diversity",))
+    assert directions(situation(config=config), Kind.FIRST, 3) == ("", "", "")
 
 
 def test_the_catalogue_says_nothing_twice_and_no_figure_of_a_gpu() -> None:

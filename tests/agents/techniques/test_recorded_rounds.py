@@ -56,13 +56,12 @@ def situations(draw: st.DrawFn) -> Situation:
             by="critique",
         )
         found = replace(found, performance_hints=(critique, *found.performance_hints))
-    plan = replace(
-        found.plan,
+    config = found.config.changed(
         candidates=draw(st.integers(1, 10)),
         seed=draw(st.integers(0, 99)),
         patience=draw(st.integers(1, 3)),
     )
-    return replace(found, plan=plan)
+    return replace(found, config=config)
 
 
 def technique_of(brief: Brief) -> Technique | None:
@@ -142,13 +141,13 @@ def test_an_order_to_improve_says_what_it_can_gain_at_most(name: str) -> None:
 
 def test_what_a_structure_cannot_reach_is_not_ordered() -> None:
     at = replace(recorded_rounds("matrix_multiplication")[0], incumbent=None, attempts=())
-    briefs = Fsr().write_briefs(replace(at, plan=replace(at.plan, candidates=10)))
+    briefs = Fsr().write_briefs(replace(at, config=at.config.changed(candidates=10)))
     assert not any("one output a thread" in brief.direction for brief in briefs)
 
 
 def test_a_second_launch_is_not_ordered_where_sizes_are_small() -> None:
     at = recorded_rounds("reduction")[0]
-    briefs = Fsr().write_briefs(replace(at, plan=replace(at.plan, candidates=10)))
+    briefs = Fsr().write_briefs(replace(at, config=at.config.changed(candidates=10)))
     assert not any(one.launches > 1 for one in map(technique_of, briefs) if one)
 
 

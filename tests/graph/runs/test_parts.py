@@ -1,4 +1,4 @@
-"""Which models a run asks, as its request says, and what is found before its device is opened."""
+"""Which models a run asks, as its config says, and what is found before its device is opened."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -69,16 +69,16 @@ def test_a_misspelled_part_is_refused_before_the_device_is_opened(
 def test_a_run_records_the_objective_that_was_decided(tmp_path: Path) -> None:
     """The user's goes before the task's own, and a resumed run finds the same."""
     found = find_parts(asked(tmp_path, objective="worst"), NO_PARTS)
-    assert found.task.objective == found.request.objective == "worst"
-    assert find_parts(asked(tmp_path), NO_PARTS).request.objective == "geomean"
+    assert found.task.objective == found.config.objective == "worst"
+    assert find_parts(asked(tmp_path), NO_PARTS).config.objective == "geomean"
     own = replace(load_task("vector_add"), objective="largest")
-    assert find_parts(asked(tmp_path), Parts(task=own)).request.objective == "largest"
+    assert find_parts(asked(tmp_path), Parts(task=own)).config.objective == "largest"
     weighted = find_parts(asked(tmp_path, weights=(1, 1, 1, 1, 4)), NO_PARTS)
     assert describe_run(weighted)["request"]["weights"] == [1, 1, 1, 1, 4]
-    again = find_parts_by_name(weighted.request, NO_PARTS)
+    again = find_parts_by_name(weighted.config, NO_PARTS)
     assert again.task.weights == (1, 1, 1, 1, 4)
     sized = find_parts(asked(tmp_path, sizes=("n=96", "n=500"), weights=(1, 3)), NO_PARTS)
-    again = find_parts_by_name(sized.request, NO_PARTS)
+    again = find_parts_by_name(sized.config, NO_PARTS)
     assert again.task.sizes.bench == ({"n": 96}, {"n": 500})
     assert again.task.weights == (1, 3)
     with pytest.raises(UsageError, match="--weight: 2 given"):

@@ -23,7 +23,7 @@ def outcome(result: Result) -> list[Any]:
     return [(one.id, one.code, one.speedup, one.parent) for one in result.attempts]
 
 
-async def stop_when(text: str, out: Path, **request: Any) -> None:
+async def stop_when(text: str, out: Path, **config: Any) -> None:
     """A run that is cancelled when a candidate whose source holds `text` is being judged."""
     reached = asyncio.Event()
 
@@ -34,7 +34,7 @@ async def stop_when(text: str, out: Path, **request: Any) -> None:
         return 60.0
 
     bench = TableBench(delay=stuck)
-    work = asyncio.create_task(start(asked(out, **request), overrides=parts(bench=bench)))
+    work = asyncio.create_task(start(asked(out, **config), overrides=parts(bench=bench)))
     await reached.wait()
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
@@ -92,7 +92,7 @@ def test_settings_of_another_day_change_nothing(
     monkeypatch.setenv("CUDA_LLM_MODEL", "newer-model")
     monkeypatch.setenv("CUDA_LLM_L2", "warm")
     found = parts_of(run, brought)
-    assert (found.generator_choice.name, found.model, found.request.l2) == ("playbook", "", "cold")
+    assert (found.generator_choice.name, found.model, found.config.l2) == ("playbook", "", "cold")
 
 
 def test_what_was_brought_as_an_object_must_be_brought_again(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from cuda_llm.graph.benchmark.row import TaskRow
 from cuda_llm.graph.benchmark.sweep import Setting, name_runs
 from cuda_llm.graph.runs.resolve import name_run
 from cuda_llm.graph.runs.run_context import versions
-from cuda_llm.run_config import DEFAULT, RunConfig
+from cuda_llm.run_config import RunConfig
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.open_device import spec_of
 from cuda_llm.traces.files import broken, read_json, write_json
@@ -60,7 +60,7 @@ class BenchmarkPlan:
     @property
     def settings(self) -> dict[str, Any]:
         """What differs from the defaults, by option."""
-        plain, asked = encode(DEFAULT), encode(self.request)
+        plain, asked = encode(RunConfig()), encode(self.request)
         apart = ("task", "run_id", "out")
         return {
             name: value

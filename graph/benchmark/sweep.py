@@ -9,7 +9,7 @@ from typing import Any
 from cuda_llm.agents.strategies.builtin import find_strategy
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.runs.resolve import absolute_code
-from cuda_llm.run_config import DEFAULT, RunConfig
+from cuda_llm.run_config import RunConfig
 
 LONGEST_NAME = 90
 """Characters of a run's name, before what tells it from one that would be the same."""
@@ -87,7 +87,7 @@ def combine(request: RunConfig, swept: Swept) -> tuple[RunConfig, tuple[Setting,
     for one in settings:
         request.changed(**vars(one))
         find_strategy(one.strategy)
-    return request.changed(**{name: getattr(DEFAULT, name) for name in several}), settings
+    return request.changed(**{name: getattr(RunConfig(), name) for name in several}), settings
 
 
 def name_runs(

@@ -34,7 +34,7 @@ from cuda_llm.outcomes import (
     Verdict,
     component_of,
 )
-from cuda_llm.run_config import DEFAULT, RunConfig, flag_of
+from cuda_llm.run_config import RunConfig, flag_of
 from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.candidate import Compiled
@@ -103,7 +103,7 @@ def as_asked(config: RunConfig) -> RunConfig:
         device=RECORDED,
         model=before.model or run["model"],
         start=_start(folder, before.start),
-        out=DEFAULT.out,
+        out=RunConfig().out,
         run_id="",
     )
     own = {name: getattr(config, name) for name in given}

@@ -55,7 +55,7 @@ AboveZero = Field(gt=0, allow_inf_nan=False)
 class GraphInput(BaseModel):
     """The options that the graph itself takes as its input, as LangGraph Studio sends them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     task: Annotated[str, Field(description="Name of a task, or its folder.")] = ""
     """Empty only beside `replay`, which knows its task."""
@@ -264,9 +264,6 @@ class RunConfig(GraphInput):
         str, Field(description="Name of the run and its folder."), Option(on_command_line=False)
     ] = ""
     """Empty: made from the time and the task."""
-
-
-DEFAULT = RunConfig()
 
 
 def option_of(name: str) -> Option:

@@ -15,6 +15,7 @@ from cuda_llm.agents.reflection.check_critique import Avoided, Critique
 from cuda_llm.agents.reflection.critique import Unreadable, read_critique
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.situation import Note, Situation
+from cuda_llm.components import Component
 from cuda_llm.conversation import CallFailed, Reply
 from cuda_llm.critique import Objection
 from cuda_llm.outcomes import InputMutated
@@ -196,7 +197,7 @@ def test_hardware_facts_stay_out_of_the_prompt(context: str) -> None:
     ("component", "marker"),
     [("profile", "## Where its time goes"), ("history", "# What was tried")],
 )
-def test_what_is_switched_off_is_not_shown(component: str, marker: str) -> None:
+def test_what_is_switched_off_is_not_shown(component: Component, marker: str) -> None:
     assert marker in prompt(search())
     config = RunConfig(without=(component,))
     assert marker not in prompt(replace(search(), config=config))

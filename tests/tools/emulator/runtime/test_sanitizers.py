@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from corpus_sample import is_whole
 from runtime_driver import DRIVERS, FAULT_EXIT, start
 
 NAMES = sorted(
@@ -19,15 +18,11 @@ FULL, SAMPLE = 2, 3
 
 
 def levels_of(name: str) -> tuple[int, ...]:
-    """Return the levels of a scenario's calls: grids of many blocks are sampled, too.
-
-    In `make test` those of much work a block are not executed whole: that takes 25 s.
-    """
-    if name.endswith("_busy") and not is_whole():
-        return (SAMPLE,)
+    """Return the levels of a scenario's calls: grids of many blocks are sampled, too."""
     return (FULL, SAMPLE) if name.startswith("many_blocks") else (FULL,)
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("name", NAMES)
 def test_no_scenario_upsets_the_sanitizers(driver: Path, name: str) -> None:
     for level in levels_of(name):

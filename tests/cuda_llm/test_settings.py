@@ -1,61 +1,57 @@
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cuda_llm.settings import Settings, settings
+from cuda_llm.agents.llm.chat_model import find_endpoint
+from cuda_llm.errors import CudaLLMError
+from cuda_llm.settings import settings
+from cuda_llm.tools.compiler.nvcc import find_toolkit
+from cuda_llm.tools.open_device import open_device
+
+Ask = Callable[..., str]
 
 
-def ask(expression: str, home: Path, **env: str) -> "subprocess.CompletedProcess[str]":
-    code = (
-        "from cuda_llm.settings import settings\n"
-        "from cuda_llm.errors import CudaLLMError\n"
-        "try:\n"
-        f"    print({expression})\n"
-        "except CudaLLMError as error:\n"
-        "    print(f'{type(error).__name__}:', error)\n"
-    )
-    return subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        env={"HOME": str(home), **env},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Returns what is found where nothing but these variables is set, or the error as a line."""
+    for name in os.environ:
+        if name.lower().startswith(("cuda_llm_", "xdg_", "openai_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def answer(look: Callable[[], object], **env: str) -> str:
+        with pytest.MonkeyPatch.context() as during:
+            for name, value in env.items():
+                during.setenv(name, value)
+            try:
+                return str(look())
+            except CudaLLMError as error:
+                return f"{type(error).__name__}: {error}"
+
+    return answer
 
 
-def test_defaults_need_no_environment(tmp_path: Path) -> None:
-    assert ask("settings().device", tmp_path).stdout == "auto\n"
-    assert ask("settings().cache", tmp_path).stdout == f"{tmp_path}/.cache/cuda-llm\n"
-
-
-def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
-    config = tmp_path / ".config/cuda-llm/config.toml"
+def configure(home: Path, text: str) -> Path:
+    """Write the user's file below a home."""
+    config = home / ".config/cuda-llm/config.toml"
     config.parent.mkdir(parents=True)
-    config.write_text('device = "emulated:A100"\ncompile_workers = 3\n')
-    shown = ask(
-        "(settings().device, settings().compile_workers)", tmp_path, CUDA_LLM_DEVICE="emulated"
-    )
-    assert shown.stdout == "('emulated', 3)\n"
+    config.write_text(text)
+    return config
 
 
-@pytest.mark.parametrize(
-    ("file", "named"),
-    [
-        ("compile_workers = -1\n", "compile_workers"),
-        ("colour = 'red'\n", "colour"),
-        ("device = \n", "config.toml"),
-    ],
-)
-def test_a_bad_setting_is_one_line_naming_it(tmp_path: Path, file: str, named: str) -> None:
-    config = tmp_path / ".config/cuda-llm/config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text(file)
-    shown = ask("settings()", tmp_path).stdout
-    assert shown.startswith("UsageError:")
-    assert shown.count("\n") == 1
-    assert named in shown
+def test_defaults_need_no_environment(ask: Ask, tmp_path: Path) -> None:
+    assert ask(lambda: settings().device) == "auto"
+    assert ask(lambda: settings().cache) == f"{tmp_path}/.cache/cuda-llm"
+
+
+def test_the_environment_wins_over_the_file(ask: Ask, tmp_path: Path) -> None:
+    configure(tmp_path, 'device = "emulated:A100"\ncompile_workers = 3\n')
+    assert ask(lambda: settings().device, CUDA_LLM_DEVICE="emulated") == "emulated"
+    assert ask(lambda: settings().compile_workers, CUDA_LLM_DEVICE="emulated") == "3"
 
 
 @pytest.mark.parametrize(
@@ -73,11 +69,11 @@ def test_a_bad_setting_is_one_line_naming_it(tmp_path: Path, file: str, named: s
     ],
 )
 def test_a_bad_variable_is_blamed_alone_not_a_file_that_is_not_there(
-    tmp_path: Path, env: dict[str, str], complaint: str
+    ask: Ask, env: dict[str, str], complaint: str
 ) -> None:
-    shown = ask("settings()", tmp_path, **env).stdout
+    shown = ask(settings, **env)
     assert shown.startswith(f"UsageError: {complaint}")
-    assert "config.toml" not in shown and shown.count("\n") == 1
+    assert "config.toml" not in shown and "\n" not in shown
 
 
 @pytest.mark.parametrize(
@@ -87,6 +83,8 @@ def test_a_bad_variable_is_blamed_alone_not_a_file_that_is_not_there(
         ("modle = 'm'\n", "config.toml:1: no setting 'modle'; did you mean model?"),
         ("\n[agent_models]\nplan = 3\n", "config.toml:2: setting agent_models is 3"),
         ("device = \n", "config.toml: is not TOML: Invalid value (at line 1, column 10)"),
+        ("colour = 'red'\n", "config.toml:1: no setting 'colour'"),
+        ("compile_workers = -1\n", "config.toml:1: setting compile_workers is -1"),
         ("device = 'tpu'\n", "config.toml:1 names it)"),
         ("hardware_dir = '/nowhere'\n", "config.toml:1): no such folder: /nowhere"),
         ("nvcc = '/nowhere'\n", "config.toml:1) names no nvcc that runs: /nowhere"),
@@ -94,30 +92,25 @@ def test_a_bad_variable_is_blamed_alone_not_a_file_that_is_not_there(
     ],
 )
 def test_a_bad_line_of_the_file_is_blamed_with_its_number(
-    tmp_path: Path, file: str, complaint: str
+    ask: Ask, tmp_path: Path, file: str, complaint: str
 ) -> None:
-    config = tmp_path / ".config/cuda-llm/config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text(file)
-    asked = ask(USE_ALL, tmp_path).stdout
+    config = configure(tmp_path, file)
+    asked = ask(use_all)
     assert complaint in asked
     assert f"{config}:" in asked and "CUDA_LLM_" not in asked.partition("; point ")[0]
+    assert "\n" not in asked
 
 
-USE_ALL = """(
-        __import__("cuda_llm.tools.open_device").tools.open_device.open_device(settings().device),
-        __import__("cuda_llm.agents.llm.chat_model").agents.llm.chat_model.find_endpoint(),
-        __import__("cuda_llm.tools.compiler.nvcc").tools.compiler.nvcc.find_toolkit(),
-    )"""
-"""What reads settings whose values are looked at later."""
+def use_all() -> None:
+    """Read the settings whose values are looked at later, too."""
+    find_endpoint()
+    open_device(settings().device)
+    find_toolkit()
 
 
-def test_a_variable_wins_the_blame_as_it_wins_the_choice(tmp_path: Path) -> None:
-    config = tmp_path / ".config/cuda-llm/config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text("l2 = 'cold'\n")
-    shown = ask("settings()", tmp_path, CUDA_LLM_L2="hot").stdout
-    assert shown.startswith("UsageError: CUDA_LLM_L2: ")
+def test_a_variable_wins_the_blame_as_it_wins_the_choice(ask: Ask, tmp_path: Path) -> None:
+    configure(tmp_path, "l2 = 'cold'\n")
+    assert ask(settings, CUDA_LLM_L2="hot").startswith("UsageError: CUDA_LLM_L2: ")
 
 
 FILE = """
@@ -157,9 +150,7 @@ print(call_options(task, task.sizes.emulated[0]).limit_s)
 
 
 def test_the_file_is_obeyed_everywhere(tmp_path: Path) -> None:
-    config = tmp_path / ".config/cuda-llm/config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text(FILE.format(home=tmp_path))
+    configure(tmp_path, FILE.format(home=tmp_path))
     done = subprocess.run(
         [sys.executable, "-P", "-c", IN_FORCE],
         env={"HOME": str(tmp_path)},
@@ -179,13 +170,3 @@ def test_a_changed_environment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings().cache == Path("here").absolute()
     monkeypatch.setenv("CUDA_LLM_CACHE", "/there")
     assert settings().cache == Path("/there")
-
-
-def test_every_setting_is_documented_with_its_default() -> None:
-    page = (Path(__file__).parents[2] / "docs/settings.md").read_text().partition("\n## ")[0]
-    rows = dict(line.strip("| ").split(" | ")[:2] for line in page.splitlines() if "| `" in line)
-    assert list(rows) == [f"`{name}`" for name in Settings.model_fields]
-    for name, field in Settings.model_fields.items():
-        if isinstance(field.default, int | float | str):
-            default = str(field.default).removesuffix(".0") or "none"
-            assert rows[f"`{name}`"].strip("`") == default

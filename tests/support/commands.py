@@ -11,9 +11,6 @@ class Ran:
     code: int
     stdout: str
     stderr: str
-    wall_s: float
-    cpu_s: float
-    """Processor time of the command and of what it waited for."""
 
     @property
     def complaint(self) -> str:

@@ -1,18 +1,13 @@
 """`cuda-llm bench`: killed, stopped and gone on with; refused; what `--quick` leaves out."""
 
 import json
-import os
 import shlex
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import jsonschema
 import pytest
 from commands import Command
-from printed_commands import commands_in
 from tiny_tasks import tiny_task
 
 from cuda_llm.cli.bench import make_quick
@@ -23,42 +18,29 @@ SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/evaluate.schema.j
 BENCH_SCHEMA = json.loads(
     (Path(__file__).parents[3] / "docs/schemas/bench.schema.json").read_text()
 )
-PROGRAM = [sys.executable, "-P", "-m", "cuda_llm"]
 
 
-def test_a_killed_benchmark_goes_on_by_the_command_that_it_prints(tmp_path: Path) -> None:
-    tasks = [str(tiny_task(tmp_path, name)) for name in ("one", "two")]
-    options = ("--quick", "--device", "emulated", "--candidates", "1", "--out", str(tmp_path))
-    killed = subprocess.Popen(
-        [*PROGRAM, "bench", *tasks, *options], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+def test_a_killed_benchmark_goes_on_by_its_command(
+    process: Command, command: Command, tmp_path: Path
+) -> None:
+    tasks = [tiny_task(tmp_path, name) for name in ("one", "two")]
+    out = tmp_path / "out"
+    ran = process(
+        *("bench", *tasks, "--quick", "--device", "emulated", "--candidates", 1, "--out", out),
+        until=lambda: any(out.glob("*/runs/two/events.jsonl")),
+        send=signal.SIGKILL,
     )
-    wait_for(tmp_path, "*/runs/two/events.jsonl", killed)
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
-    folder = find_benchmark("latest", tmp_path)
+    assert ran.code == -signal.SIGKILL, ran.stderr
+    folder = find_benchmark("latest", out)
     first = folder.run("one").events.read_bytes()
-    again = [*PROGRAM, *shlex.split(folder.resume_command)[1:]]
-    stopped = subprocess.Popen(again, stderr=subprocess.PIPE, text=True)
-    assert stopped.stderr is not None
-    assert stopped.stderr.readline().startswith("benchmark ")
-    stopped.send_signal(signal.SIGINT)
-    _, told = stopped.communicate()
-    assert stopped.returncode == 130
-    assert [*commands_in(told)] == [folder.resume_command]
-    ended = subprocess.run([*again, "--json"], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    program, *again = shlex.split(folder.resume_command)
+    assert program == "cuda-llm"
+    ended = command(*again, "--json")
+    assert ended.code == 0, ended.stderr
     document = json.loads(ended.stdout)
     assert [one["state"] for one in document["rows"]] == ["done", "done"]
     assert document["settings"]["candidates"] == 1
     assert folder.run("one").events.read_bytes() == first
-
-
-def wait_for(folder: Path, pattern: str, process: "subprocess.Popen[bytes]") -> None:
-    """Wait until a file is there."""
-    deadline = time.monotonic() + 120
-    while not list(folder.glob(pattern)):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_what_cannot_be_is_refused_before_any_work(command: Command, tmp_path: Path) -> None:

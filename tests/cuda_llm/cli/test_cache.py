@@ -19,27 +19,27 @@ def cache(tmp_path: Path) -> Path:
     return folder
 
 
-def test_trim_keeps_what_fits(cuda_llm: Command, cache: Path) -> None:
-    ran = cuda_llm("cache", "trim", "--to", 3, CUDA_LLM_CACHE=str(cache))
+def test_trim_keeps_what_fits(command: Command, cache: Path) -> None:
+    ran = command("cache", "trim", "--to", 3, CUDA_LLM_CACHE=str(cache))
     assert ran.code == 0
     assert ran.stdout == "1 entries removed (1.5 MB), 2 left (3.0 MB)\n"
-    again = cuda_llm("cache", "trim", CUDA_LLM_CACHE=str(cache), CUDA_LLM_CACHE_LIMIT_MB="1")
+    again = command("cache", "trim", CUDA_LLM_CACHE=str(cache), CUDA_LLM_CACHE_LIMIT_MB="1")
     assert again.stdout == "2 entries removed (3.0 MB), 0 left (0.0 MB)\n"
 
 
-def test_clear_removes_all_but_what_was_measured(cuda_llm: Command, cache: Path) -> None:
-    ran = cuda_llm("cache", "clear", CUDA_LLM_CACHE=str(cache))
+def test_clear_removes_all_but_what_was_measured(command: Command, cache: Path) -> None:
+    ran = command("cache", "clear", CUDA_LLM_CACHE=str(cache))
     assert ran.stdout == "3 entries removed (4.5 MB), 0 left (0.0 MB)\n"
     assert (cache / "baselines" / "times.json").exists()
 
 
-def test_without_a_limit_nothing_is_trimmed(cuda_llm: Command, cache: Path) -> None:
-    ran = cuda_llm("cache", "trim", CUDA_LLM_CACHE=str(cache), CUDA_LLM_CACHE_LIMIT_MB="0")
+def test_without_a_limit_nothing_is_trimmed(command: Command, cache: Path) -> None:
+    ran = command("cache", "trim", CUDA_LLM_CACHE=str(cache), CUDA_LLM_CACHE_LIMIT_MB="0")
     assert "no limit is set" in ran.stdout
     assert "4.5 MB stay" in ran.stdout
 
 
-def test_a_size_that_is_none_is_one_line(cuda_llm: Command) -> None:
-    ran = cuda_llm("cache", "trim", "--to", "-3")
+def test_a_size_that_is_none_is_one_line(command: Command) -> None:
+    ran = command("cache", "trim", "--to", "-3")
     assert ran.code == 2
     assert "--to" in ran.complaint

@@ -57,8 +57,8 @@ def test_show_of_an_unknown_gpu_raises_the_error_the_command_line_prints() -> No
     assert isinstance(result.exception, HardwareError)
 
 
-def test_detect_names_the_gpus_or_says_what_is_missing(cuda_llm: Command) -> None:
-    ran = cuda_llm("hardware", "detect")
+def test_detect_names_the_gpus_or_says_what_is_missing(command: Command) -> None:
+    ran = command("hardware", "detect")
     if Path("/dev/nvidiactl").exists():
         assert ran.stdout.startswith("cuda:0  ")
     else:

@@ -1,15 +1,12 @@
-"""A run on a terminal: the board says what is true while it is, and Ctrl-C there ends the run."""
+"""A run on a terminal: the board says what is true while it is."""
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-from on_terminal import CTRL_C, on_terminal
+from on_terminal import on_terminal
 from tiny_tasks import tiny_task
-
-from cuda_llm.tools.open_device import FIRST_USE
 
 
 def test_each_verdict_and_the_best_so_far_are_shown_as_they_land(
@@ -39,19 +36,4 @@ def test_each_verdict_and_the_best_so_far_are_shown_as_they_land(
     assert -1 not in places
     assert places == sorted(places), "what stands there is true while it does"
     assert {found[1] for found in verdict.finditer(shown.text)} == {"r1-c1", "r1-c2"}
-    assert orphans() == []
-
-
-def test_the_first_build_is_on_the_board_while_it_goes_on_and_ctrl_c_ends_it(
-    tmp_path: Path, orphans: Callable[[], list[psutil.Process]]
-) -> None:
-    cache = str(tmp_path / "cache")
-    order = ("run", "vector_add", "--device", "emulated", "--generator", "playbook")
-    with on_terminal(tmp_path, *order, CUDA_LLM_CACHE=cache) as shown:
-        shown.read_until(lambda text: f"{FIRST_USE}  no kernel has passed yet" in text)
-        os.write(shown.file, CTRL_C)
-        shown.read_to_end()
-    assert shown.code == 130
-    assert "error: interrupted" in shown.text
-    assert shown.text.count("Traceback") == 0
     assert orphans() == []

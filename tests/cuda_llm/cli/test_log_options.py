@@ -35,13 +35,13 @@ def write_new_kernels(file: Path) -> None:
     file.write_text(scripted.replace("__global__", f"// {uuid4()}\n__global__", 1))
 
 
-def test_the_log_of_a_run_names_who_did_what_when(cuda_llm: Command, tmp_path: Path) -> None:
+def test_the_log_of_a_run_names_who_did_what_when(command: Command, tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
     log = tmp_path / "logs" / "run.jsonl"
     options = ("--log-file", log, "--log-format=json", "--log-level", "info")
     task = tiny_task(tmp_path, "vector_add")
     write_new_kernels(tmp_path / "writer.py")
-    ran = cuda_llm(
+    ran = command(
         *("run", task, *SMALL),
         "--agent",
         "agent.py:broken",
@@ -70,21 +70,21 @@ def test_the_log_of_a_run_names_who_did_what_when(cuda_llm: Command, tmp_path: P
 
 
 def test_a_failed_command_is_a_record_in_a_file_and_one_line_on_stderr(
-    cuda_llm: Command, tmp_path: Path
+    command: Command, tmp_path: Path
 ) -> None:
     log = tmp_path / "log.jsonl"
-    ran = cuda_llm("tasks", "show", "nix", "--log-file", log, CUDA_LLM_LOG_FORMAT="json")
+    ran = command("tasks", "show", "nix", "--log-file", log, CUDA_LLM_LOG_FORMAT="json")
     assert ran.code == 2
     assert "no such task" in ran.complaint
     assert ran.stderr.count("\n") == 1
     assert "no such task" in records(log.read_text(), event="command failed")[0]["error"]
 
 
-def test_the_log_goes_to_stderr_unless_a_file_is_named(cuda_llm: Command) -> None:
-    ran = cuda_llm("--log-level", "debug", "--log-format", "json", "tasks", "list")
+def test_the_log_goes_to_stderr_unless_a_file_is_named(command: Command) -> None:
+    ran = command("--log-level", "debug", "--log-format", "json", "tasks", "list")
     assert records(ran.stderr, event="command has ended", exit_code=0)
     assert "timestamp" not in ran.stdout
-    quiet = cuda_llm("tasks", "list")
+    quiet = command("tasks", "list")
     assert quiet.stderr == ""
 
 
@@ -97,14 +97,14 @@ def test_the_log_goes_to_stderr_unless_a_file_is_named(cuda_llm: Command) -> Non
     ],
 )
 def test_a_log_option_that_does_not_fit_is_one_line(
-    tidy_command: Command, options: tuple[str, ...], expected: str
+    command: Command, options: tuple[str, ...], expected: str
 ) -> None:
-    ran = tidy_command("tasks", "list", *options)
+    ran = command("tasks", "list", *options)
     assert ran.code == 2
     assert expected in ran.complaint
 
 
-def test_what_follows_two_dashes_is_the_commands_own(tidy_command: Command) -> None:
-    ran = tidy_command("tasks", "show", "--", "--log-level")
+def test_what_follows_two_dashes_is_the_commands_own(command: Command) -> None:
+    ran = command("tasks", "show", "--", "--log-level")
     assert ran.code == 2
     assert "--log-level: no such task" in ran.complaint

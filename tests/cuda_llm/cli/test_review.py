@@ -1,19 +1,22 @@
 """A person reviews a run at a terminal: what is shown, what they decide, and how they stop."""
 
+import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from operator import ne
 from pathlib import Path
 
+import pytest
 from commands import Command
-from on_terminal import CTRL_C, Terminal, on_terminal
-from run_starts import events, the_run
+from on_terminal import Terminal, on_terminal
+from run_starts import asked, events, parts, the_run
 
-from cuda_llm.traces.events import RoundBegan, RoundReviewed, RunInterrupted
+from cuda_llm.cli.review import TerminalReviewer
+from cuda_llm.graph.runs.start import resume, start
+from cuda_llm.traces.events import RoundBegan, RoundReviewed
 
-END_OF_INPUT = b"\x04"
 PROMPT = "review> "
 OWN = '''
 from cuda_llm.extend import Draft
@@ -55,7 +58,7 @@ def say(shown: Terminal, *lines: str, after: str = PROMPT) -> None:
 
 
 def test_a_person_accepts_edits_and_rejects_and_the_trace_says_who(
-    tmp_path: Path, cuda_llm: Command
+    tmp_path: Path, command: Command
 ) -> None:
     with reviewed(tmp_path) as shown:
         say(
@@ -95,62 +98,69 @@ def test_a_person_accepts_edits_and_rejects_and_the_trace_says_who(
     assert (brief.id, brief.kind, brief.parent) == ("r2-c1", "first", None)
     assert brief.direction == "one thread an element"
     assert [hint.text for hint in brief.performance_hints] == ["Declare what you use."]
-    shown_again = cuda_llm("trace", "show", str(run.path))
+    shown_again = command("trace", "show", str(run.path))
     assert "round 2   ada: r1-h1 rejected" in shown_again.stdout
     assert "ada: r2-c1: parent r1-c1 -> none" in shown_again.stdout
 
 
+def typed(*lines: str | None) -> Callable[[str], Awaitable[str | None]]:
+    """What a person types at each question; None is the end of their input."""
+    left = iter(lines)
+
+    async def read(_question: str) -> str | None:
+        return next(left)
+
+    return read
+
+
+def reviewer(*lines: str | None) -> TerminalReviewer:
+    def edit(_before: str) -> str:
+        return "Say what is missing."
+
+    return TerminalReviewer(nullcontext, edit, "ada", typed(*lines))
+
+
 def test_a_person_leaves_in_every_way_and_the_run_goes_on_where_it_stopped(
-    tmp_path: Path, cuda_llm: Command
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    editor = tmp_path / "editor.sh"
-    editor.write_text('#!/bin/sh\nsed -i "s/.*/Say what missing_1 is./" "$1"\n')
-    editor.chmod(0o755)
-    with reviewed(tmp_path) as shown:
-        say(shown, "", "stop")
-        shown.read_to_end()
-    assert shown.code == 0, shown.text
-    run = the_run(tmp_path / "runs")
-    with on_terminal(tmp_path, "resume", str(run.path), EDITOR=str(editor)) as again:
-        say(again, "each")
-        say(again, "e", "", "huh", "r", after="]: ")
-        again.read_until(lambda text: text.endswith(PROMPT))
-        os.write(again.file, END_OF_INPUT)
-        again.read_to_end()
-    assert again.code == 0, again.text
-    assert "review before round 1" not in again.text
-    assert "'huh' is none of these" in again.text
-    assert "r1-h1 changed" in again.text
-    with on_terminal(tmp_path, "resume", str(run.path)) as last:
-        last.read_until(lambda text: text.endswith(PROMPT))
-        os.write(last.file, CTRL_C)
-        last.read_to_end()
-    assert last.code == 130, last.text
-    for one in (shown, again, last):
-        assert "Traceback" not in one.text
-        assert one.text.count("go on with: cuda-llm resume") == 1
-        assert isinstance(events(run)[-1], RunInterrupted)
-    wrong = tmp_path / "wrong.json"
-    wrong.write_text('{"orders": {"r7-c7": "reject"}}')
-    refused = cuda_llm("resume", str(run.path), "--decisions", str(wrong))
-    assert refused.code == 2
-    there = "there is r2-c1, r2-c2"
-    assert refused.complaint == f"error: no order 'r7-c7' is to be reviewed; {there}"
-    right = tmp_path / "right.json"
-    right.write_text('{"orders": {"r2-c2": "reject"}, "by": "ada"}')
-    ended = cuda_llm("resume", str(run.path), "--decisions", str(right))
-    assert ended.code == 1, ended.stderr
-    judged = [one.id for one in map(run.attempt, run.candidates()) if one is not None]
-    assert judged == ["r1-c1", "r1-c2", "r2-c1"]
-    rounds = [one.round for one in events(run, RoundReviewed) if isinstance(one, RoundReviewed)]
-    assert rounds == [1, 2]
+    async def reviews() -> None:
+        request = asked(tmp_path, review=True)
+        stopped = await start(request, overrides=parts(), reviewer=reviewer("", "stop"))
+        assert stopped.reason == "stopped for review"
+        again = reviewer("each", "e", "", "", "", "huh", "r", "", "", "", None)
+        await resume(the_run(tmp_path), overrides=parts(), reviewer=again)
+        last = reviewer("r r2-c2", "")
+        assert (await resume(the_run(tmp_path), overrides=parts(), reviewer=last)).finished
+
+    asyncio.run(reviews())
+    run = the_run(tmp_path)
+    told = capsys.readouterr().err
+    assert "'huh' is none of these" in told
+    assert "changed" in told
+    assert told.count("review before round 1") == 1
+    assert "r2-c2" not in run.candidates()
+    decided = [one for one in events(run, RoundReviewed) if isinstance(one, RoundReviewed)]
+    assert [one.round for one in decided] == [1, 2]
 
 
-def test_without_a_terminal_a_run_shows_what_is_to_be_reviewed_and_stops(
-    tmp_path: Path, cuda_llm: Command
+def test_without_a_terminal_a_run_stops_for_its_review_and_a_file_decides(
+    tmp_path: Path, command: Command
 ) -> None:
     (tmp_path / "own.py").write_text(OWN)
-    stopped = cuda_llm(*ORDER, cwd=tmp_path)
+    stopped = command(*ORDER)
     assert stopped.code == 0, stopped.stderr
     assert "review before round 1 of 2" in stopped.stderr
     assert stopped.stderr.count("go on with: cuda-llm resume") == 1
+    run = the_run(tmp_path / "runs")
+    decisions = tmp_path / "decisions.json"
+    decisions.write_text('{"orders": {"r7-c7": "reject"}}')
+    refused = command("resume", run.path, "--decisions", decisions)
+    assert refused.code == 2
+    there = "there is r1-c1, r1-c2"
+    assert refused.complaint == f"error: no order 'r7-c7' is to be reviewed; {there}"
+    decisions.write_text('{"orders": {"r1-c2": "reject"}, "by": "ada"}')
+    second = command("resume", run.path, "--decisions", decisions)
+    assert second.code == 0, second.stderr
+    assert "review before round 2 of 2" in second.stderr
+    judged = [one.id for one in map(run.attempt, run.candidates()) if one is not None]
+    assert judged == ["r1-c1"]

@@ -1,7 +1,9 @@
-"""`run` and `resume` as a person and a script meet them: real processes, real kernels."""
+"""`run` and `resume` as a person and a script meet them: real kernels, real kills."""
 
 import json
+import shlex
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,9 +57,9 @@ def reaches(folder: Path, text: str) -> Callable[[], bool]:
 
 
 def test_a_run_prints_for_a_person_what_won_and_what_that_is_worth(
-    cuda_llm: Command, task: Path, tmp_path: Path
+    command: Command, task: Path, tmp_path: Path
 ) -> None:
-    ran = cuda_llm("run", task, *OPTIONS, "--candidates", 1, "--rounds", 1)
+    ran = command("run", task, *OPTIONS, "--candidates", 1, "--rounds", 1)
     assert ran.code == 0, ran.stderr
     run = the_run(tmp_path)
     assert ran.stdout.startswith("vector_add · emulated RTX 3090 Ti (times are modelled)")
@@ -67,16 +69,16 @@ def test_a_run_prints_for_a_person_what_won_and_what_that_is_worth(
         assert f"traces/runs/{run.name}/{file}" in ran.stdout
         assert (run / file).is_file()
     assert f"cuda-llm trace show traces/runs/{run.name}" in ran.stdout
+    verified = subprocess.run(["sh", run / "best/verify.sh"], capture_output=True, check=False)
+    assert verified.returncode == 0, verified.stderr
     assert f"run {run.name}" in ran.stderr
     assert "r1-c1 " in ran.stderr
 
 
 def test_a_run_prints_for_a_program_the_same_in_one_document(
-    cuda_llm: Command, task: Path, tmp_path: Path
+    command: Command, task: Path, tmp_path: Path
 ) -> None:
-    ran = cuda_llm(
-        *("run", task, *OPTIONS, "--candidates", 3, "--rounds", 1, "--json", "--seed", 3)
-    )
+    ran = command(*("run", task, *OPTIONS, "--candidates", 3, "--rounds", 1, "--json", "--seed", 3))
     assert ran.code == 0, ran.stderr
     whole = document(ran)
     assert whole["seed"] == 3
@@ -100,22 +102,26 @@ def test_a_run_in_which_nothing_passes_says_so(command: Command, task: Path) -> 
     assert {one["code"] for one in whole["rounds"][0]["candidates"]} == {"COMPILE_FAILED"}
 
 
-def test_ctrl_c_ends_everything_and_the_run_goes_on_later(
-    cuda_llm: Command, command: Command, task: Path, tmp_path: Path
+@pytest.mark.parametrize(("send", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_and_sigterm_end_everything_and_the_run_goes_on_by_the_printed_command(
+    process: Command,
+    command: Command,
+    task: Path,
+    tmp_path: Path,
+    send: signal.Signals,
+    code: int,
 ) -> None:
-    ran = cuda_llm(
-        "run",
-        task,
-        *TWO_BY_TWO,
-        "--json",
-        interrupt_when=reaches(tmp_path, '"kind":"attempt_judged"'),
-    )
-    assert ran.code == 130
-    assert "go on with: cuda-llm resume" in ran.complaint
+    judged = reaches(tmp_path, '"kind":"attempt_judged"')
+    ran = process("run", task, *TWO_BY_TWO, "--json", until=judged, send=send)
+    assert ran.code == code
+    program, *resume = shlex.split(ran.complaint.partition("go on with: ")[2])
+    assert (program, resume[0]) == ("cuda-llm", "resume")
     assert document(ran)["finished"] is False
     run = the_run(tmp_path)
     assert len(recorded_events(run, RunInterrupted)) == 1
-    again = cuda_llm("resume", run.name, "--json")
+    listed = command("trace", "list", "--json")
+    assert [one["state"] for one in json.loads(listed.stdout)["runs"]] == ["interrupted"]
+    again = command(*resume, "--json")
     assert again.code == 0, again.stderr
     assert document(again)["finished"] is True
     assert len(recorded_events(run, RunResumed)) == 1
@@ -125,23 +131,23 @@ def test_ctrl_c_ends_everything_and_the_run_goes_on_later(
 
 
 def test_a_killed_run_leaves_nobody_behind_and_goes_on_later(
-    cuda_llm: Command, task: Path, tmp_path: Path
+    process: Command, command: Command, task: Path, tmp_path: Path
 ) -> None:
     stage = reaches(tmp_path, '"stage":"validate"')
-    ran = cuda_llm("run", task, *TWO_BY_TWO, interrupt_when=stage, send=signal.SIGKILL)
+    ran = process("run", task, *TWO_BY_TWO, until=stage, send=signal.SIGKILL)
     assert ran.code == -signal.SIGKILL
-    again = cuda_llm("resume", "latest", "--json")
+    again = command("resume", "latest", "--json")
     assert again.code == 0, again.stderr
     assert len(recorded_events(the_run(tmp_path), RunStarted)) == 1
 
 
 def test_a_review_stops_before_a_round_and_resume_goes_on(
-    cuda_llm: Command, task: Path, tmp_path: Path
+    command: Command, task: Path, tmp_path: Path
 ) -> None:
-    ran = cuda_llm("run", task, *OPTIONS, "--review", "--candidates", 1, "--rounds", 1)
+    ran = command("run", task, *OPTIONS, "--review", "--candidates", 1, "--rounds", 1)
     assert ran.code == 0
     assert "stopped for review" in ran.stderr
-    again = cuda_llm("resume", "latest", "--hint", "Keep it simple.", "--json")
+    again = command("resume", "latest", "--hint", "Keep it simple.", "--json")
     assert again.code == 0, again.stderr
     brief = RunFolder(the_run(tmp_path)).brief("r1-c1")
     assert brief is not None
@@ -149,19 +155,18 @@ def test_a_review_stops_before_a_round_and_resume_goes_on(
 
 
 def test_a_fork_goes_another_way_with_the_hints_of_an_editor(
-    cuda_llm: Command,
     command: Command,
     task: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert cuda_llm("run", task, *TWO_BY_TWO).code == 0
+    assert command("run", task, *TWO_BY_TWO).code == 0
     old = the_run(tmp_path)
     editor = tmp_path / "editor.sh"
     editor.write_text('#!/bin/sh\nprintf \'[[error_hints]]\\ntext = "Count."\\n\' > "$1"\n')
     editor.chmod(0o755)
     fork = ("resume", old.name, "--from-round", 1)
-    ran = cuda_llm(*fork, "--edit-hints", "--json", EDITOR=str(editor))
+    ran = command(*fork, "--edit-hints", "--json", EDITOR=str(editor))
     assert ran.code == 0, ran.stderr
     new = Path(document(ran)["run_dir"])
     assert new != old

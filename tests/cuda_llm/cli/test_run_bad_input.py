@@ -38,73 +38,73 @@ def bare_task(folder: Path) -> Path:
     ],
 )
 def test_what_makes_no_sense_is_a_mistake(
-    tidy_command: Command, tmp_path: Path, options: list[str], expected: str
+    command: Command, tmp_path: Path, options: list[str], expected: str
 ) -> None:
-    ran = tidy_command("run", *options)
+    ran = command("run", *options)
     assert ran.code == 2
     assert expected in ran.complaint
     assert ran.stdout == ""
     assert not (tmp_path / "traces").exists()
 
 
-def test_nobody_to_write_kernels_is_something_missing(cuda_llm: Command, tmp_path: Path) -> None:
+def test_nobody_to_write_kernels_is_something_missing(command: Command, tmp_path: Path) -> None:
     task = bare_task(tmp_path / "bare")
-    ran = cuda_llm("run", task)
+    ran = command("run", task)
     assert ran.code == 3
     assert "has no playbook and no model is named; name one with --model" in ran.complaint
 
 
-def test_a_model_without_a_key_is_something_missing(cuda_llm: Command) -> None:
-    ran = cuda_llm("run", "vector_add", "--model", "gpt-5", OPENAI_API_KEY="", OPENAI_BASE_URL="")
+def test_a_model_without_a_key_is_something_missing(command: Command) -> None:
+    ran = command("run", "vector_add", "--model", "gpt-5", OPENAI_API_KEY="", OPENAI_BASE_URL="")
     assert ran.code == 3
     assert "OPENAI_API_KEY" in ran.complaint
 
 
 def test_an_endpoint_that_does_not_answer_is_something_missing(
-    tidy_command: Command, tmp_path: Path
+    command: Command, tmp_path: Path
 ) -> None:
     nobody = "http://127.0.0.1:9/v1"
-    ran = tidy_command("run", "vector_add", "--model", "any", "--base-url", nobody)
+    ran = command("run", "vector_add", "--model", "any", "--base-url", nobody)
     assert ran.code == 3
     assert "127.0.0.1:9" in ran.complaint
     assert not (tmp_path / "traces").exists()
 
 
-def test_a_folder_for_runs_that_is_none(tidy_command: Command, tmp_path: Path) -> None:
+def test_a_folder_for_runs_that_is_none(command: Command, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    ran = tidy_command("run", "vector_add", "--out", "file")
+    ran = command("run", "vector_add", "--out", "file")
     assert ran.code == 2
     assert "choose another folder with --out" in ran.complaint
 
 
-def test_a_run_that_is_not_there(cuda_llm: Command) -> None:
-    ran = cuda_llm("resume", "yesterday")
+def test_a_run_that_is_not_there(command: Command) -> None:
+    ran = command("resume", "yesterday")
     assert ran.code == 2
     assert "no run 'yesterday'" in ran.complaint
 
 
-def test_hints_without_a_round_to_fork_from(tidy_command: Command, tmp_path: Path) -> None:
+def test_hints_without_a_round_to_fork_from(command: Command, tmp_path: Path) -> None:
     run = tmp_path / "traces/runs/mine"
     run.mkdir(parents=True)
     (run / "run.json").write_text('{"version": 1}')
-    ran = tidy_command("resume", "mine", "--edit-hints")
+    ran = command("resume", "mine", "--edit-hints")
     assert ran.code == 2
     assert "--from-round" in ran.complaint
 
 
-def test_a_run_with_a_broken_run_json(tidy_command: Command, tmp_path: Path) -> None:
+def test_a_run_with_a_broken_run_json(command: Command, tmp_path: Path) -> None:
     run = tmp_path / "traces/runs/mine"
     run.mkdir(parents=True)
     (run / "run.json").write_text("{")
-    ran = tidy_command("resume", "mine")
+    ran = command("resume", "mine")
     assert ran.code == 2
     assert "run.json" in ran.complaint
 
 
-def test_a_run_of_a_newer_version(tidy_command: Command, tmp_path: Path) -> None:
+def test_a_run_of_a_newer_version(command: Command, tmp_path: Path) -> None:
     run = tmp_path / "traces/runs/mine"
     run.mkdir(parents=True)
     (run / "run.json").write_text('{"version": 99}')
-    ran = tidy_command("resume", "mine")
+    ran = command("resume", "mine")
     assert ran.code == 2
     assert "use the cuda-llm that wrote it" in ran.complaint

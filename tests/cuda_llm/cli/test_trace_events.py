@@ -4,7 +4,6 @@ import csv
 import json
 import logging
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -143,19 +142,6 @@ def test_parquet_without_pyarrow_names_the_mend(
         MissingError, match=r"use --format csv, or install it: pip install 'cuda-llm\[parquet\]'"
     ):
         write_parquet(Events(run.events), run.path / "x.parquet")
-
-
-def test_many_events_are_written_in_time(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "long-run", *beginning())
-    stage = StageLeft(candidate="r1-c1", stage="compile", outcome="ok", seconds=1.5)
-    line = json.dumps(
-        {"v": 2, "seq": 1, "at": "2026-01-31T10:00:00Z", "kind": stage.kind} | vars(stage)
-    )
-    run.events.write_text(f"{line}\n" * 10_000)
-    began_s = time.process_time()
-    write_parquet(Events(run.events), tmp_path / "x.parquet")
-    assert time.process_time() - began_s < 5
-    assert pyarrow.parquet.read_metadata(tmp_path / "x.parquet").num_rows == 10_000
 
 
 def test_a_run_is_sent_to_a_collector(

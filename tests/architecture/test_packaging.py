@@ -34,20 +34,6 @@ def test_every_top_level_folder_is_linked_for_type_checkers() -> None:
             assert link.resolve() == (ROOT / folder).resolve()
 
 
-def test_every_dependency_says_what_it_is_for() -> None:
-    page = (ROOT / "docs/decisions/dependencies.md").read_text()
-    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("|")]
-    told = {name.strip() for row in rows for name in row.split("(")[0].split(",")}
-    wanted = [
-        *PYPROJECT["project"]["dependencies"],
-        *(one for extra in PYPROJECT["project"]["optional-dependencies"].values() for one in extra),
-        *PYPROJECT["dependency-groups"]["dev"],
-    ]
-    names = {plain(one) for one in wanted}
-    assert names <= told
-    assert told - names == {"library", "---"}
-
-
 def test_every_dependency_is_used() -> None:
     """Somewhere in what ships, under the name that it is imported by."""
     text = "\n".join(

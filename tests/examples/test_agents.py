@@ -78,11 +78,6 @@ def test_an_agent_that_is_a_graph_shows_its_nodes() -> None:
     assert {"progress_watch:measure", "progress_watch:advise"} <= set(drawn.nodes)
 
 
-@pytest.mark.parametrize("file", ["lessons.py", "second_opinion.py"])
-def test_a_plain_agent_is_short(file: str) -> None:
-    assert len((EXAMPLES / file).read_text().splitlines()) < 40
-
-
 def review(folder: Path, script: Script) -> tuple[list[Request], list[Event]]:
     """What a reviewer is asked in a run of two rounds, and what the run tells."""
     with ModelServer(script, model="reviewer") as server:

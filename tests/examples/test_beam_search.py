@@ -9,10 +9,6 @@ FILE = Path(__file__).parents[2] / "examples/beam_search.py"
 BEAM = find_strategy(f"{FILE}:BeamSearch")
 
 
-def test_it_stays_under_eighty_lines() -> None:
-    assert len(FILE.read_text().splitlines()) < 80
-
-
 def test_the_fastest_of_each_family_are_the_parents() -> None:
     judged = [
         attempt("r1-c1", 2.0),

@@ -1,37 +1,24 @@
-"""The files that set a cluster up, and docs/cluster.md, name what there is."""
+"""The files that set a cluster up start what they should, and keep keys and ports to themselves."""
 
-import ast
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from printed_commands import ROOT, texts_of
 from ray_cluster import wait_until
 
 from cuda_llm import redaction
-from cuda_llm.cli.app import SUBCOMMANDS
-from cuda_llm.settings import Settings
-from cuda_llm.tools.cluster.spec import parse_cluster
 
+ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/cluster"
-PAGE = ROOT / "docs/cluster.md"
 BY_HAND, SLURM, KUBERAY = (
     EXAMPLES / name for name in ("by-hand.sh", "slurm.sbatch", "kuberay.yaml")
 )
-README = ROOT / "README.md"
-ON_WORKERS = (ROOT / "tools/native/given.py", ROOT / "tools/cuda/arrays.py")
-"""What says what a worker lacks."""
-SBATCH = {
-    *("--job-name", "--output", "--time", "--signal", "--no-kill", "--exclusive"),
-    *("--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task", "--mem", "--gpus-per-node"),
-}
 SRUN = {
     *("--export", "--kill-on-bad-exit", "--wait", "--no-kill", "--het-group"),
     *("--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task"),
@@ -44,124 +31,6 @@ def joined(path: Path) -> str:
     """A script without comments, its continued lines in one."""
     text = re.sub(r"\\\n\s*", "", path.read_text())
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
-
-
-# The command line.
-
-
-def commands() -> Iterator[tuple[str, list[str]]]:
-    """Where a command of ours stands, and its words."""
-    for path in (PAGE, README):
-        for line in re.findall(r"^    (cuda-llm .*)$", path.read_text(), re.MULTILINE):
-            if path == PAGE or "ray:" in line:
-                yield path.name, shlex.split(line, comments=True)
-        for line in re.findall(r"`(cuda-llm [^`]+)`", path.read_text()) if path == PAGE else ():
-            yield path.name, shlex.split(line)
-    for path in (BY_HAND, SLURM):
-        for line in re.findall(r"^ *(cuda-llm .*?)(?: &| \|\|.*)?$", joined(path), re.MULTILINE):
-            yield path.name, filled(line)
-
-
-def filled(line: str) -> list[str]:
-    """The words of a line of a script, with what its user would say."""
-    words = shlex.split(line.replace("${3:+/$3}", "/H200"))
-    named = {"$@": "reduction", "$2": "latest"}
-    return [named.get(one, one.replace("$2", "head")) for one in words]
-
-
-def parse(words: list[str]) -> dict[str, Any]:
-    """What our command line makes of a command; fails the test where it refuses it."""
-    assert words[1] in SUBCOMMANDS, words
-    command: Any = SUBCOMMANDS[words[1]].load(words[1])
-    rest = words[2:]
-    while hasattr(command, "commands"):
-        assert rest[0] in command.commands, words
-        command, rest = command.commands[rest[0]], rest[1:]
-    offered = list(rest)
-    needed = [
-        one.name for one in command.params if one.required and one.param_type_name != "option"
-    ]
-    offered += ["latest"] if needed and all(one.startswith("-") for one in offered) else []
-    found: dict[str, Any] = command.make_context(words[1], offered).params
-    return found
-
-
-@pytest.mark.parametrize(("where", "words"), [*commands()])
-def test_a_command_of_ours_is_one(where: str, words: list[str]) -> None:
-    found = parse(words)
-    device = found.get("device") or ""
-    if device.startswith("ray:"):
-        assert str(parse_cluster(device)) == device, where
-
-
-def test_the_command_of_the_job_is_one() -> None:
-    runs = container(job())
-    found = parse([*runs["command"], *runs["args"]])
-    assert str(parse_cluster(found["device"])) == found["device"]
-
-
-def test_every_file_has_a_command_of_ours() -> None:
-    where = {where for where, _ in commands()}
-    assert where == {"cluster.md", "README.md", "by-hand.sh", "slurm.sbatch"}
-
-
-def test_every_text_of_a_device_is_one() -> None:
-    specs = re.findall(r"`(ray:[^`]+)`", PAGE.read_text())
-    assert len(specs) > 5
-    for spec in specs:
-        assert str(parse_cluster(spec)) == spec
-
-
-# What the page says of the code.
-
-
-def test_the_page_tells_the_figures_of_the_code() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| ([\d,]+)( s| MiB)? \|", PAGE.read_text(), re.MULTILINE)
-    assert len(rows) == 14
-    modules = [
-        import_module(f"cuda_llm.tools.cluster.{one}")
-        for one in (
-            "bundle",
-            "compilers",
-            "connection",
-            "newcomers",
-            "open_cluster",
-            "remote_device",
-            "start_worker",
-        )
-    ]
-    for name, value, unit in rows:
-        if name in Settings.model_fields:
-            found = Settings.model_fields[name].default
-        else:
-            (found,) = {vars(one)[name] for one in modules if name in vars(one)}
-        assert found == int(value.replace(",", "")) << (20 if unit == " MiB" else 0), name
-
-
-def test_the_page_says_what_the_code_says() -> None:
-    texts = [
-        text
-        for file in (*sorted((ROOT / "tools/cluster").glob("*.py")), *ON_WORKERS)
-        for text in texts_of(ast.parse(file.read_text()))
-    ]
-    whole = "\n".join(texts)
-    section = PAGE.read_text().partition("## What it says\n")[2].partition("\n## ")[0]
-    said = [row.split("|")[1].strip(" `") for row in section.splitlines() if row.startswith("| `")]
-    assert len(said) > 10
-    for message in said:
-        pattern = ".*".join(map(re.escape, message.split("...")))
-        assert re.search(pattern, whole), message
-
-
-def test_what_the_page_points_at_is_there() -> None:
-    text = PAGE.read_text()
-    links = {
-        one.partition("#")[0] for one in re.findall(r"\]\(([^)]+)\)", text) if "://" not in one
-    }
-    named = set(re.findall(r"`((?:tools|benchmarks|examples)/[\w./]+)`", text))
-    missing = [one for one in links if one and not (PAGE.parent / one).exists()]
-    missing += [one for one in named if not (ROOT / one).exists()]
-    assert missing == []
 
 
 # Scripts.
@@ -185,11 +54,6 @@ def test_a_script_is_one(path: Path, shell: str) -> None:
     assert unquoted == set()
 
 
-@pytest.mark.parametrize("path", [BY_HAND, SLURM], ids=lambda one: getattr(one, "name", one))
-def test_nothing_of_another_host_is_named(path: Path) -> None:
-    assert not re.search(r"https?://|docker\.io|ghcr\.io|nvcr\.io|/home/|/work/", path.read_text())
-
-
 def shown_flags(*command: str) -> set[str]:
     """The options that `ray COMMAND --help` shows."""
     ray = shutil.which("ray", path=str(Path(sys.executable).parent))
@@ -198,6 +62,7 @@ def shown_flags(*command: str) -> set[str]:
     return set(re.findall(r"--[\w-]+", done.stdout))
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("path", [BY_HAND, SLURM], ids=lambda one: getattr(one, "name", one))
 def test_every_option_of_ray_is_there(path: Path) -> None:
     lines = re.findall(r"(?:^|[\s'(])ray ([a-z-]+)((?: .*)?)$", joined(path), re.MULTILINE)
@@ -208,18 +73,6 @@ def test_every_option_of_ray_is_there(path: Path) -> None:
     for command, options in lines:
         known = shown_flags(command)
         assert set(re.findall(r"(?<![\w-])--[\w-]+", options)) - SRUN <= known, command
-
-
-def test_ports_by_hand_are_all_named_and_none_twice() -> None:
-    text = joined(BY_HAND)
-    named = dict(re.findall(r"--([\w-]*port)=(\d+)", text))
-    assert len(set(named.values())) == len(named)
-    least, most = int(named.pop("min-worker-port")), int(named.pop("max-worker-port"))
-    assert most - least >= 999
-    assert not [one for one in named.values() if least <= int(one) <= most]
-    known = {one[2:] for one in shown_flags("start") if one.endswith("-port")}
-    # The dashboard is off; a head's port is 6379, and workers have a range.
-    assert known - {"dashboard-port", "min-worker-port", "max-worker-port"} <= set(named) | {"port"}
 
 
 def test_a_key_is_no_part_of_what_ray_is_started_with() -> None:
@@ -258,59 +111,6 @@ def test_keys_are_forgotten_before_ray_starts(tmp_path: Path) -> None:
     assert "PLAIN=stays" in text
 
 
-def test_by_hand_says_how_it_is_used() -> None:
-    done = subprocess.run(["sh", str(BY_HAND)], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "sh by-hand.sh head" in done.stderr
-
-
-# Slurm.
-
-
-def parts_of_job() -> list[dict[str, str]]:
-    """The options of each part of the job."""
-    parts: list[dict[str, str]] = [{}]
-    text = SLURM.read_text()
-    head, _, body = text.partition("\nset -euo")
-    assert "#SBATCH" not in body, "Slurm reads no directive below the first command"
-    for line in re.findall(r"^#SBATCH (.*)$", head, re.MULTILINE):
-        if line == "hetjob":
-            parts.append({})
-            continue
-        for word in shlex.split(line):
-            name, _, value = word.partition("=")
-            assert name in SBATCH, word
-            parts[-1][name] = value
-    return parts
-
-
-def test_the_job_has_a_head_and_nodes_with_and_without_gpus() -> None:
-    head, gpu, cpu = parts_of_job()
-    assert re.fullmatch(r"\d\d:\d\d:\d\d", head["--time"])
-    assert re.fullmatch(r"B:TERM@\d+", head["--signal"]), "the script itself ends the run"
-    assert head["--nodes"] == "1"
-    assert "--gpus-per-node" not in head | cpu
-    assert int(gpu["--gpus-per-node"]) >= 1
-    for part in (head, gpu, cpu):
-        assert "--no-kill" in part, "a node that is lost does not end the job"
-        assert re.fullmatch(r"\d+G", part["--mem"])
-        assert int(part["--cpus-per-task"]) >= 1
-    assert "--exclusive" in gpu
-
-
-def test_each_step_asks_for_what_its_part_of_the_job_has() -> None:
-    """Since 22.05 srun does not take over the cores of sbatch."""
-    steps = re.findall(r"on_nodes --het-group=(\d) (.*)$", joined(SLURM), re.MULTILINE)
-    parts = parts_of_job()
-    assert [int(group) for group, _ in steps] == [*range(len(parts))]
-    for (_, options), part in zip(steps, parts, strict=True):
-        (cores,) = re.findall(r"--cpus-per-task=(\d+)", options)
-        assert cores == part["--cpus-per-task"]
-    srun = re.findall(r"srun (.*) \"\$@\"", joined(SLURM))
-    told = [*srun, *(options.partition(" ray ")[0].partition(" bash ")[0] for _, options in steps)]
-    assert set(re.findall(r"(?<![\w-])--[\w-]+", " ".join(told))) <= SRUN
-
-
 FAKES = {
     "ray": "for n in 1 2 3 4 5; do echo ' 1 node_ab'; done",
     "srun": 'echo "srun $*" >>told; exec sleep 60',
@@ -339,10 +139,10 @@ def test_a_job_starts_its_parts_and_leaves_nothing(words: list[str], tmp_path: P
     }
     job = subprocess.Popen(["bash", str(SLURM), *words], env=environment, stderr=subprocess.DEVNULL)
     told = tmp_path / "told"
-    wait_until(lambda: told.exists() and told.read_text().count("\n") == 4, 30)
+    wait_until(lambda: told.exists() and told.read_text().count("\n") == 4, 240)
     if words[0] != "--resume":
         job.terminate()
-    assert job.wait(timeout=30) == (0 if words[0] == "--resume" else 143)
+    assert job.wait(timeout=240) == (0 if words[0] == "--resume" else 143)
     run, *steps = sorted(one for one in told.read_text().splitlines() if one != "ended")
     assert [re.findall(r"--het-group=(\d)", one) for one in steps] == [["0"], ["1"], ["2"]]
     assert "ray start --head --block --port=20123" in steps[0]
@@ -404,20 +204,7 @@ def test_what_ray_counts_is_what_kubernetes_gives() -> None:
     assert [one["rayStartParams"]["num-gpus"] for one in workers] == ["1", "0"]
 
 
-def test_each_container_says_what_it_needs() -> None:
-    for group in groups():
-        resources = container(group)["resources"]
-        assert resources["requests"] == resources["limits"]
-        assert {"cpu", "memory"} <= {*resources["requests"]}
-        assert {type(one) for one in resources["requests"].values()} == {str}
-
-
-def test_all_groups_run_the_same_image() -> None:
-    images = {container(one)["image"] for one in [*groups(), job()]}
-    assert images == {"IMAGE"}
-    assert re.fullmatch(r"\d+\.\d+\.\d+", cluster()["rayVersion"])
-
-
+@pytest.mark.evidence
 def test_every_parameter_of_ray_start_is_there() -> None:
     known = shown_flags("start")
     for group in groups():

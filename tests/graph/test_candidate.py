@@ -3,9 +3,11 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import get_type_hints
 
 from graph_runs import context_in
 
+from cuda_llm.graph import state
 from cuda_llm.graph.candidate import run_stage
 from cuda_llm.search import Brief, Draft, Kind
 from cuda_llm.traces.event_log import read_events
@@ -23,3 +25,8 @@ def test_a_stage_that_an_earlier_process_left_is_not_entered_again(tmp_path: Pat
     assert read_events(context.folder.events) == ()
     assert json.loads(kept.read_text()) == {"generate": 12.5}
     assert context.folder.draft("r1-c1") == Draft(source="int ok_80_1;\n")
+
+
+def test_a_candidate_shares_no_key_with_its_parent() -> None:
+    own = get_type_hints(state.CandidateState)
+    assert not set(own) & set(get_type_hints(state.SearchState))

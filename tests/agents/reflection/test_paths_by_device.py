@@ -16,7 +16,6 @@ from typing import get_args
 import numpy as np
 import pytest
 from array_mutants import mutants
-from corpus_sample import sample
 from device_calls import compiled, run
 from measured_site import Buffers, Call, Candidate, MeasuredSite, running
 from small_tasks import small_task
@@ -359,7 +358,8 @@ NOT_BY_A_GPU = {EmulatorUnsupported}
 """Not even where the emulated device is asked about its kernel: see below."""
 
 
-@pytest.mark.parametrize("code", sample(EMULATED, every=2))
+@pytest.mark.evidence
+@pytest.mark.parametrize("code", EMULATED)
 def test_the_emulated_devices_verdict_leads_to_its_cause(code: str) -> None:
     assert cause_of(EMULATED[code], code) == EMULATED[code].cause
 
@@ -407,6 +407,7 @@ OUTSIDE: Mapping[str, str] = {
 }
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("level", Level)
 @pytest.mark.parametrize("way", OUTSIDE)
 def test_the_emulated_device_stops_what_would_change_a_guard(way: str, level: Level) -> None:
@@ -444,6 +445,7 @@ def test_the_emulated_device_stops_what_would_change_a_guard(way: str, level: Le
         assert isinstance(outcome, IllegalAccess)
 
 
+@pytest.mark.evidence
 def test_on_the_emulated_device_nothing_runs_once_a_call_has_returned() -> None:
     source = """\
     #include <cstdlib>
@@ -503,10 +505,10 @@ SEEN_BY_BOTH: list[tuple[str, str, str, str]] = [
     ("uninit", "initcheck", "UNINITIALISED_READ", ""),
 ]
 """Bug, tool of compute-sanitizer, code and cause."""
-JUDGED_BY_BOTH = sample(SEEN_BY_BOTH, kind=lambda seen: seen[2:], every=2)
 
 
-@pytest.mark.parametrize(("bug", "tool", "code", "cause"), JUDGED_BY_BOTH)
+@pytest.mark.evidence
+@pytest.mark.parametrize(("bug", "tool", "code", "cause"), SEEN_BY_BOTH)
 def test_both_devices_lead_to_one_cause(bug: str, tool: str, code: str, cause: str) -> None:
     here = diagnose(emulate(source_of(bug)), source_of(bug))
     there = diagnose(finding(bug, tool), source_of(bug))
@@ -517,6 +519,7 @@ def test_both_devices_lead_to_one_cause(bug: str, tool: str, code: str, cause: s
         assert here.cause == there.cause == cause
 
 
+@pytest.mark.evidence
 def test_a_line_of_a_header_is_not_taken_for_one_of_the_kernel() -> None:
     source = source_of("oob_atomic")
     here = diagnose(emulate(source), source)
@@ -525,6 +528,7 @@ def test_a_line_of_a_header_is_not_taken_for_one_of_the_kernel() -> None:
     assert there.evidence.startswith("sm_20_atomic_functions.hpp:84; atomic of 4 bytes")
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize(
     ("bug", "code", "cause"),
     [
@@ -610,6 +614,7 @@ def test_the_emulated_devices_place_completes_a_gpus_error() -> None:
     assert "the emulated device ran the case" in " ".join(describe(located))
 
 
+@pytest.mark.evidence
 def test_a_read_of_nothing_does_not_stand_for_an_access_that_a_gpu_refused() -> None:
     met = emulate(source_of("uninit"))
     verdict = with_place(lost(700), met)

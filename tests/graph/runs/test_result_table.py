@@ -211,6 +211,7 @@ def test_the_events_of_a_run_come_one_by_one(result: Result) -> None:
     assert events.missing == ""
 
 
+@pytest.mark.evidence
 def test_a_real_notebook_shows_a_result(tmp_path: Path) -> None:
     cells = [
         f"from cuda_llm import read_run\nresult = read_run({str(EXAMPLE)!r})",

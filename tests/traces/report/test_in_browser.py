@@ -1,7 +1,4 @@
-"""A report in a real Chromium, from disk, with the network off, by keyboard.
-
-Screenshots of every view and pane lie in `build/report/` afterwards, to be looked at.
-"""
+"""A report in a real Chromium, from disk, with the network off, by keyboard."""
 
 import re
 from collections.abc import Iterator
@@ -19,10 +16,8 @@ from cuda_llm.traces.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "traces/examples/reduction-playbook"
-SHOTS = ROOT / "build/report"
 VIEWS = ("progress", "tree", "candidates", "timeline", "cost", "rounds", "hints", "compare")
 PANES = ("about", "times", "roofline", "profile", "source", "diff", "prompt", "reply", "log")
-MOST_MS = 1000.0
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +29,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def large(large_run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a run of 500 candidates, beside another run."""
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a run of 48 candidates, beside another run."""
     here = tmp_path_factory.mktemp("large")
-    other = write_large_run(here / "other-run", rounds=6, candidates=8)
+    run = write_large_run(here / "run", rounds=6, candidates=8)
+    other = write_large_run(here / "other-run", rounds=2, candidates=4)
     page = here / "large.html"
-    page.write_text(render_page(gather(large_run), gather(other)))
+    page.write_text(render_page(gather(run), gather(other)))
     return page
 
 
@@ -77,13 +73,11 @@ def test_every_view_and_pane_is_reached_by_keyboard(browser: Browser, large: Pat
         )
         assert selected == [f"view-{view}"]
         assert len(drawn(browser, "#view")) > 80
-        browser.screenshot(SHOTS / f"view-{number}-{view}.png")
     browser.press("2")
     browser.press("b")
     for name in PANES:
         assert pane(browser) == name
         assert drawn(browser, "#pane-body").strip()
-        browser.screenshot(SHOTS / f"pane-{name}.png")
         browser.press("]")
     assert pane(browser) == "about"
     browser.press("[")
@@ -115,16 +109,6 @@ def test_keys_walk_the_lineage_and_the_table(browser: Browser, large: Path) -> N
     assert not browser.evaluate("document.getElementById('help').open")
 
 
-def test_every_control_is_reached_by_the_tab_key(browser: Browser, large: Path) -> None:
-    browser.open(address_of(large, "c=r2-c1"))
-    browser.wait("document.getElementById('pane-body')")
-    seen = set()
-    for _ in range(80):
-        browser.press("Tab")
-        seen.add(browser.evaluate("document.activeElement.id || document.activeElement.innerText"))
-    assert {"view-progress", "view", "divider", "pane-about", "pane-body", "rounds"} <= seen
-
-
 def test_selection_survives_reload_and_travels_as_a_link(browser: Browser, large: Path) -> None:
     browser.open(address_of(large))
     browser.press("3")
@@ -140,50 +124,6 @@ def test_selection_survives_reload_and_travels_as_a_link(browser: Browser, large
     assert (pane(browser), drawn(browser, "#pane h2")) == ("times", chosen)
 
 
-def test_500_candidates_are_interactive_within_a_second(browser: Browser, large: Path) -> None:
-    # Other tests share the cores: the best of three is what the page itself needs.
-    assert min(browser.open(address_of(large)) for _ in range(3)) <= MOST_MS
-    for view in VIEWS:
-        took = browser.evaluate(
-            f"(() => {{ const from = performance.now();"
-            f" document.getElementById('view-{view}').click();"
-            " document.body.getBoundingClientRect(); return performance.now() - from; })()"
-        )
-        assert took <= MOST_MS, view
-    marks = "document.querySelectorAll('#view .mark[data-c]').length"
-    browser.press("1")
-    assert browser.evaluate(marks) == 500
-    browser.press("2")
-    assert browser.evaluate(marks) == 500
-    failed = "document.querySelectorAll('#view .mark.failed[data-c]').length"
-    assert browser.evaluate(failed) > 100
-    browser.press("4")
-    lanes = browser.evaluate(
-        "[...document.querySelectorAll('#view svg text.title')].map((one) => one.textContent)"
-    )
-    assert {"models", "compiler", "device", "contests", "waiting"} <= set(lanes)
-
-
-def test_every_plot_has_axes_with_units_and_says_how_times_came(
-    browser: Browser, large: Path
-) -> None:
-    titles = "[...document.querySelectorAll('#view svg text.title')].map((one) => one.textContent)"
-    browser.open(address_of(large))
-    words = {"evaluation": "candidates done", "round": "round", "time": "(s)", "cost": "(USD)"}
-    for axis, word in {**words, "tokens": "tokens"}.items():
-        browser.open(address_of(large, f"view=progress&x={axis}"))
-        horizontal, vertical = browser.evaluate(titles)
-        assert word in horizontal and vertical == "speed-up (×, measured)"
-        browser.screenshot(SHOTS / f"axis-{axis}.png")
-    in_pane = titles.replace("#view", "#pane")
-    browser.open(address_of(large, "c=r1-c1&pane=times"))
-    browser.press("b")
-    browser.wait("document.querySelector('#pane svg')")
-    assert browser.evaluate(in_pane) == ["time of one call (µs, measured, logarithmic)"]
-    browser.press("]")
-    assert browser.evaluate(in_pane) == ["operations a byte of DRAM traffic", "GFLOP/s (measured)"]
-
-
 def test_a_modelled_run_says_so_wherever_it_shows_a_time(browser: Browser, tmp_path: Path) -> None:
     page = file_of(tmp_path, RunFolder(EXAMPLE))
     browser.open(address_of(page, "view=candidates&c=r3-c4&pane=times"))
@@ -191,7 +131,6 @@ def test_a_modelled_run_says_so_wherever_it_shows_a_time(browser: Browser, tmp_p
     assert "times are modelled" in drawn(browser, "#top")
     assert "speed-up, modelled" in drawn(browser, "#view thead")
     assert drawn(browser, "#pane tbody").count("modelled") == 3
-    browser.screenshot(SHOTS / "modelled.png")
 
 
 def test_words_of_others_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
@@ -209,37 +148,10 @@ def test_words_of_others_are_shown_and_never_run(browser: Browser, tmp_path: Pat
             assert "<b>bold</b>" in drawn(browser, "#pane-body")
             assert "\x1b" not in drawn(browser, "#pane-body")
         browser.press("]")
-    browser.screenshot(SHOTS / "hostile.png")
     assert browser.evaluate("document.title") == title == "reduction · run"
     assert browser.evaluate("document.querySelectorAll('img, b, i, iframe').length") == 0
     assert browser.errors == []
     assert {one.partition("#")[0] for one in browser.requested} == {page.as_uri()}
-
-
-def test_light_and_dark_follow_the_system_and_the_key(browser: Browser, large: Path) -> None:
-    colour = "getComputedStyle(document.body).backgroundColor"
-    browser.open(address_of(large))
-    browser.dark(False)
-    light = browser.evaluate(colour)
-    browser.dark()
-    dark = browser.evaluate(colour)
-    assert light == "rgb(255, 255, 255)" and dark != light
-    browser.press("b")
-    browser.wait("document.getElementById('pane-body')")
-    browser.screenshot(SHOTS / "dark.png")
-    browser.press("t")
-    browser.press("t")
-    assert browser.evaluate(colour) == light
-    browser.press("t")
-    assert browser.evaluate(colour) == dark
-    browser.dark(False)
-
-
-def test_two_runs_share_a_plot_where_they_may(browser: Browser, large: Path) -> None:
-    browser.open(address_of(large, "view=compare"))
-    assert browser.evaluate("document.querySelectorAll('#view svg.plot').length") == 1
-    assert browser.evaluate("document.querySelectorAll('#view .best-line').length") == 2
-    assert "candidates\t500\t48" in drawn(browser, "#view")
 
 
 def test_modelled_and_measured_are_never_on_one_axis(browser: Browser, tmp_path: Path) -> None:

@@ -576,7 +576,7 @@ def test_what_goes_wrong_around_a_kernel_has_its_cause(mode: str, code: str, cau
         (714, "ILLEGAL_ACCESS", "stack", "recursion"),
         (717, "ILLEGAL_ACCESS", "address space", "inline PTX"),
         (716, "MISALIGNED", "vector access", "not a multiple of the size"),
-        (710, "DEVICE_ASSERT", "assertion", "takes for granted"),
+        (710, "DEVICE_ASSERT", "assertion", "relies on"),
         (715, "DEVICE_ASSERT", "illegal instruction", "inline PTX"),
         (718, "DEVICE_ASSERT", "wild jump", "calls through pointers"),
         (719, "DEVICE_ASSERT", "launch failure", "shared or local memory"),

@@ -13,8 +13,8 @@ from cuda_llm.cli.app import SUBCOMMANDS
 def test_help_names_every_command(command: Command) -> None:
     shown = command("--help")
     assert shown.code == 0
-    for command in ("evaluate", "tasks", "hardware", "doctor"):
-        assert command in shown.stdout
+    for name in ("evaluate", "tasks", "hardware", "doctor"):
+        assert name in shown.stdout
 
 
 def test_the_list_of_commands_shows_the_first_sentence_of_each_ones_own_help() -> None:

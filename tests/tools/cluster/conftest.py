@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -62,9 +61,8 @@ def ask(start: Start) -> Ask:
     """Run `cuda-llm` to its end."""
 
     def run(*arguments: str) -> Ran:
-        began = time.monotonic()
         process = start(*arguments)
         stdout, stderr = process.communicate(timeout=LIMIT_S)
-        return Ran(process.returncode, stdout, stderr, time.monotonic() - began, 0.0)
+        return Ran(process.returncode, stdout, stderr)
 
     return run

@@ -1,7 +1,8 @@
-"""Arrays in the memory of a GPU: CuPy with our own kernels, subnormals kept, and random numbers.
+"""Arrays in GPU memory: CuPy with own kernels, subnormals kept, and random numbers.
 
-CuPy compiles every kernel with `-ftz=true`. Subnormal inputs would then be drawn as zeros, expected
-values of such inputs would be zeros, and a kernel that flushes them would pass for a right one.
+CuPy compiles every kernel with `-ftz=true`. Subnormal inputs would then be drawn as zeros, the
+expected values of such inputs would be zeros, and a kernel that flushes subnormals would pass as
+correct.
 """
 
 import math
@@ -48,15 +49,15 @@ def require_nvrtc(nvrtc: Any) -> None:
 
 
 _EXACT = "-DCUDA_LLM_KEEPS_SUBNORMALS"
-"""Marks what is compiled without it, in CuPy's cache too."""
+"""Option that marks sources to compile without `-ftz`, also in the keys of CuPy's cache."""
 FLUSHED = "this CuPy takes subnormal numbers for zeros: kernels that do so are not found out"
 
 
 def keep_subnormals(compiler: Any) -> None:
     """Have CuPy's kernels in this process compute with subnormal numbers from now on.
 
-    `compiler` is the module `cupy.cuda.compiler`, which has no setting for it. One that is made
-    otherwise is left as it is: see `keeps_subnormals`.
+    `compiler` is the module `cupy.cuda.compiler`, which has no setting for subnormals. A CuPy whose
+    compiler module has another structure is left unchanged; `keeps_subnormals` finds that out.
     """
     program = getattr(compiler, "_NVRTCProgram", None)
     with_cache = getattr(compiler, "_compile_with_cache_cuda", None)
@@ -78,7 +79,7 @@ def keep_subnormals(compiler: Any) -> None:
 
 
 def keeps_subnormals(xp: Any) -> bool:
-    """Tell whether a subnormal number survives two conversions; `xp` is NumPy or CuPy."""
+    """Return whether a subnormal number survives two conversions; `xp` is NumPy or CuPy."""
     smallest = float(np.finfo(np.float32).smallest_subnormal)
     number = xp.full(1, 5 * smallest, xp.float64).astype(xp.float32).astype(xp.float64)
     return bool(number[0] == 5 * smallest)
@@ -187,12 +188,14 @@ RANDOM_PROGRAM = KernelProgram(
 
 
 class CountedRandom:
-    """Random arrays on a GPU from a 128-bit seed: what the validator uses of NumPy's Generator.
+    """Random arrays on a GPU from a 128-bit seed, with the methods of NumPy's Generator that the
+    validator uses.
 
-    Names and meanings are numpy.random.Generator's, the numbers are not: they are Philox4x32-10 by
-    counter (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), word i of draw d a
-    function of seed, d and i alone. cupy.random seeds from 32 bits, which a candidate could try one
-    by one. Single numbers (`size` None), and choices without repetition, are drawn on the host.
+    Names and meanings are those of numpy.random.Generator; the numbers differ: Philox4x32-10 by
+    counter (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), where word i of
+    draw d is a function of seed, d and i alone. cupy.random has a seed of 32 bits, few enough for a
+    candidate to try them all. Single numbers (`size` None), and choices without repetition, are
+    drawn on the host.
     """
 
     def __init__(self, xp: Any, launch: LaunchKernel, seed: int) -> None:
@@ -255,7 +258,7 @@ class CountedRandom:
     def _draw(
         self, kernel: str, size: Size, dtype: npt.DTypeLike, a_block: int, *more: Any
     ) -> Array:
-        """Draw in one launch: a thread makes `a_block` numbers of one 128-bit block."""
+        """Draw in one launch: each thread makes `a_block` numbers from one 128-bit Philox block."""
         shape = (size,) if isinstance(size, int) else tuple(size)
         values = self._xp.empty(shape, dtype)
         count = math.prod(shape)

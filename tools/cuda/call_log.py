@@ -76,9 +76,10 @@ def error_name(number: int) -> str:
 
 
 def verdict_on_error(number: int, kernel: str, limit_s: float) -> Verdict:
-    """Return the verdict on a kernel whose context was lost with this error.
+    """Return the verdict on a kernel whose context was lost with CUDA error `number`.
 
-    A GPU names neither thread nor address: `kernel`, the one launched last, may be empty.
+    A GPU reports neither thread nor address. `kernel` is the kernel launched last, and may be
+    empty.
     """
     error = CudaError(number=number, name=error_name(number), kernel=kernel or None)
     if number in _LAUNCH:
@@ -117,7 +118,7 @@ _LIMITS: tuple[LimitName | None, ...] = (
     "registers",
     "resident-blocks",
 )
-"""By `gpu::LimitNumber`."""
+"""Names of launch limits, indexed by `gpu::LimitNumber`."""
 _AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_THREADS = 1024
@@ -126,19 +127,20 @@ _MOST_NAME = 512
 
 @dataclass(frozen=True, kw_only=True)
 class CallLog:
-    """What a call or capture of `solve` asked of the GPU, as its runner reports it."""
+    """Launches, copies, allocations and refusals of a call or capture of `solve`, as its runner
+    reports them."""
 
     launches: int = 0
-    """Of kernels, logged or not."""
+    """Number of kernel launches, logged or not."""
     entries: tuple[LoggedLaunch, ...] = ()
     complete: bool = True
-    """False when there was more than a report holds, or what it held made no sense."""
+    """False where the launches exceeded a report's capacity, or a logged entry was not valid."""
     refused: LaunchFailed | None = None
     """The first launch that CUDA refused. The candidate may have found another way."""
     out_of_memory: OutOfMemory | None = None
     """An allocation was refused. The candidate may have coped with that."""
     crowded: str = ""
-    """Symbol of a kernel with more blocks than fit at once."""
+    """Symbol of the first kernel with more blocks than fit on the GPU at once; else empty."""
     waiting: bool = False
     """The host part waited for the GPU."""
 
@@ -171,7 +173,7 @@ def read_report(raw: bytes, sm_count: int) -> CallLog:
 
 
 def _entry(one: LogEntry, text: bytes) -> LoggedLaunch | None:
-    """Return one launch, or None where its numbers make no sense."""
+    """Return one logged launch, copy or fill; None where its numbers are not valid."""
     if one.kind not in set(EntryKind):
         return None
     kind = _KINDS[EntryKind(one.kind)]

@@ -31,7 +31,7 @@ from cuda_llm.tools.device.child import end_tree
 REAP_S = 10.0
 """A killed process that is not gone by then does not go: the driver holds on to it."""
 CLOSE_S = 2.0
-"""How long a GPU host process may take to close its site when it is no longer needed."""
+"""Seconds that a GPU host process may take to close its site when it is no longer needed."""
 _STDERR_TAIL_BYTES = 4096
 _EXIT_WAIT_S = 0.5
 _log = Log(__name__)
@@ -39,15 +39,16 @@ _log = Log(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class HostTimeouts:
-    """How long the orchestrator waits for a GPU host process."""
+    """Time limits of the orchestrator for a GPU host process, in seconds."""
 
     silence_s: float = 60.0
-    """Without a heartbeat: the process's own steps, one reference at a large size say, block its
-    event loop for seconds."""
+    """Longest time without a heartbeat: steps of the process, such as a reference at a large size,
+    block its event loop for seconds."""
     start_s: float = 120.0
-    """Until its site is open: importing CuPy from a slow disk, the first context, self-tests."""
+    """Longest time until the site is open: importing CuPy from a slow disk, the first context,
+    self-tests."""
     work_s: float = 1800.0
-    """For one work with all its heartbeats."""
+    """Longest time of one work, however many heartbeats arrive."""
 
 
 class HostBroken(Exception):
@@ -60,7 +61,7 @@ class HostBroken(Exception):
 
 
 class SiteNotOpened(HostBroken):
-    """The site could not be opened; the reason is the one it gave."""
+    """The GPU host process could not open its site; the message is the reason that it gave."""
 
     def __init__(self, error: InfrastructureError) -> None:
         super().__init__(error.detail, was_healthy=False)
@@ -163,9 +164,8 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class HostClient:
-    """One GPU host process, started when it is first needed. One work at a time, from one event
-    loop.
-    """
+    """One GPU host process, started when first needed, which does one work at a time, from one
+    event loop."""
 
     def __init__(self, opening: OpenSite, timeouts: HostTimeouts) -> None:
         self._opening = opening
@@ -176,7 +176,7 @@ class HostClient:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the GPU host process, where one runs."""
+        """Process id of the GPU host process; None while no process runs."""
         return self._host.process.pid if self._host else None
 
     def start(self) -> HostProcess:
@@ -194,11 +194,11 @@ class HostClient:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """Have `work` done in the process. Cancelled or broken, the process is ended; the next call
-        starts a fresh one.
+        """Do `work` in the GPU host process. A cancelled or broken process is ended; the next call
+        starts a fresh process.
 
         Raises what `work` raises or what the site raises when it is opened, HostBroken, and
-        DeviceLost where something of it cannot be killed.
+        DeviceLost where a process of the host cannot be killed.
         """
         packet = encode(
             WorkRequest(work=work, arguments=arguments, named=named, bound=bound_fields())
@@ -222,7 +222,7 @@ class HostClient:
         return result
 
     def kill(self) -> None:
-        """End the process with all its runners. Raises DeviceLost where one does not go."""
+        """End the process with all its runners. Raises DeviceLost where a process does not end."""
         host = self._detach()
         if host is not None:
             require_gone(host.kill())
@@ -248,7 +248,7 @@ class HostClient:
     async def _exchange(
         self, host: HostProcess, packet: bytes
     ) -> WorkDone | WorkFailed | DeviceBroken:
-        """Send one request and return its reply, once the site is open."""
+        """Wait until the site is open, send one request and return its reply."""
         try:
             async with asyncio.timeout(self._timeouts.work_s):
                 if not self._ready:

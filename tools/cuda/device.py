@@ -45,12 +45,13 @@ CUDA_13 = 13000
 
 @dataclass(frozen=True, kw_only=True)
 class GpuHost:
-    """Carries work to one GPU, alone on it, and finds out what is to blame when that breaks."""
+    """Carries work to one GPU, which it holds alone, and finds out whether work or GPU caused a
+    failure."""
 
     gpu: str
     """UUID: names the GPU in the cache."""
     label: str
-    """What a person calls it: `cuda:0`."""
+    """Name of the GPU in messages: `cuda:0`."""
     client: HostClient
     lease: Lease
 
@@ -61,11 +62,12 @@ class GpuHost:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """See `Device.carry_out`. The work is not repeated here: the judge knows whether to.
+        """Do `work` in the GPU host process under the GPU's lease, and return its result.
 
-        Where the host process breaks and the GPU is fine without the work: raises BrokenByWork if
-        the work had begun, InfrastructureError if it had not. Raises DeviceLost where the GPU is
-        not fine: it is then in quarantine.
+        The work is not repeated here: the judge knows whether to. Where the host process breaks and
+        the GPU still computes its known answer, raises BrokenByWork if the work had begun, and
+        InfrastructureError if it had not. Raises DeviceLost where the GPU does not compute its
+        known answer: the GPU is then in quarantine.
         """
         async with self.lease.held():
             self.require_no_quarantine()
@@ -84,7 +86,8 @@ class GpuHost:
             raise DeviceLost("device", f"{msg}; {quarantine_remedy(self.label)}")
 
     async def _blame(self, broken: HostBroken) -> NoReturn:
-        """Raise for the work or for the GPU: the known answer alone tells which one it is."""
+        """Raise DeviceLost where the GPU does not compute its known answer without a candidate, and
+        BrokenByWork or InfrastructureError for the work otherwise."""
         if isinstance(broken, SiteNotOpened):
             raise self._not_opened(broken)
         try:
@@ -144,7 +147,8 @@ def require_cupy(gpu: GpuAttributes) -> None:
 
 
 async def try_isolation(site: Site) -> tuple[str, tuple[str, ...]]:
-    """Return what isolates the runners of a GPU, in one line, and what is missing: found by trying.
+    """Return in one line what isolates the runners of a GPU, and the protections that are missing,
+    found by trying.
 
     Raises MissingError without nvcc, DeviceLost where a runner cannot be ended.
     """
@@ -162,13 +166,13 @@ async def try_isolation(site: Site) -> tuple[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, kw_only=True)
 class CudaDevice:
-    """One GPU. Every time it gives is measured."""
+    """One GPU of this machine. Every time that it reports is measured."""
 
     gpu: GpuAttributes
     hardware: Hardware
     host: GpuHost
     driver: str = ""
-    """E.g. `580.159.03`; empty where NVML does not say."""
+    """Version of the driver, e.g. `580.159.03`; empty where NVML does not report a version."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -178,7 +182,7 @@ class CudaDevice:
 
     @property
     def target(self) -> str:
-        """nvcc architecture of the GPU, the `a` variant where there is one."""
+        """nvcc architecture of the GPU, the `a` variant (`sm_90a`) where the GPU has one."""
         return self.hardware.target
 
     @property
@@ -188,7 +192,7 @@ class CudaDevice:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Of every GPU; nothing else runs where a kernel is timed."""
+        """Capabilities of every GPU; nothing else runs on the GPU while a kernel is timed."""
         return GPU_CAPABILITIES
 
     @property
@@ -198,14 +202,15 @@ class CudaDevice:
         return hashlib.blake2b(parts.encode() + _timing_code(), digest_size=16).hexdigest()
 
     def pinned(self) -> "CudaDevice":
-        """See `Device.pinned`."""
+        """Return this device: a single GPU is always the same one."""
         return self
 
     def prepare(self) -> None:
-        """See `Device.prepare`; the host process opens its site while the first candidate compiles.
+        """Start the GPU host process, which opens its site while the first candidate compiles, and
+        build the runner's parts.
 
-        Raises DeviceLost where the GPU is in quarantine, MissingError where a part of ours can
-        neither be built nor was given.
+        Raises DeviceLost where the GPU is in quarantine, MissingError where a part can neither be
+        built nor was supplied.
         """
         self.host.require_no_quarantine()
         self.host.client.start()
@@ -218,7 +223,7 @@ class CudaDevice:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """See `Device.carry_out` and `GpuHost.carry_out`."""
+        """Do `work` in the GPU host process, as `GpuHost.carry_out` does, and return its result."""
         return await self.host.carry_out(work, *arguments, **named)
 
 

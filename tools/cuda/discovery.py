@@ -1,4 +1,4 @@
-"""Finds the GPUs of this machine, and what their profiles say otherwise than their driver."""
+"""Finds the GPUs of this machine, and the figures in which profile and driver differ."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from cuda_llm.tools.cuda.driver_query import NO_DRIVER, GpuAttributes
 DRIVER = "libcuda.so.1"
 LIMIT_S = 30.0
 NO_DEVICE = 100
-"""CUDA_ERROR_NO_DEVICE."""
+"""CUresult CUDA_ERROR_NO_DEVICE."""
 
 
 def detect_gpus(library: str = DRIVER) -> tuple[GpuAttributes, ...]:
@@ -51,14 +51,15 @@ def _read_attributes(data: dict[str, Any]) -> GpuAttributes:
 
 
 CLOCK_PART = 0.10
-"""Boards of one name differ in their clocks by up to this; memory sizes by what ECC takes."""
+"""Largest relative difference of clocks that boards of one name have; memory sizes differ by the
+share of ECC."""
 MEMORY_PART = 0.08
 BANDWIDTH_PART = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
-    """One figure that device and profile state differently."""
+    """One figure for which device and profile state different values."""
 
     key: str
     """Dotted, as in the profile's file."""

@@ -1,4 +1,4 @@
-"""Drafts a hardware profile of a GPU that has none, from its driver and the most similar one."""
+"""Drafts a hardware profile of a GPU without a profile, by its driver and the most similar GPU."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""What the CUDA driver reports of its GPUs, asked in a process that a driver fault may end.
+"""Prints the attributes of all GPUs as the CUDA driver reports them, in a process that a driver
+fault may end.
 
     python -P -m cuda_llm.tools.cuda.driver_query LIBRARY
 
@@ -15,7 +16,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, kw_only=True)
 class GpuAttributes:
-    """One GPU as the driver describes it."""
+    """Attributes of one GPU, as the CUDA driver reports them."""
 
     ordinal: int
     name: str
@@ -37,7 +38,7 @@ class GpuAttributes:
     shared_bytes_per_block_optin: int
     shared_bytes_reserved_per_block: int
     uuid: str = ""
-    """As nvidia-smi and CUDA_VISIBLE_DEVICES spell it: `GPU-` and 32 hexadecimal digits."""
+    """UUID as nvidia-smi and CUDA_VISIBLE_DEVICES write it: `GPU-` and 32 hexadecimal digits."""
     driver_cuda: int = 0
     """Newest CUDA the driver runs: 13000 is 13.0."""
 
@@ -100,7 +101,7 @@ def read_gpus(driver: ctypes.CDLL) -> list[dict[str, Any]]:
 
 
 def read_gpu(driver: ctypes.CDLL, ordinal: int) -> dict[str, Any]:
-    """Return name, memory and attributes of one GPU. Raises DriverError."""
+    """Return name, memory and attributes of the GPU with this ordinal. Raises DriverError."""
     device, value, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
     name, raw = ctypes.create_string_buffer(256), ctypes.create_string_buffer(16)
     call_driver(driver, "cuDeviceGet", ctypes.byref(device), ordinal)
@@ -123,7 +124,7 @@ def read_gpu(driver: ctypes.CDLL, ordinal: int) -> dict[str, Any]:
 
 
 def call_driver(driver: ctypes.CDLL, name: str, *arguments: Any) -> None:
-    """Call one function of the driver. Raises DriverError with its CUresult."""
+    """Call one function of the driver. Raises DriverError with the function's CUresult."""
     result = getattr(driver, name)(*arguments)
     if result != 0:
         raise DriverError(name, result)

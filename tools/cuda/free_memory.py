@@ -1,4 +1,4 @@
-"""Free memory of a GPU: what is asked to give some back before an allocation is refused."""
+"""Free memory of a GPU: which caches give memory back before an allocation is refused."""
 
 import sys
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from cuda_llm.tools.cuda.memory import DeviceMemory, MemoryPool
 from cuda_llm.tools.device.buffers import Arrays
 
 _KEPT_FREE_BYTES = 512 << 20
-"""Of device memory, for the own work of the GPU host process."""
+"""Device memory that stays free for the computations of the GPU host process."""
 
 
 def allocate(arrays: Arrays, size_bytes: int) -> DeviceMemory | None:
@@ -37,7 +37,8 @@ def free_caches(arrays: Arrays) -> None:
 
 
 def share_room(arrays: Arrays, memory_pool: MemoryPool) -> Callable[[], None]:
-    """Have CuPy allocate what is kept for later where nothing else is left, until undone."""
+    """Have CuPy give memory kept for later sessions back to the device before an allocation fails.
+    Calling the result undoes that."""
     cuda: Any = arrays.xp.cuda
     own = arrays.xp.get_default_memory_pool().malloc
 
@@ -57,7 +58,7 @@ def make_room_once(
 ) -> Callable[[int], Allocated]:
     """Return `allocate` that makes room and tries again where it raises `full`.
 
-    What is kept for later sessions must not be what our own work lacks.
+    Memory kept for later sessions must not be missing to the work in progress.
     """
 
     def allocate_or_make_room(size_bytes: int) -> Allocated:

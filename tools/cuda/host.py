@@ -1,9 +1,10 @@
-"""The GPU host process: it holds one GPU and does one work after another until it is let go.
+"""The GPU host process: holds one GPU and does one work after another until the orchestrator
+disconnects.
 
     python -P -m cuda_llm.tools.cuda.host SOCKET LIFELINE RECORDS LEVEL
 
-The first three are descriptors that the orchestrator left open: the socket for messages, a pipe
-that it never writes to, and a pipe for log records from LEVEL up.
+SOCKET, LIFELINE and RECORDS are descriptors that the orchestrator left open: the socket for
+messages, a pipe that the orchestrator never writes to, and a pipe for log records from LEVEL up.
 """
 
 import asyncio
@@ -167,14 +168,14 @@ def portable_error(error: Exception) -> CudaLLMError:
 
 
 def comes_from_machine(error: Exception) -> bool:
-    """Tell whether the system raised it, or the driver through CuPy: files, contexts."""
+    """Return whether the system raised the error, or the driver through CuPy: files, contexts."""
     by_cupy = type(error).__module__.partition(".")[0].startswith("cupy")
     return by_cupy or isinstance(error, OSError)
 
 
 def machine_error(error: Exception) -> InfrastructureError:
-    """Return it as an error of ours. Whoever gets it has none of the libraries that it is of, and
-    its type says whether memory lacked."""
+    """Return the error as an InfrastructureError, whose type shows whether memory lacked. The
+    receiving process has none of the libraries that defined the original error."""
     return machinery_error("gpu_host", one_line(error), lacked_memory=lacks_memory(error))
 
 
@@ -191,7 +192,8 @@ def one_line(error: Exception) -> str:
 
 @asynccontextmanager
 async def heartbeats(connection: socket.socket) -> AsyncIterator[None]:
-    """Send heartbeats while the context is open; the last one is sent whole when it closes."""
+    """Send heartbeats while the context is open; the last heartbeat is complete when the context
+    closes."""
     done = asyncio.Event()
 
     async def beat() -> None:

@@ -1,7 +1,8 @@
-"""One candidate under Nvidia's tools: counters, sanitizers, machine code, and a profile with them.
+"""Runs NVIDIA's tools on one candidate: counters, sanitizers, disassembly, and a profile of them.
 
-Too slow for every candidate: meant for one that is about to become the incumbent, and for people.
-What is missing on a machine is a note. No other process may use the GPU meanwhile.
+Inspection is too slow for every candidate: it serves the kernel that is about to become the
+incumbent, and people. A tool that a machine lacks becomes a note. No other process may use the GPU
+meanwhile.
 """
 
 import asyncio
@@ -31,26 +32,26 @@ from cuda_llm.tools.profiler.kernel_counters import KernelCounters
 
 @dataclass(frozen=True, kw_only=True)
 class InspectionOptions:
-    """Which tools to run, and how long at most."""
+    """Tools to run, and the time limit of each run."""
 
     counters: bool = True
     sanitizers: tuple[str, ...] = TOOLS
     sass: bool = True
     wall_s: float = 30.0
-    """Each run of each tool."""
+    """Longest wall-clock seconds of each run of each tool."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """What was found."""
+    """Findings of NVIDIA's tools on one candidate."""
 
     counters: tuple[KernelCounters, ...] = ()
-    """One a kernel launch of one call, in order."""
+    """Counters of each kernel launch of one call, in order."""
     sanitized: tuple[SanitizerResult, ...] = ()
-    """One a tool and size."""
+    """Results of compute-sanitizer, one for each tool and size."""
     sass: tuple[SassFacts, ...] = ()
     artefacts: Mapping[str, Path] = field(default_factory=dict)
-    """`counters.ncu-rep`, `kernel.sass`."""
+    """Paths of the files `counters.ncu-rep` and `kernel.sass`, by name."""
     large: Verdict | None = None
     """The fault of a call at a size that nobody times."""
     emulated: Verdict | None = None
@@ -58,11 +59,12 @@ class Inspection:
     emulated_clean: bool = False
     """The emulated device executed the kernel and found nothing."""
     notes: tuple[str, ...] = ()
-    """What was inspected and what could not be, for a person."""
+    """Sentences for a person: which inspections were made, and which were not possible."""
     not_inspected: str = ""
     """Why nothing was inspected on the GPU; empty where it was."""
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """Of its parts: `counters`, `sanitizers` (with the machine code beside them)."""
+    """Seconds of the parts `counters` and `sanitizers` (which includes the disassembly beside
+    them)."""
 
     @property
     def is_finished(self) -> bool:
@@ -90,8 +92,9 @@ async def inspect_there(
 ) -> Inspection:
     """Inspect a candidate in the GPU host process, with the tools that the site has.
 
-    They work in processes of their own, in memory that this one must not hold for later. They come
-    with a toolkit: a machine without one, as a worker of a cluster may be, says so in a note.
+    The tools run in processes of their own and need the memory that the host process keeps for
+    later sessions. They come with a CUDA toolkit: a machine without a toolkit, as a worker of a
+    cluster may be, reports that in a note.
     """
     await site.release_unused()
     able, options = site.capabilities, options or InspectionOptions()
@@ -111,7 +114,7 @@ async def inspect_there(
 async def inspect(
     task: Task, compiled: Compiled, dims: Mapping[str, int], options: InspectionOptions
 ) -> Inspection:
-    """Count one call at `dims`, sanitize calls at small sizes, keep what was made in the cache.
+    """Count one call at `dims`, sanitize calls at small sizes, keep the files in the cache.
 
     Raises MissingError without nvcc, g++ or a writable cache.
     """
@@ -242,7 +245,7 @@ def _counters_note(counted: NcuResult) -> str:
 def _sanitizer_notes(
     sanitized: Sequence[SanitizerResult], toolkit: Toolkit, options: InspectionOptions
 ) -> tuple[str, ...]:
-    """Return one note for all that is clean, and one for each tool that is not."""
+    """Return one note for all tools without findings, and one note for each other tool."""
     if not options.sanitizers:
         return ()
     if not sanitized:

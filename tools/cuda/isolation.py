@@ -1,4 +1,4 @@
-"""What isolates the runners of a GPU, and the self-test that tries to get past it."""
+"""Isolation of a GPU's runners, and the self-test that tries to escape from it."""
 
 import os
 from dataclasses import dataclass, replace
@@ -17,17 +17,16 @@ from cuda_llm.tools.device.candidate import Compiled
 
 @dataclass(frozen=True, kw_only=True)
 class GpuIsolation:
-    """What isolates a runner on this machine. Its system-call filter is in force in any case: a
-    runner that cannot install it gives up.
-    """
+    """Protections of a runner on this machine. The system-call filter is always in force: a runner
+    that cannot install the filter gives up."""
 
     shared_by: SharedBy
     spaces: Namespaces
-    """Namespaces of its own."""
+    """Namespaces that a runner has for itself."""
     landlock_abi: int
-    """0: this kernel has no Landlock."""
+    """ABI version of Landlock; 0 where the Linux kernel has no Landlock."""
     attempts: tuple[str, ...] | None = None
-    """What the self-test managed to do; None: it has not been run."""
+    """Forbidden actions in which the self-test succeeded; None before the self-test has run."""
 
     @property
     def is_tested(self) -> bool:
@@ -36,7 +35,7 @@ class GpuIsolation:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What is missing, each with what that means, as text for a person."""
+        """Protections that are missing, each with its consequence, as text for a person."""
         lacking = {
             "buffers pass through host memory: no CUDA IPC, and times hold the copies": (
                 self.shared_by is SharedBy.HOST
@@ -58,7 +57,8 @@ class GpuIsolation:
 
     @property
     def summary(self) -> str:
-        """One line, e.g. `user, pid, network and ipc namespaces; Landlock 7; seccomp; CUDA IPC`."""
+        """Protections in one line: `user, pid, network and ipc namespaces; Landlock 7; seccomp;
+        CUDA IPC`."""
         names = {Namespaces.PIDS: "pid", Namespaces.NETWORK: "network", Namespaces.IPC: "ipc"}
         reached = [name for space, name in names.items() if self.spaces & space]
         return "; ".join(

@@ -1,8 +1,8 @@
-"""Where everything of a session lies in its memory, in bytes, and the arrays that show it.
+"""Byte offsets of the parts of a session's memory, and the arrays over these parts.
 
-One slot after the other at one stride, each with its buffers between guards and, where calls are
-timed, the sealed contents of its inputs; then the tags, and last the memory that `solve` itself may
-allocate.
+Slots follow each other at one stride. Each slot has its buffers between guards and, where calls are
+timed, the sealed contents of its inputs. Tags come after the slots, and last the memory that
+`solve` may allocate.
 """
 
 import secrets
@@ -20,7 +20,8 @@ GUARD_BYTES = 4096
 ALIGNMENT = 256
 _TAG_BYTES = 8
 _SCRATCH_PART = 8
-"""An eighth more than may be held, so that it can begin elsewhere at each call."""
+"""Scratch memory is larger by this fraction (an eighth) than `solve` may hold, so that its
+allocations begin elsewhere at each call."""
 _MOST_SLACK_BYTES = 64 << 20
 
 
@@ -30,11 +31,11 @@ class BufferSpan:
 
     spec: BufferSpec
     before: int
-    """Where the guard before it begins."""
+    """Offset in bytes at which the guard before the buffer begins."""
     begin: int
     end: int
     after: int
-    """Where the guard after it ends."""
+    """Offset in bytes at which the guard after the buffer ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,28 +44,30 @@ class SlotLayout:
 
     spans: Mapping[str, BufferSpan]
     sealed: Mapping[str, int] = field(default_factory=dict)
-    """Of each input, where its sealed contents begin."""
+    """Offset in bytes of each input's sealed contents, by name."""
     slots: int
     stride: int
     tags: int
     scratch: int
     scratch_bytes: int
-    """Room for `solve`, of which a call gets `room`, and may hold `quota` at once."""
+    """Bytes that `solve` may allocate from: a call gets `room` bytes, and may hold `quota` bytes at
+    once."""
 
     @property
     def least_bytes(self) -> int:
-        """Needed in any case: `solve` could allocate nothing."""
+        """Bytes of a layout in which `solve` can allocate nothing."""
         return self.scratch
 
     @property
     def wanted_bytes(self) -> int:
-        """Needed for the scratch that was asked for, too."""
+        """Bytes of a layout with the scratch memory that was asked for."""
         return self.scratch + self.scratch_bytes
 
     def within(self, size_bytes: int) -> "SlotLayout":
-        """Return the same in memory of this size, all that is left as scratch. Raises MemoryFull.
+        """Return the layout for memory of `size_bytes`, with all remaining bytes as scratch. Raises
+        MemoryFull.
 
-        It costs nothing that it may be more than was wanted: a call gets `room` of it.
+        More scratch than was wanted has no cost: a call gets `room` bytes of it.
         """
         if self.least_bytes > size_bytes:
             detail = f"{self.least_bytes:,} bytes do not fit into {size_bytes:,}"
@@ -74,17 +77,17 @@ class SlotLayout:
 
     @property
     def copied_bytes(self) -> int:
-        """All slots: what the GPU host process reads."""
+        """Bytes of all slots, which the GPU host process reads."""
         return self.tags
 
     @property
     def offsets(self) -> Mapping[str, int]:
-        """Of each buffer of slot 0."""
+        """Offset in bytes of each buffer of slot 0, by name."""
         return {name: span.begin for name, span in self.spans.items()}
 
     @property
     def outputs(self) -> Mapping[str, int]:
-        """Of each buffer that a call writes, its number among all."""
+        """Index among all buffers of each buffer that a call writes, by name."""
         return {
             name: index
             for index, (name, span) in enumerate(self.spans.items())
@@ -92,20 +95,22 @@ class SlotLayout:
         }
 
     def room(self, wanted_bytes: int) -> int:
-        """Return what a call that wants to hold `wanted_bytes` gets, all of it overwritten before.
+        """Return the bytes that a call which wants to hold `wanted_bytes` gets, all overwritten
+        before the call.
 
-        For a call that wants little it is much all the same, to begin elsewhere each time.
+        A call that wants little gets far more, so that its allocations begin elsewhere each time.
         """
         return min(self.scratch_bytes, _room(max(SCRATCH_BYTES, wanted_bytes)))
 
     def quota(self, wanted_bytes: int) -> int:
-        """Return what such a call may hold at once."""
+        """Return the bytes that a call which wants `wanted_bytes` may hold at once."""
         room = self.room(wanted_bytes)
         return min(wanted_bytes, room - slack(room))
 
 
 def _room(scratch_bytes: int) -> int:
-    """Return the room for holding so much, wherever it begins."""
+    """Return the bytes of scratch in which `scratch_bytes` fit, at every address where they may
+    begin."""
     more = min(scratch_bytes // _SCRATCH_PART, _MOST_SLACK_BYTES)
     return round_up(scratch_bytes + more, ALIGNMENT)
 
@@ -172,7 +177,7 @@ MemoryFull."""
 
 
 class SessionMemory:
-    """The memory of a session and its present layout; a new layout replaces the one before."""
+    """The memory of a session and its present layout; a new layout replaces the previous layout."""
 
     def __init__(self, memory: Memory, grow: Grow) -> None:
         self.memory = memory
@@ -188,19 +193,21 @@ class SessionMemory:
 
     @property
     def copied_bytes(self) -> int:
-        """What a runner copies in and out for each call; 0 where it shares device memory."""
+        """Bytes that a runner copies in and out for each call; 0 where the runner shares device
+        memory."""
         by_host = self.memory.shared_by is SharedBy.HOST
         return self.layout.copied_bytes if by_host else 0
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
-        """See `Session.place`. Buffers hold what lay there before, or random bytes."""
+        """Lay out the buffers of the next calls in one slot. Buffers hold the previous contents of
+        the memory, or random bytes."""
         self._set_layout(lay_out(buffers, scratch_bytes=SCRATCH_BYTES))
         return dict(self._slots()[0].buffers)
 
     def place_slots(
         self, buffers: Sequence[BufferSpec], count: int, scratch_bytes: int = SCRATCH_BYTES
     ) -> Slots:
-        """See `TimedSession.place_slots`."""
+        """Lay out `count` slots for timed calls, with room for `solve` to hold `scratch_bytes`."""
         self._set_layout(self.laid_out(buffers, count, scratch_bytes))
         return self._slots()
 

@@ -1,4 +1,5 @@
-"""The right to use a GPU: one lease each, tasks in order of arrival, processes by a locked file."""
+"""The right to use a GPU: one lease for each GPU, granted to tasks in order of arrival and to
+processes by a locked file."""
 
 import asyncio
 import contextlib
@@ -22,7 +23,7 @@ _POLL_S = 0.01
 
 
 class Lease:
-    """The right to use one GPU. The kernel takes it back from a holder that dies."""
+    """The right to use one GPU. The Linux kernel releases the lease of a holder that dies."""
 
     def __init__(self, gpu: str, label: str, report: Callable[[str], None]) -> None:
         """`gpu` names the file: its UUID. `label` is what a person calls it."""
@@ -37,8 +38,8 @@ class Lease:
     async def held(self) -> AsyncIterator[None]:
         """Hold the GPU alone while the context is open. Raises MissingError without a cache.
 
-        A process that waits for the GPU holds a second lock, so that a process which wants it again
-        and again finds another one first in the queue.
+        A process that waits for the GPU holds a second lock, so that a process that takes the lease
+        repeatedly queues behind it.
         """
         async with self._turn():
             with (

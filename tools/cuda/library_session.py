@@ -1,8 +1,8 @@
 """A library's call through PyTorch, timed in the GPU host process as a candidate is in its runner.
 
-The call is trusted: it is the task's own file, so that nobody looks at the tags of its outputs. All
-else is as in `timed_session`: slots, sealed inputs that are opened in front of each call, the flush
-of L2, tags, one graph a batch, our own clock.
+The call is trusted, since it comes from the task's folder: tags of its outputs are not verified.
+Slots, sealed inputs that are opened before each call, the flush of L2, tags, one graph for each
+batch and the clock are those of `timed_session`.
 """
 
 import time
@@ -72,7 +72,7 @@ class LibrarySession:
         self._scalars: dict[str, int | float] = {}
         self._graph: Any = None
         self._results: list[tuple[int, Sequence[Any]]] = []
-        """What the calls of the armed batch return, by slot."""
+        """Slot and results of each call of the armed batch."""
 
     @property
     def arena(self) -> SessionMemory:
@@ -82,13 +82,13 @@ class LibrarySession:
         return self._arena
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
-        """See `Session.place`."""
+        """Lay out the buffers of the next calls."""
         return self._placed().place(buffers)
 
     async def call(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
-        """See `Session.call`: what was launched is not logged."""
+        """Call the library once on slot 0 and wait for the GPU. Launches are not logged."""
         self._keep_scalars(arguments)
         self.arena.memory.finish()
         started = time.monotonic()
@@ -99,16 +99,16 @@ class LibrarySession:
     async def place_slots(
         self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
     ) -> Slots:
-        """See `TimedSession.place_slots`: the library allocates its scratch itself."""
+        """Lay out `count` slots; the library allocates its scratch memory itself."""
         self._graph = None
         return self._placed().place_slots(buffers, count)
 
     async def capture(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> TimeClass | Verdict:
-        """See `TimedSession.capture`. Batches are captured when they are armed.
+        """Warm up the library on slot 0; each batch is captured when it is armed.
 
-        Each of their calls has a copy of its inputs in front, whatever the warm-ups overwrite.
+        Every call of a batch first copies its inputs, so warm-ups may overwrite inputs.
         """
         self._keep_scalars(arguments)
         self.arena.memory.finish()
@@ -121,16 +121,16 @@ class LibrarySession:
     def seal(
         self, slots: Sequence[int], keys: Sequence[bytes], contents: Mapping[str, Array]
     ) -> None:
-        """See `TimedSession.seal`."""
+        """Encrypt the inputs of `slots` into their sealed columns, each slot under its key."""
         for name, column in self.arena.sealed_columns().items():
             plain = self.arena.memory.arrays.xp.ascontiguousarray(contents[name])
             rows = plain.reshape(-1).view("uint8").reshape(len(slots), -1)
             self._kernels.sealing.seal(column, slots, rows, keys)
 
     async def arm(self, batch: Batch) -> Verdict | None:
-        """See `TimedSession.arm`: the batch is one graph, which has run once.
+        """Capture the batch as one graph and run the graph once.
 
-        Raises NoMemory, and TaskError where the call is one that no graph can hold.
+        Raises NoMemory, and TaskError where a graph cannot hold the call.
         """
         if batch.keys:
             return InfraFailed(component="device", detail=self.not_stepwise)
@@ -171,7 +171,8 @@ class LibrarySession:
             kernels.tag(outputs, before, batch.key)
 
     async def go(self, limit_s: float) -> float | Verdict:
-        """See `TimedSession.go`. Raises ValueError where nothing is armed."""
+        """Run the armed batch and return its seconds by the host's clock. Raises ValueError without
+        an armed batch."""
         if self._graph is None:
             raise ValueError("no batch is armed")
         self._torch.cuda.synchronize()
@@ -185,11 +186,11 @@ class LibrarySession:
         return taken_s
 
     def find_late_write(self) -> str | None:
-        """See `TimedSession.find_late_write`: a library's call ends when its stream does."""
+        """Return None: a library's call ends when its stream does."""
         return None
 
     def close(self) -> None:
-        """Free its memory."""
+        """Free the session's memory."""
         self._graph = None
         self._results = []
         if self._arena is not None:

@@ -1,8 +1,8 @@
-"""Memory that GPU host process and runner share: of the GPU, or of the host where that cannot be;
-pooled, scrubbed, and written before timed calls to flush L2.
+"""Memory that GPU host process and runner share, on the GPU, or on the host where sharing device
+memory is not possible: pooled, scrubbed, and written before timed calls to flush L2.
 
-The flushed memory is one for all runners of a GPU: how long writing it takes depends on where it
-lies, by half a per cent and more, and would be taken for a difference between kernels.
+All runners of a GPU write the same memory to flush L2: the time of writing depends on where the
+memory lies, by half a per cent and more, and would be taken for a difference between kernels.
 """
 
 import math
@@ -30,30 +30,32 @@ class MemoryFull(NoMemory):
 
 
 class Memory(Protocol):
-    """One piece of memory of ours that a runner can share."""
+    """A block of memory that the GPU host process can share with a runner."""
 
     @property
     def size_bytes(self) -> int:
-        """Size in bytes."""
+        """Size of the block in bytes."""
         ...
 
     @property
     def arrays(self) -> Arrays:
-        """Where its arrays lie."""
+        """Array library whose arrays view this memory: NumPy for host memory, CuPy for device
+        memory."""
         ...
 
     @property
     def shared_by(self) -> SharedBy:
-        """How a runner opens it."""
+        """The way in which a runner opens the memory: CUDA IPC or a memory file."""
         ...
 
     @property
     def handle(self) -> bytes:
-        """64 bytes by which a runner opens it; zeros where it inherits a descriptor instead."""
+        """Handle of 64 bytes with which a runner opens the memory; zeros where the runner inherits
+        a descriptor instead."""
         ...
 
     def view(self, begin: int, end: int) -> Array:
-        """Return its bytes from `begin` up to `end`, shared."""
+        """Return bytes `begin` to `end` (exclusive) of the memory as an array that shares them."""
         ...
 
     def column(self, begin: int, dtype: str, shape: tuple[int, ...], stride: int) -> Array:
@@ -61,7 +63,7 @@ class Memory(Protocol):
         ...
 
     def scrub(self) -> None:
-        """Overwrite all of it: its next user must find nothing of the last one's."""
+        """Overwrite all of the memory: its next user must not find data of the previous user."""
         ...
 
     def finish(self) -> None:
@@ -89,24 +91,24 @@ class DeviceMemory:
 
     @property
     def address(self) -> int:
-        """Where it begins in this process."""
+        """Address of the memory in this process."""
         return int(self._address)
 
     def view(self, begin: int, end: int) -> Array:
-        """See `Memory.view`."""
+        """Return bytes `begin` to `end` (exclusive) of device memory as a CuPy array."""
         start = self._cuda.MemoryPointer(self._memory, begin)
         return self.arrays.xp.ndarray((end - begin,), dtype=np.uint8, memptr=start)
 
     def column(self, begin: int, dtype: str, shape: tuple[int, ...], stride: int) -> Array:
-        """See `Memory.column`."""
+        """Return a CuPy array whose first index strides by `stride` bytes, others contiguous."""
         start = self._cuda.MemoryPointer(self._memory, begin)
         strides = column_strides(dtype, shape, stride)
         return self.arrays.xp.ndarray(shape, dtype=np.dtype(dtype), memptr=start, strides=strides)
 
     def scrub(self) -> None:
-        """See `Memory.scrub`: random bytes, the same ones every MiB.
+        """Overwrite the memory with random bytes that repeat every MiB.
 
-        What is there is doubled by plain copies: they need no kernel, which CuPy would compile.
+        The tile is doubled by device copies: copies need no kernel that CuPy would have to compile.
         """
         done = _TILE_BYTES
         self.view(0, done).set(np.frombuffer(os.urandom(done), dtype=np.uint8))
@@ -118,18 +120,19 @@ class DeviceMemory:
             done += more
 
     def finish(self) -> None:
-        """See `Memory.finish`."""
+        """Wait until the device has finished all writes of this process."""
         self._cuda.runtime.deviceSynchronize()
 
     def close(self) -> None:
-        """See `Memory.close`. Nothing is freed twice: whoever could not grow it closes it again."""
+        """Free the device memory. A second call does nothing: a caller that could not grow the
+        memory closes it again."""
         address, self._address = self._address, 0
         if address:
             self._cuda.runtime.free(address)
 
 
 class HostMemory:
-    """A memory file, handed to one runner when it starts; the runner copies it in and out."""
+    """A memory file, handed to one runner when it starts; the runner copies buffers in and out."""
 
     shared_by = SharedBy.HOST
     arrays = HOST
@@ -142,23 +145,23 @@ class HostMemory:
         self.descriptor = self._file.descriptor
 
     def view(self, begin: int, end: int) -> Array:
-        """See `Memory.view`."""
+        """Return bytes `begin` to `end` (exclusive) of the memory file as a NumPy array."""
         return np.frombuffer(self._file.map, np.uint8, end - begin, begin)
 
     def column(self, begin: int, dtype: str, shape: tuple[int, ...], stride: int) -> Array:
-        """See `Memory.column`."""
+        """Return a NumPy array whose first index strides by `stride` bytes, others contiguous."""
         strides = column_strides(dtype, shape, stride)
         return np.ndarray(shape, np.dtype(dtype), self._file.map, begin, strides)
 
     def scrub(self) -> None:
-        """See `Memory.scrub`: it reads as zeros afterwards."""
+        """Discard the contents of the memory file, which then reads as zeros."""
         self._file.discard(0, self.size_bytes)
 
     def finish(self) -> None:
-        """See `Memory.finish`: nothing is under way."""
+        """Return at once: writes to a memory file are visible immediately."""
 
     def close(self) -> None:
-        """See `Memory.close`."""
+        """Close the memory file."""
         self._file.close()
 
 
@@ -175,7 +178,7 @@ def column_strides(dtype: str, shape: tuple[int, ...], stride: int) -> tuple[int
 
 
 SHARE = 1.25
-"""Times what L2 holds: on an H200 this flushes as well as twice as much."""
+"""Flushed bytes as a multiple of the L2 size: on an H200 twice as many bytes flush no better."""
 _NO_HANDLE = bytes(64)
 
 
@@ -184,19 +187,21 @@ class L2Flush:
     """The memory that runners write before a timed call."""
 
     size_bytes: int
-    """0 where nothing is timed."""
+    """Bytes that are written to flush L2; 0 where nothing is timed."""
     handle: bytes = _NO_HANDLE
-    """Of device memory shared by CUDA IPC; where there is none, runners allocate their own."""
+    """CUDA IPC handle of the flushed device memory; zeros where runners allocate memory for the
+    flush themselves."""
 
 
 def flush_bytes(l2_bytes: int) -> int:
-    """Return how much has to be written to flush L2."""
+    """Return the bytes that have to be written to flush an L2 cache of `l2_bytes`."""
     return round_up(int(SHARE * l2_bytes), UNIT_BYTES)
 
 
 @contextmanager
 def shared_flush(arrays: Arrays, l2_bytes: int) -> Iterator[L2Flush]:
-    """Hold device memory for it. `arrays` are CuPy's. Raises what CuPy raises."""
+    """Hold device memory that runners write to flush L2. `arrays` are CuPy's. Raises what CuPy
+    raises."""
     memory = DeviceMemory(arrays, flush_bytes(l2_bytes))
     try:
         yield L2Flush(size_bytes=memory.size_bytes, handle=memory.handle)
@@ -207,7 +212,7 @@ def shared_flush(arrays: Arrays, l2_bytes: int) -> Iterator[L2Flush]:
 LEAST_BYTES = 256 << 20
 """The smallest piece that is acquired: memory is used again."""
 _STEPS = 4
-"""Between what is wanted and what will do."""
+"""Number of sizes tried between the wanted and the least size."""
 
 
 class MemoryPool:
@@ -245,9 +250,10 @@ class MemoryPool:
         return found
 
     def reserve(self, wanted_bytes: int) -> bool:
-        """Have so much memory free, made where it is not; tell whether it is.
+        """Have a free block of `wanted_bytes`, allocated if needed; return whether there is such a
+        block.
 
-        Other free memory may be given back for it.
+        Other free blocks may be given back to the device to make room.
         """
         wanted = max(LEAST_BYTES, wanted_bytes)
         found = self._find(wanted) or self._make(_rounded(wanted)) or self._make(wanted)
@@ -261,8 +267,8 @@ class MemoryPool:
     def release(self, memory: Memory) -> None:
         """Scrub memory that no runner holds any more, and keep it to be acquired again.
 
-        Where that is too much in all, the smallest pieces are given back to the device: a large one
-        serves whoever wanted a small one.
+        Where free memory exceeds the pool's limit, the smallest blocks are given back to the
+        device: a large block also serves a small request.
         """
         memory.scrub()
         self._free.append(memory)
@@ -276,7 +282,7 @@ class MemoryPool:
             self._free.pop().close()
 
     def _find(self, wanted: int) -> Memory | None:
-        """Take the smallest free one that is large enough."""
+        """Take the smallest free block that has `wanted` bytes; None without such a block."""
         enough = [memory for memory in self._free if memory.size_bytes >= wanted]
         found = min(enough, key=lambda memory: memory.size_bytes, default=None)
         if found is not None:
@@ -284,7 +290,7 @@ class MemoryPool:
         return found
 
     def _make_most(self, wanted: int, least: int) -> Memory | None:
-        """Make as much as there is, by steps."""
+        """Allocate the largest of several sizes from `wanted` to `least`; None where none fits."""
         steps = (least + (wanted - least) * step // _STEPS for step in range(_STEPS, -1, -1))
         return next((made for size in steps if (made := self._make(size)) is not None), None)
 
@@ -296,8 +302,10 @@ class MemoryPool:
 
 
 def _rounded(size_bytes: int) -> int:
-    """Round to an eighth of the next power of two: the next session finds it large enough.
+    """Return the size rounded up to an eighth of the next power of two, so that the next session
+    finds the block large enough.
 
-    Large pieces by no more than the smallest piece, or they would take what is planned for others.
+    Large sizes grow by at most the size of the smallest block: more would take memory that is
+    planned for other sessions.
     """
     return round_up(size_bytes, max(1, min(LEAST_BYTES, 1 << (size_bytes.bit_length() - 3))))

@@ -47,19 +47,20 @@ class Heartbeat:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteReady:
-    """The site is open."""
+    """Reply of the GPU host process: the site is open."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkDone:
-    """What the work returned."""
+    """Reply of the GPU host process: the result of the work."""
 
     result: Any
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkFailed:
-    """What the work raised; the device still computes its known answer."""
+    """Reply of the GPU host process: the error that the work raised. The device still computes its
+    known answer."""
 
     error: Exception
 
@@ -74,7 +75,7 @@ class DeviceBroken:
 
 
 async def send(connection: socket.socket, message: object) -> None:
-    """Send one message. Raises what pickle raises, and OSError where the other end is gone."""
+    """Send one message. Raises what pickle raises, and OSError where the other end is closed."""
     packet = encode(message)
     await asyncio.get_running_loop().sock_sendall(connection, packet)
 

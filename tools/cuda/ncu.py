@@ -1,4 +1,4 @@
-"""Nsight Compute on one call of `solve`: counters where they can be read, a note where not."""
+"""Nsight Compute on one call of `solve`: counters where they can be read, else a note."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -23,17 +23,19 @@ _SCALES = {
     **{"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12},
     "%": 0.01,
 }
-"""To seconds, bytes and parts of one, whatever units a version prints; others are left alone."""
+"""Factors to seconds, bytes and fractions of 1, by the unit that Nsight Compute prints; other units
+are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NcuRow:
-    """One row."""
+    """Metrics of one kernel launch: a row of Nsight Compute's raw page."""
 
     kernel: str
     """Name without its parameter list."""
     metrics: Mapping[str, float]
-    """In seconds, bytes, parts of one, or plain counts; what could not be counted is left out."""
+    """Values in seconds, bytes, fractions of 1 or plain counts, by metric; metrics without a number
+    are left out."""
 
 
 def parse_table(text: str) -> tuple[NcuRow, ...]:
@@ -96,8 +98,8 @@ _L2 = tuple(
         *("d_atomic_input_cycles_active", "lts2xbar_cycles_active", "xbar2lts_cycles_active"),
     )
 )
-"""Of L2, what "Memory Throughput" is made of. `lts__throughput` counts something else too: on an
-H200 it is at 80 % in a kernel that streams through a DRAM at 60 %."""
+"""Metrics of L2 that make up "Memory Throughput". `lts__throughput` also counts other units: on an
+H200 it shows 80 % in a kernel that streams through DRAM at 60 %."""
 _SM_CLOCKS = ("sm__cycles_active.avg", "sm__cycles_active.max")
 _SECTORS = {kind: f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum" for kind in ("ld", "st")}
 _REQUESTS = {kind: f"l1tex__t_requests_pipe_lsu_mem_global_op_{kind}.sum" for kind in ("ld", "st")}
@@ -118,7 +120,7 @@ METRICS = (
     *(_LANES, _CONFLICTS, _SHARED_PASSES, _PASSES, *_DRAM),
     *map(_STALLED.format, _STALLS),
 )
-"""A chip that lacks one leaves it out."""
+"""Metrics that are collected; a chip that lacks a metric leaves it out."""
 
 
 def read_counters(counted: NcuRow, *, flushed: bool) -> KernelCounters:
@@ -184,21 +186,21 @@ PERMISSION = (
     "NVreg_RestrictProfilingToAdminUsers=0"
 )
 MOST_LAUNCHES = 64
-"""Counted of one call: each is replayed several times."""
+"""Largest number of launches of one call that are counted; each is replayed several times."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NcuResult:
-    """What Nsight Compute counted."""
+    """Counters of Nsight Compute for one call of `solve`."""
 
     counters: tuple[KernelCounters, ...] = ()
-    """One a kernel launch, in order."""
+    """Counters of each kernel launch, in order."""
     report: Path | None = None
-    """The .ncu-rep, where one was written."""
+    """Path of the .ncu-rep file; None where no report was written."""
     note: str = ""
     """Why there are no counters."""
     missing: tuple[str, ...] = ()
-    """What of the confinement this machine does not grant."""
+    """Parts of the confinement that this machine does not grant."""
 
 
 async def run_ncu(ncu: Path, program: Sequence[str], folder: Path, *, wall_s: float) -> NcuResult:
@@ -226,7 +228,8 @@ async def run_ncu(ncu: Path, program: Sequence[str], folder: Path, *, wall_s: fl
 async def ncu_duration_us(
     program: Sequence[str], cache: bool, *, wall_s: float = 60.0
 ) -> float | str:
-    """Add up the times of one call's kernels; return why not where they were not timed.
+    """Return the microseconds of all kernels of one call together, or a note why they were not
+    timed.
 
     `program` is a driver's command. Caches are flushed before each kernel, unless `cache`. Copies,
     fills and gaps between kernels are left out. Raises MissingError without nvcc, g++ or a writable
@@ -245,7 +248,7 @@ async def ncu_duration_us(
 
 
 async def ncu_works_confined(ncu: Path, toolkit: Toolkit, target: str, *, wall_s: float) -> bool:
-    """See `works_confined`."""
+    """Return whether Nsight Compute prints a table for a confined program on this machine."""
 
     def is_right(run: ToolRun) -> bool:
         return bool(parse_table(run.output))

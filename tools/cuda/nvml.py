@@ -1,9 +1,10 @@
-"""What NVML reports of the GPUs of this machine: the one place that asks it.
+"""State and usage of the GPUs of this machine by NVML, which no other module calls.
 
     python -P -m cuda_llm.tools.cuda.nvml
 
-prints what else uses each GPU, `{"GPU-...": {...}}`; it exits with 3 where there is no NVML.
-NVML may hang as a driver does: what is asked before a GPU is ours is asked in a process of its own.
+prints the usage of each GPU by other programs, `{"GPU-...": {...}}`, and exits with 3 where there
+is no NVML. NVML may hang as a driver does: before a GPU is leased, NVML is called in a separate
+process.
 """
 
 import json
@@ -42,12 +43,13 @@ THROTTLED = frozenset({"power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "
 
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
-    """One GPU at one moment; None where NVML does not report it."""
+    """Clocks, temperature and power of one GPU at one moment; None for values that NVML does not
+    report."""
 
     sm_mhz: float
     memory_mhz: float
     reasons: tuple[str, ...]
-    """Why the clocks are not higher."""
+    """Names of the reasons that hold the clocks down."""
     celsius: float | None
     watts: float | None
 
@@ -153,28 +155,29 @@ def _processes(running: Any) -> list[tuple[int, int]]:
 
 QUERY_LIMIT_S = 10.0
 BUSY_PERCENT = 5
-"""Of the last sample NVML has, a sixth of a second to a second long."""
+"""Utilisation from which a GPU counts as busy, in NVML's last sample of 1/6 to 1 second."""
 QUERY = ("-m", NVML_PROGRAM)
 HOST_PROGRAM = "cuda_llm.tools.cuda.host"
-"""In the command line of our GPU host processes: they share a GPU by its lease, one at a time."""
+"""Module in the command line of GPU host processes, which share a GPU by its lease."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuUsage:
-    """What NVML reports of one GPU; None and empty where it does not."""
+    """Usage of one GPU by other programs, from NVML; None or empty for values that NVML does not
+    report."""
 
     display: bool = False
     utilisation: int | None = None
-    """Percent of the last moment in which something ran."""
+    """Percent of NVML's last sample in which a kernel ran."""
     free_bytes: int | None = None
     processes: tuple[tuple[int, int], ...] = ()
-    """Process id and bytes held, ours left out."""
+    """Process id and bytes held of each other process; GPU host processes are left out."""
     driver: str = ""
-    """E.g. `580.159.03`."""
+    """Version of the driver, e.g. `580.159.03`."""
 
     @property
     def disturbances(self) -> tuple[str, ...]:
-        """One line for each thing that disturbs times."""
+        """One line for each disturbance of times: a display, other processes, utilisation."""
         found = []
         if self.display:
             found.append("it drives a display")
@@ -188,19 +191,20 @@ class GpuUsage:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineUsage:
-    """All GPUs NVML knows, or why it could not be asked."""
+    """Usage of all GPUs that NVML knows, or the reason why NVML could not be called."""
 
     by_uuid: Mapping[str, GpuUsage]
     unknown: str = ""
 
     @property
     def driver(self) -> str:
-        """The one driver of this machine."""
+        """Version of this machine's driver; empty where NVML reports none."""
         return next((one.driver for one in self.by_uuid.values()), "")
 
 
 def find_usage(query: Sequence[str] = QUERY) -> MachineUsage:
-    """Ask NVML in a process of its own. Where that fails, `unknown` says why; nothing is raised."""
+    """Return the usage of all GPUs, from NVML in a separate process. Raises nothing: where NVML
+    fails, `unknown` holds the reason."""
     command = [sys.executable, "-P", *query]
     try:
         done = subprocess.run(

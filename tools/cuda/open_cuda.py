@@ -26,7 +26,7 @@ from cuda_llm.tools.device.group import DeviceGroup
 LEAST_FREE_BYTES = 2 << 30
 """Contexts of host process and runners, and the smallest buffers that are timed."""
 DEVICE_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
-"""One of them is there where a driver may find a GPU: natively, and below Windows."""
+"""Device files of which at least one exists where a driver may find a GPU (Linux, WSL)."""
 
 
 def open_cuda(
@@ -37,12 +37,12 @@ def open_cuda(
     library: str,
     most: int | None = None,
 ) -> Device:
-    """Open the GPU that `which` names by its ordinal, or several as one: `0,1` or `all`.
+    """Open the GPU that `which` names by its ordinal, or several GPUs as one device: `0,1` or
+    `all`.
 
-    The first `most` of several, where that is said.
-
-    Ordinals are the driver's, as CUDA_VISIBLE_DEVICES leaves them. Raises UsageError, MissingError,
-    HardwareError, InfrastructureError.
+    Of several GPUs at most `most` are opened; None opens all of them. Ordinals are the driver's, as
+    CUDA_VISIBLE_DEVICES leaves them. Raises UsageError, MissingError, HardwareError,
+    InfrastructureError.
     """
     try:
         gpus = detect_gpus(library)
@@ -67,7 +67,8 @@ def open_host(
 ) -> GpuHost:
     """Return the host of one GPU, whose process starts at its first work and sees no other GPU.
 
-    `name` is what its results call the device; `report` gets a line when it waits for the lease.
+    `name` is the device's name in results; `report` gets a line when the process waits for the
+    lease.
     """
     label = f"cuda:{gpu.ordinal}"
     opening = OpenSite(
@@ -101,9 +102,9 @@ def choose_gpus(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[Gp
 
 
 def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> CudaDevice:
-    """Open the first GPU that works now, one that no other process uses before others.
+    """Open the first GPU that works now, preferring GPUs that no other process uses.
 
-    Raises for the first of them what it lacks.
+    Where no GPU works, raises the error of the first GPU.
     """
     if library == DRIVER and not has_nodes():
         raise MissingError("no GPU is here", "see what is looked for: cuda-llm doctor")
@@ -123,7 +124,7 @@ def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> Cud
 
 
 def has_nodes() -> bool:
-    """Tell whether a driver could find a GPU at all, without asking one."""
+    """Return whether a driver could find a GPU at all, without calling a driver."""
     return any(Path(node).exists() for node in DEVICE_NODES)
 
 
@@ -150,7 +151,7 @@ def open_gpu(
 
 
 def describe_gpu(gpu: GpuAttributes) -> tuple[Hardware, tuple[str, ...]]:
-    """Return the GPU's profile, or a draft of one, with notes on it. Raises HardwareError."""
+    """Return the GPU's profile, or a drafted profile, with notes. Raises HardwareError."""
     profile = find_profile(gpu)
     if profile is None:
         note = f"nobody has described {gpu.name}: peaks are guessed, rooflines not known"
@@ -170,7 +171,7 @@ def ask_usage() -> MachineUsage:
 
 
 def usage_of(gpu: GpuAttributes, usages: MachineUsage) -> GpuUsage:
-    """Return what is known of one GPU."""
+    """Return the usage of one GPU by other programs; empty where NVML does not report the GPU."""
     return usages.by_uuid.get(gpu.uuid, GpuUsage())
 
 

@@ -1,6 +1,5 @@
-"""What one GPU really does: probed in a process of its own, compared with what is published, and
-kept.
-"""
+"""Measures a GPU's rates and latencies in a separate process, compares them with published figures,
+and keeps them."""
 
 import json
 import subprocess
@@ -27,16 +26,16 @@ class ProbedCopy:
     """A copy from device memory to device memory."""
 
     moved_bytes: int
-    """Read and written together."""
+    """Bytes read and bytes written, added up."""
     cold_gb_s: float
-    """Behind a write of twice the L2, whose own time is taken off."""
+    """Rate of a copy after a write of twice the L2 size, whose own time is subtracted."""
     warm_gb_s: float
-    """Again and again: small ones are served by L2."""
+    """Rate of a copy that is repeated: L2 serves small copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedClocks:
-    """What NVML reports at one moment."""
+    """Clocks of the GPU at one moment, as NVML reports them."""
 
     sm_mhz: int
     memory_mhz: int
@@ -46,13 +45,13 @@ class ProbedClocks:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One GPU, measured."""
+    """Measured rates and latencies of one GPU."""
 
     gpu: str = ""
-    """As the driver calls it."""
+    """Name of the GPU, as the driver reports it."""
     uuid: str = ""
     cuda: str = ""
-    """Newest CUDA the driver runs, e.g. `13.0`."""
+    """Newest CUDA version that the driver runs, e.g. `13.0`."""
     copies: tuple[ProbedCopy, ...] = ()
     """By size, smallest first: the better of a kernel of ours and the driver's own copy."""
     fp32_tflops: float = 0.0
@@ -60,46 +59,47 @@ class Probe:
     tensor_tflops: Mapping[str, float] = field(default_factory=dict)
     """By type of the inputs, with sums in fp32: square products by cuBLAS."""
     launch_graph_us: float = 0.0
-    """From one empty kernel of a captured graph to the next."""
+    """Microseconds from one empty kernel of a captured graph to the next."""
     fill_graph_us: float = 0.0
-    """What a fill of four bytes adds between two kernels of a graph."""
+    """Microseconds that a fill of four bytes adds between two kernels of a graph."""
     grid_barrier_us: float = 0.0
-    """What waiting once for all blocks of the grid takes, a block an SM."""
+    """Microseconds of one barrier of a whole grid that has one block per SM."""
     cooperative_launch_us: float = 0.0
-    """What launching such a grid adds to an empty kernel, without a barrier."""
+    """Microseconds that a cooperative launch of one block per SM adds to an empty kernel, without a
+    barrier."""
     launch_alone_us: float = 0.0
-    """From the host's call to the end of one empty kernel it waits for."""
+    """Microseconds from the host's launch of one empty kernel to the end of waiting for it."""
     idle: ProbedClocks | None = None
-    """None where NVML does not report it."""
+    """Clocks of the idle GPU; None where NVML does not report them."""
     loaded: ProbedClocks | None = None
-    """While the arithmetic above ran."""
+    """Clocks while the arithmetic kernels ran; None where NVML does not report them."""
     notes: tuple[str, ...] = ()
-    """What was not measured, and why."""
+    """Figures that were not measured, each with its reason."""
 
     @property
     def copy_gb_s(self) -> float:
-        """Of the largest copy."""
+        """Cold rate of the largest copy; 0 without copies."""
         return self.copies[-1].cold_gb_s if self.copies else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedFigure:
-    """One figure, twice."""
+    """A measured figure beside its published value."""
 
     name: str
     published: float | None
-    """None where nothing is published, or the GPU has no profile."""
+    """Published value; None where nothing is published, or the GPU has no profile."""
     measured: float
     unit: str
 
     @property
     def share(self) -> float | None:
-        """Measured over published."""
+        """Measured value divided by the published value; None without a published value."""
         return self.measured / self.published if self.published else None
 
 
 def compare_probe(probe: Probe, hardware: Hardware | None) -> tuple[ProbedFigure, ...]:
-    """Return every measured figure beside the published one, where there is one."""
+    """Return every measured figure, each with its published value where there is one."""
     return tuple(_figures(probe, hardware))
 
 

@@ -22,7 +22,7 @@ BLOCKS_PER_SM = 16
 ROUNDS = 64
 FLOPS_PER_ROUND = 2 * 64 * 8
 SIDE = 8192
-"""Of the square matrices that are multiplied."""
+"""Rows and columns of the square matrices that are multiplied."""
 FP32, FP16, BF16 = 0, 2, 14
 """`cudaDataType_t` of CUDA 13.0."""
 COMPUTE_FP32, COMPUTE_TF32 = 68, 77
@@ -92,7 +92,7 @@ VECTOR_BYTES = 16
 FLUSHED_L2 = 2
 """Bytes written before a cold copy, in units of the L2."""
 VECTORS = 4
-"""That a thread copies."""
+"""Vectors of VECTOR_BYTES that each thread copies."""
 
 
 def copy_rates(gpu: ProbedGpu) -> tuple[ProbedCopy, ...]:
@@ -112,7 +112,7 @@ def copy_rates(gpu: ProbedGpu) -> tuple[ProbedCopy, ...]:
 
 
 def copy_rate(gpu: ProbedGpu, moved: int, flush: GpuStep, flush_s: float) -> ProbedCopy:
-    """Measure copies of one size; what a flush before each cold one takes is taken off."""
+    """Measure copies of one size. The time of the flush before each cold copy is subtracted."""
     each = moved // 2
     source, target = gpu.cupy.zeros(each, "uint8"), gpu.cupy.empty(each, "uint8")
     gpu.device.synchronize()
@@ -142,7 +142,7 @@ def copy_rate(gpu: ProbedGpu, moved: int, flush: GpuStep, flush_s: float) -> Pro
 
 
 def copy_sizes(most: int) -> list[int]:
-    """Return sizes from the smallest on, each twice the one before."""
+    """Return sizes in bytes from SMALLEST_BYTES to `most`, each twice the previous size."""
     found, size = [], SMALLEST_BYTES
     while size <= most:
         found.append(size)
@@ -153,11 +153,11 @@ def copy_sizes(most: int) -> list[int]:
 T = TypeVar("T")
 
 BARRIERS = 10
-"""In one kernel."""
+"""Barriers of the grid in one kernel."""
 
 
 def main(ordinal: str, cubin: str) -> int:
-    """Probe and print."""
+    """Measure the GPU and print a Probe as JSON; return the exit status."""
     try:
         gpu = ProbedGpu(int(ordinal), Path(cubin))
     except ImportError as error:
@@ -210,7 +210,7 @@ def measure(gpu: ProbedGpu) -> Probe:
 
 
 def barrier_us(gpu: ProbedGpu) -> tuple[float, float]:
-    """Return the microseconds of a barrier of the grid, and of a cooperative launch without one."""
+    """Return the microseconds of a grid barrier, and of a cooperative launch without barriers."""
     meet = gpu.cooperative("meet")
 
     def waiting(rounds: int) -> float:

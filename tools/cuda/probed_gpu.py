@@ -31,15 +31,15 @@ def steps_for(rough_s: float, wanted_s: float, most: int) -> tuple[int, int]:
 
 
 WANTED_S = 0.004
-"""What the longer of two runs takes, roughly."""
+"""Approximate seconds of the longer of two runs."""
 MOST_STEPS = 512
 
 GpuStep = Callable[[], object]
-"""Puts one step into the current stream."""
+"""Function that enqueues one step on the current stream."""
 
 
 class ProbedGpu:
-    """One GPU, ours alone while the probe runs. Needs CuPy."""
+    """One GPU, which no other process uses while the probe runs. Needs CuPy."""
 
     def __init__(self, ordinal: int, cubin: Path) -> None:
         import cupy
@@ -75,7 +75,7 @@ class ProbedGpu:
         return slope_s(lambda count: self._queue(step, count), few, many)
 
     def alone_s(self, step: GpuStep) -> float:
-        """Return the seconds from the call of one step to its end: the least of many."""
+        """Return the seconds from the call of a step to its end: the minimum of 200 repetitions."""
         with self.stream:
             return min(self._once(step) for _ in range(200))
 

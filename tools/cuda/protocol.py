@@ -1,8 +1,8 @@
 """The frames of `native/frames.h`, `report.h` and `seal.h` in Python.
 
-Frames have one fixed size each and come as single packets, so nothing that a runner sends decides
-how much is read. Replies are those of every runner, and `put_arguments(frame.solve, ...)` fills in
-the arguments (`tools/device/arguments.py`).
+Every frame has a fixed size and arrives as a single packet, so nothing that a runner sends decides
+how much is read. Replies are those of every runner (`tools/device/protocol.py`), and
+`put_arguments(frame.solve, ...)` fills in the arguments (`tools/device/arguments.py`).
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from cuda_llm.tools.device.protocol import MAX_FLOATS, MAX_INTEGERS
 MAX_REGIONS = MAX_INTEGERS
 MAX_STEPS = 256
 ALIGNMENT = 16
-"""Of every offset in an ArmFrame and of the slot stride, in bytes."""
+"""Alignment in bytes of every offset in an ArmFrame and of the slot stride."""
 TAG_WORDS = 65536
 """Four-byte words of an output that go into its tag, at most."""
 REPORT_MAGIC = 0x3174727075677564
@@ -36,7 +36,7 @@ class Order(IntEnum):
 
 
 class SharedBy(IntEnum):
-    """How runner and GPU host process share an arena."""
+    """The way in which runner and GPU host process share an arena: CUDA IPC or host memory."""
 
     IPC = 0
     HOST = 1
@@ -65,7 +65,7 @@ class Forbidden(IntEnum):
 
 
 class ArmFlag(IntFlag):
-    """What is in each step of a batch."""
+    """Parts of each step of a batch: flush of L2, call of `solve`, host part, stepwise keys."""
 
     FLUSH = 1
     SOLVE = 2
@@ -74,7 +74,7 @@ class ArmFlag(IntFlag):
 
 
 class EntryKind(IntEnum):
-    """What an entry of the launch log is about."""
+    """Kind of an entry of the launch log: kernel, copy or fill."""
 
     KERNEL = 0
     COPY = 1
@@ -82,13 +82,13 @@ class EntryKind(IntEnum):
 
 
 class Head(ctypes.Structure):
-    """Begins every order."""
+    """Head of every order: its kind and sequence number."""
 
     _fields_ = (("kind", _U32), ("pad", _U32), ("sequence", _U64))
 
 
 class Solve(ctypes.Structure):
-    """How to call `solve`."""
+    """Arguments and scratch memory of a call of `solve`."""
 
     _fields_ = (
         ("integers", _U64 * MAX_INTEGERS),
@@ -180,7 +180,7 @@ class GoFrame(ctypes.Structure):
 
 
 class LogEntry(ctypes.Structure):
-    """One launch, copy or fill."""
+    """A kernel launch, copy or fill in the launch log."""
 
     _fields_ = (
         ("kind", _U32),
@@ -219,13 +219,14 @@ class RefusedCall(ctypes.Structure):
 
 
 class KeyRelease(ctypes.Structure):
-    """Where the keys of a stepwise batch come."""
+    """Shared words through which a stepwise batch asks for and receives its keys."""
 
     _fields_ = (("asked", _U64), ("handed", _U64), ("key", _U32 * 2))
 
 
 class Report(ctypes.Structure):
-    """What the shim notes of the last call or capture; a claim."""
+    """Launches, allocations and tags that the shim reports of the last call or capture. The
+    candidate may have written it."""
 
     _fields_ = (
         ("magic", _U64),
@@ -252,13 +253,13 @@ class Report(ctypes.Structure):
 
 
 class SealRegion(ctypes.Structure):
-    """Where a kernel of `seal.cu` reads and writes: device addresses."""
+    """Device addresses of the bytes that a kernel of `seal.cu` reads and writes."""
 
     _fields_ = (("to", _U64), ("from_", _U64), ("bytes", _U64), ("index", _U32), ("pad", _U32))
 
 
 class SealCall(ctypes.Structure):
-    """The one parameter of `open_inputs` and `tag_outputs`, passed by value."""
+    """The only parameter of the kernels `open_inputs` and `tag_outputs`, passed by value."""
 
     _fields_ = (
         ("regions", SealRegion * MAX_REGIONS),
@@ -271,7 +272,8 @@ class SealCall(ctypes.Structure):
 
 
 class SlotsCall(ctypes.Structure):
-    """The one parameter of `seal_slots` and `tag_slots`: a column of slots, a row for each."""
+    """The only parameter of the kernels `seal_slots` and `tag_slots`: a column of slots, with a row
+    for each slot."""
 
     _fields_ = (
         ("column", _U64),

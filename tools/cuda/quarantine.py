@@ -19,13 +19,13 @@ class Quarantine:
     """Why a GPU is not used."""
 
     gpu: str
-    """Its UUID."""
+    """UUID of the GPU."""
     label: str
     reason: str
     since: str
-    """Local time."""
+    """Local time at which the quarantine began, as `YYYY-MM-DD HH:MM:SS`."""
     boot: str
-    """Of this start of the machine; the next one begins anew."""
+    """Boot id of the machine; a quarantine ends at the next boot."""
 
 
 def put_in_quarantine(gpu: str, label: str, reason: str) -> Quarantine:

@@ -1,6 +1,5 @@
-"""One runner of a GPU: started in namespaces of its own, given orders and the keys of a batch that
-runs, and ended.
-"""
+"""One runner of a GPU: started in its own namespaces, sent orders and the keys of a running batch,
+and ended."""
 
 import contextlib
 import ctypes
@@ -114,30 +113,30 @@ class Namespaces(IntFlag):
     NETWORK = 2
     IPC = 4
     PROC = 8
-    """With PIDS: /proc tells of its own processes, as the driver needs it."""
+    """With PIDS: /proc shows the namespace's own processes, as the driver needs."""
     ALL = PIDS | NETWORK | IPC | PROC
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerLaunch:
-    """How runners of one GPU are started."""
+    """Programs, device, namespaces and memory with which runners of one GPU are started."""
 
     program: Path
     shim: Path
     seal: Path
     """`seal.cu` compiled for the GPU."""
     device: str
-    """One GPU: a uuid, or a number."""
+    """The GPU's UUID or ordinal."""
     sm_count: int
     driver_folder: str = ""
-    """Where the driver's libraries are, if the dynamic linker does not find them."""
+    """Folder of the driver's libraries; empty where the dynamic linker finds them."""
     spaces: Namespaces = Namespaces.ALL
     host_bytes: int = 0
-    """Of a memory file that takes the place of shared device memory; 0: there is none."""
+    """Bytes of a memory file that replaces shared device memory; 0 without a memory file."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Return the environment of a runner: where to find the driver, and nothing else."""
+        """Return the environment of a runner: the path of the driver's libraries alone."""
         return {"LD_LIBRARY_PATH": self.driver_folder} if self.driver_folder else {}
 
 
@@ -153,21 +152,21 @@ class GpuRunner:
         self._launch = launch
         self._sequence = 0
         self.memory: HostMemory | None = None
-        """Its arena, where device memory cannot be shared."""
+        """The runner's arena in host memory, where device memory cannot be shared; else None."""
 
     @property
     def pid(self) -> int:
-        """Of the process that encloses it."""
+        """Process id of the process that encloses the runner."""
         return self._runner.pids[0]
 
     @property
     def is_alive(self) -> bool:
-        """False when it has ended, or sent a packet unasked."""
+        """False when the runner has ended, or has sent a packet unasked."""
         return self._runner.is_alive
 
     @property
     def spaces(self) -> Namespaces:
-        """The namespaces it really has."""
+        """Namespaces that the runner was really given."""
         with contextlib.suppress(BlockingIOError):
             read = os.read(self._isolation, 1)
             self._namespaces = Namespaces(read[0] & Namespaces.ALL) if read else Namespaces.NONE
@@ -205,7 +204,8 @@ class GpuRunner:
         return struct.unpack(f"<{count}Q", self._report.map[begin:end])
 
     def clear_tags(self, count: int) -> None:
-        """Overwrite all tags, so that none passes for one of the next batch, and release no key."""
+        """Overwrite all tags, so that no old tag passes for a tag of the next batch, and release no
+        key."""
         begin, end = Report.tags.offset, Report.tags.offset + 8 * count
         self._report.map[begin:end] = os.urandom(8 * count)
         clear_release(self._report.map)
@@ -213,7 +213,8 @@ class GpuRunner:
     def release_keys(
         self, keys: Sequence[bytes], outputs: int, early_tags: list[int], limit_s: float
     ) -> None:
-        """See `release_keys`; append the tags of all steps but the last to `early_tags`."""
+        """Release the keys of a batch step by step; append the tags of all steps but the last to
+        `early_tags`."""
 
         def read_step(step: int) -> None:
             early_tags.extend(self.read_tags(outputs * (step + 1))[outputs * step :])

@@ -183,7 +183,8 @@ def _location(rest: list[str]) -> Location | None:
 
 
 def _place_of(rest: list[str], compiled: Compiled) -> tuple[str, SourceSpot | None]:
-    """Return kernel and line: the nearest frame in the candidate's own file, if there is one."""
+    """Return kernel and line of the nearest frame in the candidate's file, else of the nearest
+    frame."""
     places = [_place(match[1], compiled) for line in rest if (match := _AT.match(line))]
     own = [place for place in places if place[1] is not None and place[1].file == compiled.name]
     return (own or places or [("", None)])[0]
@@ -250,7 +251,7 @@ State = Literal["clean", "found", "doubted", "not finished", "not run"]
 
 @dataclass(frozen=True, kw_only=True)
 class SanitizerResult:
-    """What one tool found at one size."""
+    """Result of one compute-sanitizer tool at one size."""
 
     tool: str
     state: State
@@ -259,9 +260,9 @@ class SanitizerResult:
     """Races in kernels whose barriers racecheck does not follow: another tool has to confirm them,
     unless none can run the kernel."""
     note: str = ""
-    """Why it is neither clean nor found; never empty then."""
+    """Reason why the state is neither clean nor found; never empty in other states."""
     missing: tuple[str, ...] = ()
-    """What of the confinement this machine does not grant."""
+    """Parts of the confinement that this machine does not grant."""
 
 
 async def sanitize(
@@ -273,7 +274,7 @@ async def sanitize(
     *,
     wall_s: float,
 ) -> SanitizerResult:
-    """Run one tool over `program`, a driver's command. A tool that did not finish found nothing."""
+    """Run one tool on `program`, a driver's command. A tool that did not finish has no findings."""
     options = (*_OPTIONS, *_OF_ONE[tool])
     command = [str(sanitizer), "--tool", tool, *options, *program]
     run = await run_untrusted(command, folder, wall_s=wall_s)
@@ -283,7 +284,7 @@ async def sanitize(
 async def sanitizer_works_confined(
     sanitizer: Path, toolkit: Toolkit, target: str, *, wall_s: float
 ) -> bool:
-    """See `works_confined`."""
+    """Return whether memcheck runs a confined program on this machine without errors."""
 
     def is_right(run: ToolRun) -> bool:
         return run.exit_code == 0 and summary_errors(run.output) == 0
@@ -293,7 +294,7 @@ async def sanitizer_works_confined(
 
 
 def read_result(tool: str, run: ToolRun, compiled: Compiled, wall_s: float) -> SanitizerResult:
-    """Read the result from the output of one tool."""
+    """Return the result that a tool's output reports."""
     verdicts, doubted = _split_races(run.output, compiled)
     if verdicts or doubted:
         return SanitizerResult(

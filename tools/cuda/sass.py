@@ -20,7 +20,7 @@ _TENSOR = re.compile(r"(?:HMMA|HGMMA|IMMA|IGMMA|QGMMA|BMMA|BGMMA|DMMA|OMMA|UTC\w
 
 @dataclass(frozen=True, kw_only=True)
 class SassFacts:
-    """Instructions of one kernel as they stand in the code, not as often as they run."""
+    """Static counts of instructions in a kernel's machine code, however often they execute."""
 
     symbol: str
     opcodes: Mapping[str, int]

@@ -70,25 +70,25 @@ def tag_of(contents: npt.NDArray[np.uint8], slot: int, index: int, key: tuple[in
 
 THREADS = 256
 _MOST_BLOCKS = 1024
-"""Of one launch, for all of its slots together."""
+"""Largest number of blocks of one launch, for all of its slots together."""
 TAG_BLOCKS = TAG_WORDS // THREADS // 4
 _TAG_BYTES = 8
 _HALF_KEY = 8
-"""Bytes of a key that seal; as many tag."""
+"""Bytes of a key that seal; the remaining bytes tag."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SealedColumn:
-    """One buffer of every slot."""
+    """The bytes of one buffer in every slot."""
 
     rows: Array
-    """Its bytes, a row a slot, however far the slots lie apart."""
+    """Bytes of the buffer, one row for each slot, at any distance between slots."""
     index: int
-    """Of the buffer: its keystream starts from that and from the slot's number."""
+    """Index of the buffer: its keystream starts from this index and the slot's number."""
 
 
 class Sealing(Protocol):
-    """Encrypts and tags bytes under keys of 16 bytes, one for each slot."""
+    """Encrypts and tags bytes under keys of 16 bytes, with a key for each slot."""
 
     def seal(
         self, column: SealedColumn, slots: Sequence[int], contents: Array, keys: Sequence[bytes]
@@ -104,19 +104,19 @@ class Sealing(Protocol):
 
 
 class HostSealing:
-    """In NumPy, for memory of the host."""
+    """Encrypts and tags bytes of host memory, in NumPy."""
 
     def seal(
         self, column: SealedColumn, slots: Sequence[int], contents: Array, keys: Sequence[bytes]
     ) -> None:
-        """See `Sealing.seal`."""
+        """Encrypt a row of contiguous host bytes for each slot into its row of the column."""
         for slot, row, key in zip(slots, contents, keys, strict=True):
             column.rows[slot] = sealed_bytes(row, slot, column.index, sealing_key(key))
 
     def tags(
         self, columns: Sequence[SealedColumn], slots: Sequence[int], keys: Sequence[bytes]
     ) -> list[int]:
-        """See `Sealing.tags`."""
+        """Return the tag of each buffer of each slot, slot by slot, from host memory."""
         return [
             tag_of(one.rows[slot], slot, one.index, tagging_key(key))
             for slot, key in zip(slots, keys, strict=True)
@@ -125,10 +125,10 @@ class HostSealing:
 
 
 class GpuSealing:
-    """By kernels beside the runner's own, on the present CUDA device: one launch a buffer."""
+    """Encrypts and tags bytes on the current CUDA device, with one launch for each buffer."""
 
     def __init__(self, arrays: Arrays, cubin: Path) -> None:
-        """`arrays` are CuPy's."""
+        """Load the kernels of `cubin`. `arrays` are CuPy's."""
         module = arrays.xp.RawModule(path=str(cubin))
         self._arrays = arrays
         self._seal = module.get_function("seal_slots")
@@ -137,7 +137,7 @@ class GpuSealing:
     def seal(
         self, column: SealedColumn, slots: Sequence[int], contents: Array, keys: Sequence[bytes]
     ) -> None:
-        """See `Sealing.seal`."""
+        """Encrypt a row of contiguous device bytes for each slot into its row of the column."""
         call = _call(column, slots, b"".join(key[:_HALF_KEY] for key in keys))
         call.rows, call.row_stride = contents.data.ptr, call.bytes
         most = -(-_MOST_BLOCKS // len(slots))
@@ -146,7 +146,7 @@ class GpuSealing:
     def tags(
         self, columns: Sequence[SealedColumn], slots: Sequence[int], keys: Sequence[bytes]
     ) -> list[int]:
-        """See `Sealing.tags`."""
+        """Return the tag of each buffer of each slot, slot by slot, from device memory."""
         halves = b"".join(key[_HALF_KEY:] for key in keys)
         sums = self._arrays.xp.zeros(len(slots) * len(columns), dtype=np.uint64)
         for number, column in enumerate(columns):
@@ -190,6 +190,7 @@ def blocks_for(size_bytes: int, each: int) -> int:
 
 
 def launch(kernel: Any, call: SlotsCall | SealCall, blocks: int) -> None:
-    """Launch the kernel; CuPy passes a structure as an array of one element of its size."""
+    """Launch the kernel with `call` as its parameter: CuPy passes a structure as an array of length
+    1."""
     by_value = np.frombuffer(bytes(call), dtype=np.dtype((np.void, ctypes.sizeof(call))))
     kernel((blocks, call.count, 1), (THREADS, 1, 1), (by_value,))

@@ -1,4 +1,4 @@
-"""One candidate on a GPU: its buffers are placed and `solve` is called."""
+"""A session of one candidate on a GPU: places the buffers and calls `solve`."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,23 +28,23 @@ LoadInto = Callable[[Memory], Awaitable[LoadedRunner | Verdict]]
 
 @dataclass(frozen=True, kw_only=True)
 class SessionContext:
-    """What a session needs of its site."""
+    """Parts of the site that a session uses: candidate, hardware, sealing, loading and memory."""
 
     candidate: Compiled
     hardware: Hardware
     sealing: Sealing
     load: LoadInto
     prepare: Callable[[Memory, SlotLayout], Awaitable[None]]
-    """Have as much memory free as a layout wants, to replace this one."""
+    """Free enough memory for a layout that replaces the session's present memory."""
     settle: Callable[[], Awaitable[None]]
-    """Wait until the site does nothing of its own beside what is timed."""
+    """Wait until the site runs nothing beside the calls that are timed."""
     before_untimed: Callable[[], None]
-    """Called before an untimed call: other processes may be started beside it."""
+    """Called before an untimed call, beside which other processes may be started."""
     notes: tuple[str, ...] = ()
 
 
 class GpuSession:
-    """A `Session`: one runner and its arena."""
+    """A session of one candidate: one runner and its arena."""
 
     def __init__(self, context: SessionContext, loaded: LoadedRunner, arena: SessionMemory) -> None:
         self._context = context
@@ -55,17 +55,19 @@ class GpuSession:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict that ended it; None while it can be used."""
+        """The verdict that ended the session; None while the session can be used."""
         return self._verdict
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
-        """See `Session.place`. New buffers hold random bytes, or what lay there before."""
+        """Lay out the buffers of the next calls. Buffers hold the previous contents of the memory,
+        or random bytes."""
         return self.arena.place(buffers)
 
     async def call(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
-        """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
+        """Call `solve` once and wait. After a verdict the runner has ended: every later call
+        returns the same verdict."""
         frame = GpuCallFrame()
         self.arena.fill_solve(frame.solve, arguments, options)
         self._context.before_untimed()

@@ -1,14 +1,12 @@
-"""What a session holds of its site: a runner of a pool and memory, taken together and given back
-together.
+"""Runner and memory of a session, taken together from their pools and given back together.
 
-Making a CUDA context takes a tenth of a second, or three tenths where the GPUs of a machine make
-some at once, so runners are started beforehand. What is timed waits until those that start are
-there and those that end are gone: the best moment to start them is one after which nothing is timed
-for a while, the first untimed call of a kernel's validation (`sessions`). A candidate takes one
-runner, for its validation and its timing beside a baseline that is cached; a contest takes two to
-four. There are three, so that nearly all find one that waits, in whichever order they come. None is
-started when a session ends, for a timing may follow, unless none is left: then the next session
-would wait in any case.
+Making a CUDA context takes 0.1 s, or 0.3 s where several GPUs of a machine make contexts at once,
+so runners are started beforehand. Timing waits until starting runners are ready and ending runners
+are gone: runners are therefore started where nothing is timed for a while, at the first untimed
+call of a kernel's validation (`sessions`). A candidate takes one runner, for its validation and its
+timing beside a cached baseline; a contest takes two to four. The pool has three runners, so that
+nearly every session finds a runner waiting. The end of a session starts no runner, since a timing
+may follow, unless the pool is empty: then the next session would wait in any case.
 """
 
 import asyncio
@@ -64,10 +62,10 @@ class RunnerPool:
         self._waiting.append((runner, asyncio.create_task(_warm(runner))))
 
     async def take(self) -> GpuRunner:
-        """Return a runner whose context is made. None is started in its place before `refill`:
-        what is timed in the meantime would be disturbed.
+        """Return a runner whose context is made. No runner is started in its place before `refill`,
+        as starting would disturb what is timed meanwhile.
 
-        Dead ones are replaced. Raises InfrastructureError where none comes up.
+        Dead runners are replaced. Raises InfrastructureError where no runner starts.
         """
         failure = InfrastructureError("runner", "it dies before it is used")
         for _ in range(self._count + 1):
@@ -92,7 +90,7 @@ class RunnerPool:
             await asyncio.wait(warming)
 
     async def close(self) -> None:
-        """End all."""
+        """End all waiting runners."""
         waiting, self._waiting = self._waiting, []
         for runner, warming in waiting:
             warming.cancel()
@@ -107,7 +105,7 @@ async def _warm(runner: GpuRunner) -> InfrastructureError | None:
 
 
 class SessionResources:
-    """A runner and memory of one session: taken by `load`, given back by `release`."""
+    """A runner and memory of one session, taken by `load` and given back by `release`."""
 
     def __init__(
         self,
@@ -234,13 +232,14 @@ class ClosingSessions:
         self._tasks[asyncio.create_task(resources.release())] = resources.held_bytes
 
     async def wait_for_one(self) -> None:
-        """Wait for the one that began first. Raises DeviceLost where it does not end."""
+        """Wait for the runner that began to end first. Raises DeviceLost where the runner does not
+        end."""
         task = next(iter(self._tasks))
         await asyncio.wait([task])
         if self._tasks.pop(task, None) is not None:
             task.result()
 
     async def wait_for_all(self) -> None:
-        """Wait for all. Raises DeviceLost where one does not end."""
+        """Wait for all ending runners. Raises DeviceLost where a runner does not end."""
         while self._tasks:
             await self.wait_for_one()

@@ -1,4 +1,5 @@
-"""Sessions on one GPU, one after the other or two at once, of which two are cached between uses."""
+"""Sessions on one GPU, one after another or two at once; the candidate's and the baseline's are
+cached."""
 
 import contextlib
 import time
@@ -27,16 +28,17 @@ from cuda_llm.tools.device.candidate import Compiled
 Opened: TypeAlias = contextlib.AbstractAsyncContextManager[GpuTimedSession | Verdict]
 
 MOST_UNUSED_PART = 6
-"""Of the GPU's memory, held by runners that are ending and by those that are not in use, while a
-session is opened: what is placed for untimed calls cannot wait for more."""
+"""Unused sessions hold at most this fraction (a sixth) of the GPU's memory, in ending and in idle
+runners, while a session is opened: placing buffers of untimed calls cannot wait for more."""
 MOST_FREE_PART = 3
-"""Of the GPU's memory is kept free for later sessions: after the largest sizes of a corpus the rest
-was too little for sanitizers, and once for a kernel's own code."""
+"""The pool keeps at most this fraction (a third) of the GPU's memory for later sessions: more left
+too little for sanitizers after the largest sizes of a corpus, and once too little for a kernel's
+code."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenSession:
-    """An open session and what it holds."""
+    """An open session with its candidate and its runner and memory."""
 
     candidate: Compiled
     session: GpuTimedSession
@@ -50,7 +52,7 @@ class OpenSession:
 
 
 class CachedSession:
-    """One session that outlives its uses; it has one user at a time."""
+    """A session that is kept between uses and has one user at a time."""
 
     def __init__(
         self,
@@ -60,10 +62,8 @@ class CachedSession:
         *,
         until_timed: bool = False,
     ) -> None:
-        """A session that holds more than `most_bytes` of device memory is not cached.
-
-        Nor is one that has been timed, where it is cached `until_timed`.
-        """
+        """Keep no session that holds more than `most_bytes` of device memory; with `until_timed`,
+        keep none that has been timed."""
         self._open_session = open_session
         self._close = close
         self._most_bytes = most_bytes
@@ -102,11 +102,11 @@ class CachedSession:
             self._cached.resources.is_retired = True
 
     def end_idle(self) -> bool:
-        """End the session if it is not in use; tell whether there was one."""
+        """End the session if it is not in use; return whether a session was ended."""
         return not self.in_use and self.end()
 
     def end(self) -> bool:
-        """End the session, which must not be in use; tell whether there was one."""
+        """End the session, which must not be in use; return whether a session was ended."""
         cached, self._cached = self._cached, None
         if cached is not None:
             self._close(cached.resources)
@@ -129,7 +129,7 @@ class CachedSession:
 
 @dataclass(kw_only=True)
 class Sessions:
-    """Opens sessions on one GPU. Always `close` it."""
+    """Opens sessions on one GPU. Always call `close`."""
 
     hardware: Hardware
     pool: RunnerPool
@@ -139,15 +139,15 @@ class Sessions:
     notes: tuple[str, ...] = ()
     """Reported with every call: what is not confined."""
     opened_s: float = 0.0
-    """From opening the last session to having its candidate loaded."""
+    """Seconds from opening the last session until its candidate was loaded."""
     _closing: ClosingSessions = field(default_factory=ClosingSessions)
     _baseline: CachedSession = field(init=False)
-    """The baseline's session."""
+    """The cached session of the baseline."""
     _candidate: CachedSession = field(init=False)
-    """The last candidate's: it is validated, then timed. What was timed is not cached, so that a
-    winner that is judged once more is judged in a fresh process."""
+    """The cached session of the last candidate, which is validated, then timed. A timed session is
+    not cached, so that a winner is judged again in a fresh process."""
     _timing: bool = False
-    """From the first call that is timed until a session is given back."""
+    """True from the first timed call until a session is given back."""
 
     def __post_init__(self) -> None:
         """Begin with nothing cached."""
@@ -156,22 +156,24 @@ class Sessions:
         self._candidate = CachedSession(self._open, self._close, most_bytes, until_timed=True)
 
     def open(self, candidate: Compiled) -> Opened:
-        """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
+        """Load the candidate in a fresh runner, or in its runner that has only validated. Raises
+        DeviceLost where a runner cannot be ended."""
         return self._use(self._candidate, candidate)
 
     def open_cached(self, candidate: Compiled) -> Opened:
-        """See `Site.open_cached`. Raises DeviceLost where a runner cannot be ended."""
+        """Load a baseline in the runner that is cached between uses. Raises DeviceLost where a
+        runner cannot be ended."""
         return self._use(self._baseline, candidate)
 
     def retire_cached(self) -> None:
-        """See `Site.retire_cached`."""
+        """Stop using the baseline's cached runner and its memory."""
         self._baseline.retire()
 
     @asynccontextmanager
     async def _use(
         self, cache: CachedSession, candidate: Compiled
     ) -> AsyncIterator[GpuTimedSession | Verdict]:
-        """Use the cached session, or a fresh one where that is in use."""
+        """Use the cached session, or a fresh session where the cached session is in use."""
         using = self._fresh if cache.in_use else cache.use
         try:
             async with using(candidate) as session:

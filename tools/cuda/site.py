@@ -62,7 +62,7 @@ GPU_CAPABILITIES = Capabilities(
     counters=True,
     confines=True,
 )
-"""Of a real GPU."""
+"""Capabilities of every real GPU."""
 
 
 class GpuSite:
@@ -71,42 +71,43 @@ class GpuSite:
     capabilities = GPU_CAPABILITIES
 
     def __init__(self, hardware: Hardware, uuid: str, name: str) -> None:
-        """`hardware` describes the GPU with this uuid: the only one that this process sees."""
+        """`hardware` describes the GPU with this UUID, the only GPU that this process sees."""
         self.hardware = hardware
         self.uuid = uuid
         self.name = name
         self.arrays: Arrays = HOST
         self.shares: dict[str, float] = {}
         self.isolation: GpuIsolation | None = None
-        """Of its runners; known once entered."""
+        """Isolation of the site's runners; None before the site is entered."""
         self._sessions: Sessions | None = None
         self._shortcomings: tuple[str, ...] = ()
         self._read_clocks: Callable[[], ClockReading | None] | None = None
         self._held = ExitStack()
-        """What is given back when every runner has ended."""
+        """Resources that are given back when every runner has ended."""
 
     @property
     def sessions(self) -> Sessions:
-        """Raises ValueError before the site is entered."""
+        """Sessions on the GPU. Raises ValueError before the site is entered."""
         if self._sessions is None:
             raise ValueError("the site has not been entered")
         return self._sessions
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What makes verdicts here less reliable, for a person: what is not confined."""
+        """Sentences for a person: confinement that is missing and makes verdicts less reliable."""
         missing = self.isolation.missing if self.isolation is not None else ()
         return (*missing, *self._shortcomings)
 
     @property
     def confined(self) -> str:
-        """See `Site.confined`; what is missing follows."""
+        """Protections of the runners in one line, followed by the missing protections."""
         if self.isolation is None:
             return ""
         return "; ".join((self.isolation.summary, *self.notes))
 
     def read_clocks(self) -> ClockReading | None:
-        """See `Site.read_clocks`: NVML is first asked when it is first needed."""
+        """Return the GPU's clocks, temperature and power by NVML, which is opened at the first
+        call."""
         if self._read_clocks is None:
             self._read_clocks = clock_reader(_pci_bus_id)
         return self._read_clocks()
@@ -114,7 +115,8 @@ class GpuSite:
     def open(
         self, candidate: Baseline
     ) -> AbstractAsyncContextManager[GpuTimedSession | LibrarySession | Verdict]:
-        """See `Site.open`. Raises DeviceLost where a runner cannot be ended."""
+        """Load the candidate in a fresh runner, or a library's call in this process. Raises
+        DeviceLost where a runner cannot be ended."""
         if not isinstance(candidate, Compiled):
             return self._open_call(candidate)
         return self.sessions.open(candidate)
@@ -122,17 +124,19 @@ class GpuSite:
     def open_cached(
         self, candidate: Baseline
     ) -> AbstractAsyncContextManager[GpuTimedSession | LibrarySession | Verdict]:
-        """See `Site.open_cached`. Raises DeviceLost where a runner cannot be ended."""
+        """Load a baseline in the runner that is cached between uses. Raises DeviceLost where a
+        runner cannot be ended."""
         if not isinstance(candidate, Compiled):
             return self._open_call(candidate)
         return self.sessions.open_cached(candidate)
 
     def retire_cached(self) -> None:
-        """See `Site.retire_cached`."""
+        """Stop using the baseline's cached runner and its memory."""
         self.sessions.retire_cached()
 
     async def release_unused(self) -> None:
-        """See `Site.release_unused`. Raises DeviceLost where a runner cannot be ended."""
+        """Give unused memory of runners, pools and libraries back to the device. Raises DeviceLost
+        where a runner cannot be ended."""
         await self.sessions.release_unused()
         gc.collect()  # What an exception of before still holds.
         if self.arrays is not HOST:
@@ -151,7 +155,8 @@ class GpuSite:
 
     @cached_property
     def _step_kernels(self) -> StepKernels:
-        """One for all sessions of calls: where they flush into changes what a step takes."""
+        """The kernels around timed calls, shared by all sessions: the address of the flushed memory
+        changes the time of a step."""
         seal, flushed = seal_cubin(self.hardware.target), flush_bytes(self.hardware.l2_bytes)
         return StepKernels(on_gpu(), seal, self.hardware.sm_count, flushed)
 
@@ -287,7 +292,7 @@ def launch_of(hardware: Hardware, uuid: str) -> RunnerLaunch:
 
 
 def _pci_bus_id() -> str:
-    """Return the address of the one GPU that this process sees. Raises what CuPy raises."""
+    """Return the PCI address of the only GPU that this process sees. Raises what CuPy raises."""
     import cupy
 
     return str(cupy.cuda.Device().pci_bus_id)

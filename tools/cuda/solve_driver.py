@@ -26,7 +26,7 @@ _SANDBOX = _TOOLS / "sandbox" / "native"
 FLAGS = ("-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror")
 
 _SPAN_BITS = {"int8": 7, "uint8": 8, "int16": 15, "uint16": 16, "bool": 1}
-"""Of a whole number's range, where that is less than 31."""
+"""Bits of the range of random integers, for types narrower than 31 bits."""
 
 
 def driver_program() -> Path:
@@ -58,10 +58,11 @@ def driver_command(
     confined: bool,
     warm_ups: int = 0,
 ) -> list[str]:
-    """Return the command that calls `solve` at one size: `warm_ups` times unseen, then once.
+    """Return the command that calls `solve` at one size: `warm_ups` unprofiled calls, then one
+    profiled call.
 
-    `confined` keeps files from it; leave it out for kernels of your own alone. Raises MissingError
-    where the toolkit lacks a runtime, TaskError on dims that fit no shape.
+    `confined` keeps files from the program; leave it out for trusted kernels alone. Raises
+    MissingError where the toolkit lacks a runtime, TaskError on dims that fit no shape.
     """
     arguments = [argument_word(argument, dims) for argument in task.arguments]
     return program_words(
@@ -104,7 +105,7 @@ def view_words(toolkit: Toolkit, library: Path) -> list[str]:
 
 
 def argument_word(argument: TaskArgument, dims: Mapping[str, int]) -> str:
-    """Return one argument as `native/driver.cpp` reads it."""
+    """Return one argument as a word that `native/driver.cpp` reads."""
     if argument.role == ArgumentRole.SCALAR:
         value = scalar_value(argument, dims)
         if not is_float(argument.dtype):
@@ -118,7 +119,7 @@ def argument_word(argument: TaskArgument, dims: Mapping[str, int]) -> str:
 
 
 def item_bytes(dtype: str) -> int:
-    """Return the bytes of one element: all types but `bool` end with their bits."""
+    """Return the bytes of one element: names of all types but `bool` end with their bits."""
     return 1 if dtype == "bool" else int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
 
 

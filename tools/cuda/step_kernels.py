@@ -1,7 +1,7 @@
-"""What stands around a timed call in a runner's graphs, launched on a stream of this process.
+"""Kernels around a timed call in a runner's graph, launched on a stream of this process.
 
-A call that is no candidate's is then timed as a candidate's is: other copies and fills in front of
-it change the time of a call of few microseconds by a fourth.
+A library's call is then timed as a candidate's call is: other copies and fills before a call of few
+microseconds change its time by a fourth.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ from cuda_llm.tools.cuda.sealing import (
 from cuda_llm.tools.device.buffers import Array, Arrays
 
 _BLOCKS_PER_SM = 8
-"""As in `native/runner/seal_kernels.cpp`, of all launches here."""
+"""Blocks per SM of every launch, as in `native/runner/seal_kernels.cpp`."""
 
 
 class StepKernels:
-    """The kernels of `native/seal.cu` for one step of a batch, on CuPy's present stream."""
+    """The kernels of `native/seal.cu` for one step of a batch, on CuPy's current stream."""
 
     def __init__(self, arrays: Arrays, cubin: Path, sm_count: int, flush_bytes: int) -> None:
-        """`arrays` are CuPy's; `flush_bytes` is what is written to flush L2."""
+        """Load the kernels of `cubin`. `arrays` are CuPy's; `flush_bytes` flush L2."""
         self.sealing = GpuSealing(arrays, cubin)
         self._xp = arrays.xp
         module = arrays.xp.RawModule(path=str(cubin))
@@ -41,7 +41,7 @@ class StepKernels:
         self._tag = module.get_function("tag_outputs")
         self._most_blocks = _BLOCKS_PER_SM * sm_count
         self.flushed = arrays.xp.empty(max(16, flush_bytes), dtype="uint8")
-        """What is written to flush L2."""
+        """Device memory that is written to flush L2."""
 
     def on_stream(self, handle: int) -> AbstractContextManager[object]:
         """Launch on this stream, which may be capturing, while the context is open."""
@@ -51,7 +51,7 @@ class StepKernels:
     def open(
         self, sealed: Sequence[SealedColumn], opened: Sequence[Array], slot: int, key: bytes
     ) -> None:
-        """Decrypt one slot: from each sealed column to the column of bytes beside it."""
+        """Decrypt one slot, from each sealed column to the array at the same index of `opened`."""
         regions = [
             _region(column, slot, to=_address(to, slot))
             for column, to in zip(sealed, opened, strict=True)
@@ -68,7 +68,7 @@ class StepKernels:
         self._flush((self._most_blocks, 1, 1), (THREADS, 1, 1), given)
 
     def tag(self, outputs: Sequence[SealedColumn], slot: int, key: bytes) -> None:
-        """Compute tags of one slot, which nobody is told."""
+        """Compute the tags of one slot, and drop them."""
         regions = [_region(column, slot, to=0) for column in outputs]
         if regions:
             blocks = blocks_for(max(one.bytes for one in regions), 4)

@@ -1,4 +1,5 @@
-"""One candidate on a GPU, timed: calls are captured, put into batches and timed by our clock."""
+"""A session of one candidate on a GPU with timing: captures calls, arms batches and times them by
+the host's clock."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -23,16 +24,16 @@ from cuda_llm.tools.device.runner import do_nothing
 
 _ARM_LIMIT_S = 20.0
 _CAPTURE_LIMIT_S = 10.0
-"""For capturing; the call that goes before it has its own limit."""
+"""Seconds for capturing; the call before the capture has its own limit."""
 
 
 class GpuTimedSession(GpuSession):
-    """A `TimedSession`."""
+    """A session of one candidate on a GPU whose calls are captured and timed in batches."""
 
     was_timed: bool = False
-    """True once slots have been laid out in it."""
+    """True once slots have been laid out in the session."""
     _class: TimeClass | None = None
-    """Of the present layout's calls; None: they are not captured."""
+    """Time class of the present layout's calls; None before they are captured."""
     not_stepwise: str = ""
     _batch: Batch | None = None
     _tags: tuple[int, ...] = ()
@@ -40,7 +41,8 @@ class GpuTimedSession(GpuSession):
     async def place_slots(
         self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
     ) -> Slots:
-        """See `TimedSession.place_slots`."""
+        """Lay out `count` slots, with room for `solve` to hold `scratch_bytes`; the previous layout
+        is replaced."""
         self.was_timed = True
         self._batch = self._class = None
         wanted = self.arena.laid_out(buffers, count, scratch_bytes)
@@ -50,7 +52,8 @@ class GpuTimedSession(GpuSession):
     async def capture(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> TimeClass | Verdict:
-        """See `TimedSession.capture`."""
+        """Call `solve` once on slot 0, then capture a call for each slot; return the time class or
+        a verdict."""
         await self._context.settle()
         layout = self.arena.layout
         frame = CaptureFrame(slot_stride=layout.stride, slots=layout.slots)
@@ -65,7 +68,8 @@ class GpuTimedSession(GpuSession):
     def seal(
         self, slots: Sequence[int], keys: Sequence[bytes], contents: Mapping[str, Array]
     ) -> None:
-        """See `TimedSession.seal`. Raises ValueError for contents that are not these inputs."""
+        """Encrypt the inputs of `slots` under their keys. Raises ValueError where slots or contents
+        do not fit the layout."""
         layout = self.arena.layout
         if not all(0 <= slot < layout.slots for slot in slots):
             raise ValueError(f"there are {layout.slots} slots")
@@ -78,7 +82,8 @@ class GpuTimedSession(GpuSession):
             self._context.sealing.seal(column, slots, rows, keys)
 
     async def arm(self, batch: Batch) -> Verdict | None:
-        """See `TimedSession.arm`. Raises ValueError for a batch that cannot be."""
+        """Have the runner build the batch without running it. Raises ValueError for a batch that is
+        not valid."""
         if not 0 < len(batch.order) <= MAX_STEPS or len(set(batch.order)) < len(batch.order):
             raise ValueError("a batch has 1 to 256 steps, and no slot twice")
         if batch.solve and self._class is None and self.verdict is None:
@@ -99,7 +104,8 @@ class GpuTimedSession(GpuSession):
         return None
 
     async def go(self, limit_s: float) -> float | Verdict:
-        """See `TimedSession.go`. Raises ValueError where nothing is armed."""
+        """Run the armed batch; return its seconds by the host's clock, or a verdict. Raises
+        ValueError without an armed batch."""
         if self._batch is None:
             raise ValueError("no batch is armed")
         outputs, keys = len(self.arena.layout.outputs), self._batch.keys
@@ -124,11 +130,12 @@ class GpuTimedSession(GpuSession):
 
     @property
     def tags(self) -> tuple[int, ...]:
-        """Of the last batch: of each output, step by step."""
+        """Tags of the last batch, by step and then by output."""
         return self._tags
 
     def find_late_write(self) -> str | None:
-        """See `TimedSession.find_late_write`. Raises ValueError where no batch has run."""
+        """Return the name of an output that has changed since its call was over, or None. Raises
+        ValueError where no batch has run."""
         if self._batch is None:
             raise ValueError("no batch has run")
         outputs, batch = self.arena.output_columns(), self._batch

@@ -1,10 +1,9 @@
-"""Nvidia's tools: where they are, and how one runs an untrusted program, confined as far as it
-works.
+"""Finds NVIDIA's tools, and runs an untrusted program under a tool, confined as far as possible.
 
-Profilers speak to the program they watch over sockets and inject code into it, so the system call
-filters of the compiler's jail and of the runner would stop them. What is left: namespaces without a
-network or any process of ours, Landlock in the driver from before it loads the candidate, nothing
-inherited, and an end by the clock that nothing survives.
+Profilers communicate with the profiled program over sockets and inject code into it, so the
+system-call filters of the compiler's jail and of the runner would stop profilers. The remaining
+confinement: namespaces without a network and without other processes, Landlock in the driver from
+before it loads the candidate, no inherited descriptors, and a time limit that no process survives.
 """
 
 import asyncio
@@ -38,9 +37,10 @@ _MENDS = {
 
 
 def find_tool(name: str, toolkit: Toolkit) -> Path | None:
-    """Find one of the tools above: of CUDA_HOME, PATH, the toolkit, or its usual place.
+    """Return the path of a tool above, from CUDA_HOME, PATH, the toolkit or its usual place; None
+    without the tool.
 
-    Links and wrappers are kept as they are: some of the tools look for their parts beside them.
+    Links and wrappers are not resolved: some of the tools look for their parts beside the link.
     """
     for path in _candidates(name, toolkit):
         if path.is_file() and os.access(path, os.X_OK):
@@ -49,7 +49,7 @@ def find_tool(name: str, toolkit: Toolkit) -> Path | None:
 
 
 def missing_note(name: str, for_what: str) -> str:
-    """Return what a person who lacks a tool reads."""
+    """Return a sentence for a person who lacks a tool."""
     return f"no {for_what}: {name} is not installed; {_MENDS[name]}"
 
 
@@ -70,23 +70,25 @@ OWN_SPACES = 15
 OUTPUT_BYTES = 4 << 20
 
 _PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-"""Where the driver lies, and which GPU is meant: without them some machines have none."""
+"""Environment variables with the driver's folder and the chosen GPU: without them some machines
+find no GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolRun:
-    """What became of one command. It has no process left where it had a process namespace."""
+    """Exit and output of one command. No process of the command remains where it had a process
+    namespace."""
 
     exit_code: int | None
-    """None where it was ended by the clock."""
+    """Exit status; None where the command reached its time limit."""
     output: str
-    """Both streams, in the order of writing, bounded."""
+    """Standard output and error in the order of writing, bounded."""
     missing: tuple[str, ...] = ()
-    """What of the confinement this machine does not grant, each fit for a person."""
+    """Parts of the confinement that this machine does not grant, each worded for a person."""
 
     @property
     def timed_out(self) -> bool:
-        """True where the clock ended it."""
+        """True where the command reached its time limit."""
         return self.exit_code is None
 
 
@@ -181,10 +183,11 @@ async def works_confined(
     *,
     wall_s: float,
 ) -> bool:
-    """Tell whether to confine what `tool` watches: always, unless only the unconfined kernel works.
+    """Return whether to confine programs that `tool` watches: always, unless a program runs only
+    without confinement.
 
-    `is_right` judges a run of the tool on a kernel without fault. Raises
-    MissingError without nvcc, g++ or a writable cache.
+    `is_right` judges a run of the tool on a kernel without fault. Raises MissingError without nvcc,
+    g++ or a writable cache.
     """
     key = (tool, target)
     if key not in _known:

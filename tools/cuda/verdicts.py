@@ -26,7 +26,8 @@ from cuda_llm.tools.device.verdicts import FORGED, denied_call, load_failed, sig
 
 _OUT_OF_MEMORY = 2
 _TAKEN_FOR_CALLS = frozenset({"capture", "graph", "graph launch", "scratch"})
-"""What the runner takes memory for beside a loaded candidate. All else it has before."""
+"""Purposes for which the runner allocates memory beside a loaded candidate. All its other memory is
+allocated earlier."""
 _MEMORY = frozenset({"CUDA IPC", "host-shared memory", "arena", "flush"})
 _CONFINEMENT = frozenset(
     {"limits", "/proc/self/statm", "privileges", "landlock", "violation handler", "seccomp"}
@@ -44,10 +45,10 @@ _PARTS: Mapping[Order, frozenset[str]] = {
 }
 """Parts of the runner that can fail in an order: no other word of it is repeated."""
 _CALLS_SOLVE = frozenset({Order.CALL, Order.CAPTURE, Order.GO})
-"""Host code of the candidate runs in these orders, in the process that replies to them.
+"""Orders in which host code of the candidate runs, in the process that replies.
 
-What fails in them of the runner's own has an error of its context, which is `FAULTED`, or finds no
-memory. Any other failure is told by the candidate, or comes of what it wrote to the driver.
+A failure of the runner's own part in these orders has a context error, which is `FAULTED`, or lacks
+memory. Any other failure is claimed by the candidate, or follows from its writes to the driver.
 """
 _LARGE: dict[int, BreachKind] = {
     Forbidden.LARGE_COPY: "large-copy",
@@ -57,7 +58,7 @@ _LARGE: dict[int, BreachKind] = {
 
 @dataclass(frozen=True, kw_only=True)
 class CallContext:
-    """What the runner was doing when it ended."""
+    """State of a runner when it ended: launch log, order, time limit, arena."""
 
     log: CallLog
     limit_s: float
@@ -65,7 +66,7 @@ class CallContext:
     arena: range
     """Addresses of the shared device memory in the runner."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Of kernels by their symbols."""
+    """Names of kernels in the source, by symbol."""
     in_graph: bool = False
     """The GPU runs a batch; no host code of the candidate does."""
 

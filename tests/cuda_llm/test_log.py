@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import structlog
@@ -49,7 +49,11 @@ Logged = Callable[..., str]
 def in_a_command(capsys: pytest.CaptureFixture[str]) -> Logged:
     """Returns what a command with these options writes to stderr while it does `work`."""
 
-    def logged(work: Callable[[], object], format: str = "json", level: str = "info") -> str:
+    def logged(
+        work: Callable[[], object],
+        format: Literal["console", "json"] = "json",
+        level: Literal["debug", "info"] = "info",
+    ) -> str:
         with command_line_logging(format, level, None):
             work()
         written = capsys.readouterr()

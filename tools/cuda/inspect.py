@@ -53,11 +53,11 @@ class Inspection:
     artefacts: Mapping[str, Path] = field(default_factory=dict)
     """Paths of the files `counters.ncu-rep` and `kernel.sass`, by name."""
     large: Verdict | None = None
-    """The fault of a call at a size that nobody times."""
+    """Fault of a call at a size that is never timed."""
     emulated: Verdict | None = None
-    """The fault that the emulated device found."""
+    """Fault that the emulated device found."""
     emulated_clean: bool = False
-    """The emulated device executed the kernel and found nothing."""
+    """True where the emulated device executed the kernel and found no fault."""
     notes: tuple[str, ...] = ()
     """Sentences for a person: which inspections were made, and which were not possible."""
     not_inspected: str = ""
@@ -73,9 +73,10 @@ class Inspection:
 
     @property
     def fault(self) -> Verdict | None:
-        """The first finding of a sanitizer, else that of a large size, or the emulated device's.
+        """The first finding of a sanitizer, else of a large size, else of the emulated device, else
+        a doubted race.
 
-        What a sanitizer may have made up comes last, and not where the emulated device is clean.
+        A doubted race of a sanitizer does not count where the emulated device found no fault.
         """
         found = (verdict for one in self.sanitized for verdict in one.verdicts)
         doubted = (verdict for one in self.sanitized for verdict in one.doubted)

@@ -76,7 +76,7 @@ ATTEMPTS = (
     *("nothing", "reading a file", "opening a device that is no GPU", "making a file"),
     *("making a socket", "forking", "signalling its host process", "running a program", "tracing"),
 )
-"""By their numbers in `native/attempts.cu`."""
+"""Forbidden actions that the self-test tries, indexed by their numbers in `native/attempts.cu`."""
 
 _COULD, _COULD_NOT = 1, 2
 

@@ -19,7 +19,7 @@ _log = Log(__name__)
 LEASES_FOLDER = "leases"
 REPORT_S = 2.0
 _POLL_S = 0.01
-"""Between two tries of a process that waits: flock itself would block the event loop."""
+"""Seconds between two attempts of a waiting process: flock itself would block the event loop."""
 
 
 class Lease:

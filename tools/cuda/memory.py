@@ -221,10 +221,10 @@ class MemoryPool:
     def __init__(
         self, allocate: Callable[[int], Memory | None], most_free_bytes: int = 1 << 63
     ) -> None:
-        """`allocate` returns None where so much is not to be had.
+        """`allocate` returns None where the device has too little memory.
 
         At most `most_free_bytes` are kept for later: runners load their code, and sanitizers run
-        whole processes, in what is left of the GPU.
+        whole processes, in the rest of the GPU's memory.
         """
         self._allocate = allocate
         self._most_free_bytes = most_free_bytes

@@ -89,7 +89,8 @@ def name_reasons(bits: int) -> tuple[str, ...]:
 def clock_reader(find_bus: Callable[[], str]) -> "Callable[[], ClockReading | None]":
     """Return a reader of the clocks of the GPU at a PCI bus address, which is looked up at once.
 
-    It returns None for ever where library, permission or GPU is missing: times have no clocks then.
+    The reader always returns None where library, permission or GPU is missing: times then have no
+    clocks.
     """
     try:
         bus, nvml = find_bus(), open_nvml()

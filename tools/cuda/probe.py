@@ -53,11 +53,11 @@ class Probe:
     cuda: str = ""
     """Newest CUDA version that the driver runs, e.g. `13.0`."""
     copies: tuple[ProbedCopy, ...] = ()
-    """By size, smallest first: the better of a kernel of ours and the driver's own copy."""
+    """Copies by size, smallest first: the faster of an own kernel and the driver's copy."""
     fp32_tflops: float = 0.0
-    """Chains of fused multiply-adds on the CUDA cores, by a kernel of our own."""
+    """TFLOPS of chains of fused multiply-adds on the CUDA cores, by an own kernel."""
     tensor_tflops: Mapping[str, float] = field(default_factory=dict)
-    """By type of the inputs, with sums in fp32: square products by cuBLAS."""
+    """TFLOPS of square cuBLAS products with fp32 sums, by type of the inputs."""
     launch_graph_us: float = 0.0
     """Microseconds from one empty kernel of a captured graph to the next."""
     fill_graph_us: float = 0.0

@@ -41,7 +41,7 @@ _ASKED, _HANDED, _KEY = (
 _BEGIN, _END = Report.key_release.offset, Report.key_release.offset + Report.key_release.size
 _FENCE = threading.Lock()
 _POLLS = 500
-"""Between two checks of deadline and process: some 50 us."""
+"""Polls between two checks of deadline and process: about 50 us."""
 
 
 def release_keys(
@@ -100,7 +100,7 @@ ORDERS: Mapping[type[ctypes.Structure], Order] = {
 
 
 WARM_LIMIT_S = 30.0
-"""For making the context of a runner."""
+"""Longest seconds for making the context of a runner."""
 _PARENT = "@"
 """The enclosing program puts its own process id in the place of this."""
 

@@ -95,13 +95,15 @@ _COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/")
 _FUNCTION = re.compile(r"^(?=[^\n]*\.(?:entry|func)\b)", re.MULTILINE)
 _ENTRY = re.compile(r"[^\n]*\.entry\s+(\w+)")
 _ARRIVES = re.compile(r"\b(?:bar|barrier)(?:\.cta)?\.arrive\b")
-"""A barrier of a block. What racecheck follows is not meant: mbarriers, barriers of a cluster."""
+"""Pattern of an arrival at a block barrier. Mbarriers and cluster barriers, which racecheck
+follows, do not match."""
 
 
 def _arriving_kernels(compiled: Compiled) -> frozenset[str]:
     """Return the kernels in which warps arrive at barriers without waiting there.
 
-    What a function does that is not inlined, any kernel may do.
+    Any kernel may call a function that is not inlined, so an arrival in such a function counts for
+    all kernels.
     """
     symbols: set[str] = set()
     for part in _FUNCTION.split(_COMMENT.sub("", compiled.ptx.read_text(encoding="utf-8"))):
@@ -240,7 +242,8 @@ _OF_ONE = {
     "racecheck": ("--racecheck-report", "analysis"),
     "initcheck": (),
 }
-"""Calls that CUDA refused are judged elsewhere: a candidate may have found another way."""
+"""Options for each tool. API calls that CUDA refused are judged elsewhere: a candidate may have
+found another way."""
 
 _DOUBT = (
     "{} reports a race, but does not follow barriers at which some warps arrive without waiting "

@@ -24,7 +24,7 @@ class SassFacts:
 
     symbol: str
     opcodes: Mapping[str, int]
-    """With their modifiers: `LDG.E.128`."""
+    """Number of instructions by opcode with its modifiers: `LDG.E.128`."""
 
     @property
     def instructions(self) -> int:

@@ -115,7 +115,7 @@ class SessionResources:
         make_room: Callable[[int], Awaitable[None]],
         flush: L2Flush,
     ) -> None:
-        """`make_room` has other sessions give memory back, before so much is acquired."""
+        """`make_room` has other sessions give memory back before memory is acquired."""
         self._library = os.fsencode(library)
         self._pool = pool
         self._memory_pool = memory_pool

@@ -46,7 +46,7 @@ class OpenSession:
 
     @property
     def is_sound(self) -> bool:
-        """Nothing has gone wrong in it, its runner lives, and nobody has retired it."""
+        """True while the session has no verdict, its runner lives, and it is not retired."""
         resources = self.resources
         return self.session.verdict is None and resources.is_alive and not resources.is_retired
 
@@ -204,7 +204,7 @@ class Sessions:
         await self.pool.settle()
 
     async def release_unused(self) -> None:
-        """Give back all memory that nobody uses now. Raises DeviceLost."""
+        """Give back all memory that no session uses now. Raises DeviceLost."""
         self._candidate.end_idle()
         self._baseline.end_idle()
         await self._closing.wait_for_all()
@@ -277,10 +277,7 @@ class Sessions:
         return self._closing.held_bytes + self.idle_bytes
 
     async def _make_room(self, wanted_bytes: int) -> None:
-        """Have so much memory free, if it can be had: sessions not in use are closed for it.
-
-        Raises DeviceLost.
-        """
+        """Close idle sessions until enough memory is free, if possible. Raises DeviceLost."""
         while not self.memory_pool.reserve(wanted_bytes):
             if self._closing:
                 await self._closing.wait_for_one()

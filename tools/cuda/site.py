@@ -259,9 +259,10 @@ def _launches(launch: RunnerLaunch, host_bytes: int) -> Iterator[RunnerLaunch]:
 async def _trial_failure(
     runner: GpuRunner, launch: RunnerLaunch, allocate: Callable[[], Memory]
 ) -> InfrastructureError | None:
-    """Return why a runner does not come up, or None.
+    """Return why a runner does not start, or None.
 
-    What it is given to load is no candidate: where it replies so, all before has worked.
+    The runner is given a file to load that is no candidate: where it replies that, all earlier
+    steps have worked.
     """
     outcome = await runner.warm_up(WARM_LIMIT_S)
     if not isinstance(outcome, ReplyFrame):

@@ -1,8 +1,7 @@
-"""A program of ours that calls `solve` once where a tool can look at it.
+"""Builds the command of a trusted program that calls `solve` once under a profiler or sanitizer.
 
-Inputs are drawn by the driver, from the range that the task's first distribution names. Outputs
-are nobody's verdict here: correctness is judged elsewhere, with contents that no candidate can
-foresee.
+The driver draws inputs from the range of the task's first distribution. Outputs are not compared:
+correctness is judged elsewhere, with contents that no candidate can foresee.
 """
 
 import math

@@ -171,7 +171,7 @@ extern "C" void solve(float* out)
 """
 
 _known: dict[tuple[Path, str], bool] = {}
-"""By tool and target, for as long as this process lives."""
+"""Results by tool and target, kept while this process lives."""
 
 
 async def works_confined(

@@ -1,4 +1,4 @@
-"""What a call on the emulated device comes to: its report, or the verdict that it ended in."""
+"""Makes the report of a call on the emulated device, or the verdict on a call that failed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,8 @@ class EmulatedCallReport(CallReport):
     """A call that came back, and what was counted of it."""
 
     accounts: tuple[LaunchCounters, ...] = ()
-    """One a launch: the evidence for `launches`. Empty where they were not counted."""
+    """Counters of each launch, from which `launches` is computed; empty where launches were not
+    counted."""
 
 
 def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> CallReport | Verdict:

@@ -79,7 +79,8 @@ _RUNTIME = _TOOLS / "emulator" / "runtime"
 
 @dataclass(frozen=True, kw_only=True)
 class Libraries:
-    """What the two parts of a runner of the emulated device load, in this order each."""
+    """Libraries that a runner of the emulated device loads: `emulator` and `kernels` in its device
+    part, `cudart` and `candidate` in its host part, in this order."""
 
     emulator: Path
     kernels: Path
@@ -88,10 +89,12 @@ class Libraries:
 
 
 def start_emulated_runner(program: Path, libraries: Libraries, arena: int, report: int) -> Runner:
-    """Start both parts of a runner, each with its own group and empty folder, and a link between.
+    """Start both parts of a runner, each with its own process group and empty folder, connected by
+    a socket.
 
-    The memory files and our socket go to the device part alone. No environment and no other
-    descriptor of ours goes along. Raises InfrastructureError where one cannot be started.
+    The memory files and the orchestrator's socket go to the device part alone. Neither part
+    inherits the environment or any other descriptor. Raises InfrastructureError where a part cannot
+    be started.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     link, far_link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -133,7 +136,7 @@ def runner_program() -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class NativeParts:
-    """What every candidate of the emulated device runs with."""
+    """Programs and libraries with which every candidate of the emulated device runs."""
 
     runner: Path
     emulator: Path
@@ -148,7 +151,7 @@ def native_parts() -> NativeParts:
 
 
 _REPORT_BYTES = 64 << 20
-"""Virtual, as the arena."""
+"""Bytes of virtual memory of a report; pages are allocated when touched."""
 _LOAD_LIMIT_S = 20.0
 _TIMING_CODE = ("emulator", "profiler")
 
@@ -161,7 +164,7 @@ class EmulatedDevice:
 
     @property
     def name(self) -> str:
-        """E.g. `emulated RTX 3090 Ti`."""
+        """Name of the device, e.g. `emulated RTX 3090 Ti`."""
         return f"emulated {self.hardware.short_name}"
 
     @property
@@ -171,12 +174,12 @@ class EmulatedDevice:
 
     @property
     def spec(self) -> str:
-        """The text that opens it again after `--device`."""
+        """Argument of `--device` that opens the device again."""
         return f"emulated:{self.hardware.short_name}"
 
     @property
     def capabilities(self) -> Capabilities:
-        """It sees every access and models times. Its calls wait for a core each (`core_slot`)."""
+        """The device sees every access and models times. Each call waits for a core's slot."""
         at_once = settings().device_workers or len(os.sched_getaffinity(0))
         return Capabilities(
             bench_sizes=True,
@@ -196,15 +199,16 @@ class EmulatedDevice:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """None: no other process changes a modelled time."""
+        """Always empty: no other process changes a modelled time."""
         return ()
 
     def pinned(self) -> "EmulatedDevice":
-        """See `Device.pinned`."""
+        """Return this device: the emulated device is always the same."""
         return self
 
     def prepare(self) -> None:
-        """See `Device.prepare`: jail, runner, emulator and CUDA runtime."""
+        """Build jail, runner, emulator and CUDA runtime. Raises MissingError without g++ or a CUDA
+        toolkit."""
         jail_program()
         native_parts()
 
@@ -219,7 +223,7 @@ class EmulatedDevice:
         return HOST
 
     def read_clocks(self) -> None:
-        """See `Site.read_clocks`: there are none."""
+        """Return None: the emulated device has no clocks."""
 
     async def carry_out(
         self,
@@ -228,12 +232,13 @@ class EmulatedDevice:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """See `Device.carry_out`: this process holds the device."""
+        """Do `work(self, ...)` in this process, which holds the device, and return its result."""
         return await work(self, *arguments, **named)
 
     @asynccontextmanager
     async def open(self, candidate: Baseline) -> AsyncIterator[Session | Verdict]:
-        """See `Site.open`. Raises MissingError without g++, a toolkit, or the library."""
+        """Translate the candidate and load it in a fresh runner. Raises MissingError without g++, a
+        toolkit, or the library."""
         if not isinstance(candidate, Compiled):
             yield HostLibrarySession(candidate, self.hardware)
             return
@@ -266,19 +271,19 @@ class EmulatedDevice:
                 await runner.stop()
 
     def open_cached(self, candidate: Baseline) -> AbstractAsyncContextManager[Session | Verdict]:
-        """See `Site.open_cached`: a runner starts in milliseconds here, so each is fresh."""
+        """Load the candidate in a fresh runner: a runner starts in milliseconds."""
         return self.open(candidate)
 
     def retire_cached(self) -> None:
-        """See `Site.retire_cached`: none is cached."""
+        """Do nothing: no runner is cached."""
 
     @property
     def shares(self) -> dict[str, float]:
-        """See `Site.shares`: nothing is measured here."""
+        """Return an empty mapping: no measurement plans memory here."""
         return {}
 
     async def release_unused(self) -> None:
-        """See `Site.release_unused`: nothing is kept."""
+        """Do nothing: no memory is kept."""
 
     async def _load(
         self, runner: Runner, loaded: LoadedCandidate, report: SharedMemory

@@ -40,13 +40,14 @@ class HostLibrarySession:
         self._placed: dict[str, PlacedBuffer] = {}
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
-        """See `Session.place`. New buffers and guards are zero."""
+        """Lay out the buffers of the next calls. New buffers and guards are zero."""
         return self.place_unfilled(buffers, {})
 
     def place_unfilled(
         self, buffers: Sequence[BufferSpec], pools: Mapping[str, bytes]
     ) -> dict[str, PlacedBuffer]:
-        """See `SamplingSession.place_unfilled`: buffers with pools have extents alone."""
+        """Lay out the buffers of the next calls. Buffers named in `pools` have a shape alone, no
+        memory."""
         self._specs = {one.name: one for one in buffers}
         self._placed = {one.name: _place(one) for one in buffers if one.name not in pools}
         return dict(self._placed)
@@ -54,7 +55,7 @@ class HostLibrarySession:
     async def call(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
-        """See `Session.call`."""
+        """Call the library once on the CPU and model its time."""
         torch, started = self._torch, time.monotonic()
         tensors = {name: torch.from_numpy(one.data) for name, one in self._placed.items()}
         results = self._run(tensors, arguments)
@@ -65,7 +66,8 @@ class HostLibrarySession:
     async def sample(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
-        """See `SamplingSession.sample`: nothing is computed where no results are looked at."""
+        """Model the time of a call. At level `sample` nothing is computed, since no results are
+        compared."""
         if options.level is not Level.SAMPLE:
             return await self.call(arguments, options)
         return self._report(arguments, 0.0)
@@ -76,7 +78,8 @@ class HostLibrarySession:
         return CallReport(wall_s=wall_s, time_us=time_us, kernels=max(1, len(operators)))
 
     def _operators(self, arguments: Sequence[Argument]) -> tuple[Operator, ...]:
-        """Return the operators of one call, by running it on tensors without elements."""
+        """Return the operators of a call, recorded on tensors of the device `meta`, which hold no
+        elements."""
         torch = self._torch
         meta = {
             name: torch.empty(one.shape, dtype=getattr(torch, one.dtype), device="meta")
@@ -98,7 +101,7 @@ class HostLibrarySession:
 
 
 def operator_us(operator: Operator, hardware: Hardware) -> float:
-    """Return the modelled microseconds of one operator, with its launch."""
+    """Return the modelled microseconds of an operator, including its launch."""
     least = roof(hardware, flops=operator.flops, bytes_moved=operator.bytes_moved)
     moving_us = least.memory_us / hardware.model.dram_efficiency
     return max(least.compute_us, moving_us) + hardware.model.launch_us

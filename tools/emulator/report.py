@@ -1,7 +1,7 @@
-"""Reads the report of one call from its memfd.
+"""Reads the report of a call from its memfd.
 
-The process that writes it runs the candidate: every number is checked, and a report that makes no
-sense is an `InfraFailed`, never an exception.
+The process that writes the report runs the candidate: every number is checked, and a report that is
+not valid is an `InfraFailed`, never an exception.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,8 @@ _COUNTER_LIMIT = 1 << 62
 
 @dataclass(frozen=True, kw_only=True)
 class CallRecord:
-    """What the emulated device reports of one call of `solve`."""
+    """Faults, launches, counters and copies of a call of `solve`, as the emulated device reports
+    them."""
 
     fault: Verdict | None = None
     """The call ended here; nothing after it is meaningful."""
@@ -61,15 +62,15 @@ class CallRecord:
     copies: int = 0
     """Number of fills and copies by the CUDA API."""
     pieces: int = 0
-    """Rows of rectangles beyond the first that those came in."""
+    """Rows beyond the first of rectangular copies and fills."""
     copied_bytes: int = 0
-    """Bytes of device memory that they read or wrote, in whole 32-byte sectors."""
+    """Bytes of device memory that copies and fills read or wrote, in whole 32-byte sectors."""
     host_bytes: int = 0
-    """Bytes that they moved between host and device."""
+    """Bytes that copies moved between host and device."""
     complete: bool = True
     """False when there were more launches than the report has room for."""
     output: str = ""
-    """What device code printed, bounded."""
+    """Text that device code printed, bounded."""
     running: str = ""
     """Kernel that was running when the process ended, if any."""
     running_at: SourceSpot | None = None
@@ -81,10 +82,10 @@ def read_report(
     buffers: Sequence[str],
     limit_s: float = 0.0,
 ) -> CallRecord | InfraFailed:
-    """Decode the report of one call.
+    """Decode the report of a call.
 
     `kernels` are the tables of the translated module, `buffers` the names of the call's buffers by
-    `CallBuffer.index`, `limit_s` the time the call had.
+    `CallBuffer.index`, `limit_s` the time limit of the call in seconds.
     """
     if len(report) < COUNTERS_OFFSET:
         return _senseless("it is too short")
@@ -151,7 +152,7 @@ _LIMITS: tuple[LimitName | None, ...] = (
     "cluster",
     "cluster",
 )
-"""By `emu::LimitNumber`."""
+"""Names of launch limits, indexed by `emu::LimitNumber`."""
 _AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
 _CUDA_ERRORS = {
     1: "cudaErrorInvalidValue",

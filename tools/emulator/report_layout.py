@@ -13,11 +13,11 @@ LOG_ENTRIES = 2048
 UNITS = 10
 """The pipes of `emu::Pipe`, and the data path."""
 TICKS = 16
-"""Parts of a clock."""
+"""Ticks of a clock cycle."""
 
 
 class Reason(IntEnum):
-    """`emu::ReasonNumber`."""
+    """Reason of a fault, numbered as `emu::ReasonNumber`."""
 
     NONE = 0
     DIFFERENT_BARRIERS = 1

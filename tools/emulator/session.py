@@ -1,4 +1,4 @@
-"""One candidate on the emulated device: its buffers in shared memory, its calls, their verdicts."""
+"""A session of a candidate on the emulated device: buffers in shared memory, calls and verdicts."""
 
 import asyncio
 import os
@@ -35,9 +35,10 @@ _slots: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] 
 
 
 def core_slot() -> asyncio.Semaphore:
-    """Return what to hold while a runner computes: as many slots as this process has cores.
+    """Return the semaphore to hold while a runner computes; it has a slot for each core of this
+    process.
 
-    Calls hold slots, sessions do not: a session in use may wait for another one without end.
+    Calls hold slots, sessions do not: a session in use may wait for another session without end.
     """
     loop = asyncio.get_running_loop()
     if loop not in _slots:
@@ -91,7 +92,7 @@ def _round_up(value: int, unit: int) -> int:
 
 
 class EmulatedSession:
-    """A `Session`: one runner, its arena and its report."""
+    """A session of a candidate on the emulated device: a runner, its arena and its report."""
 
     def __init__(
         self, loaded: LoadedCandidate, runner: Runner, arena: SharedMemory, report: SharedMemory
@@ -103,18 +104,19 @@ class EmulatedSession:
         self._layout = ArenaLayout(arena)
         self._buffers: tuple[BufferSpec, ...] = ()
         self._pools: Mapping[str, BufferSpec] = {}
-        """What the pages of a buffer are filled from, by its name."""
+        """Pool whose contents fill the pages of a buffer, by the buffer's name."""
         self._sequence = 0
         self._verdict: Verdict | None = None
 
     def place(self, buffers: Sequence[BufferSpec]) -> dict[str, PlacedBuffer]:
-        """See `Session.place`. New buffers and guards are zero."""
+        """Lay out the buffers of the next calls. New buffers and guards are zero."""
         return self.place_unfilled(buffers, {})
 
     def place_unfilled(
         self, buffers: Sequence[BufferSpec], pools: Mapping[str, bytes]
     ) -> dict[str, PlacedBuffer]:
-        """See `SamplingSession.place_unfilled`."""
+        """Lay out buffers; pages of the buffers named in `pools` are filled from their pool when
+        first touched. Raises ValueError for more than MAX_BUFFERS buffers."""
         if len(buffers) > MAX_BUFFERS:
             raise ValueError(f"more than {MAX_BUFFERS} buffers")
         pool_specs = {
@@ -132,7 +134,8 @@ class EmulatedSession:
     async def call(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
-        """See `Session.call`. After a verdict the runner is gone: every later call returns it."""
+        """Call `solve` once and wait. After a verdict the runner has ended: every later call
+        returns the same verdict."""
         outcome = await self.sample(arguments, options)
         if not isinstance(outcome, DependentLaunch):
             return outcome
@@ -142,7 +145,8 @@ class EmulatedSession:
     async def sample(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | DependentLaunch | Verdict:
-        """See `SamplingSession.sample`."""
+        """Call `solve` once; at level `sample` a launch that needs all blocks ends the session with
+        a DependentLaunch."""
         if self._verdict is not None:
             return self._verdict
         frame = self._frame(arguments, options)

@@ -35,7 +35,7 @@ from cuda_llm.tools.profiler.tables import InstructionSite, KernelTable
 
 
 class FaultKind(IntEnum):
-    """`emu::Fault`."""
+    """Kind of a fault, numbered as `emu::Fault`."""
 
     OUT_OF_BOUNDS = 1
     MISALIGNED = 2
@@ -246,7 +246,7 @@ _RACES: dict[tuple[bool, bool], RaceKind] = {
     (True, False): "write-read",
     (False, True): "read-write",
 }
-"""Whether the earlier access writes, whether the later one does."""
+"""Kind of a race, by whether the earlier access writes and whether the later access writes."""
 
 
 def _race(

@@ -1,9 +1,9 @@
-"""Addresses as sums, and what is known of their alignment: as much as ptxas knows, no more.
+"""Addresses as sums, with the alignment of them that ptxas knows.
 
-An address is a constant plus registers times factors. Two accesses whose registers and factors are
-the same lie at a constant distance; how many low bits of that common part are zero says where
-chunks of 8 or 16 bytes begin. Which operations ptxas 13.0 follows was found by disassembling what
-it makes of them.
+An address is a constant plus registers times factors. Two accesses with the same registers and
+factors lie at a constant distance; the number of zero low bits of the common part tells where
+chunks of 8 or 16 bytes begin. The operations that ptxas 13.0 follows were found by disassembling
+its output.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +24,13 @@ from cuda_llm.tools.emulator.ptx.module import (
 ALL_BITS = 32
 """Zero bits of a zero."""
 MOST_TERMS = 12
-"""Registers of a sum. What has more is a total, no address."""
+"""Largest number of registers of a sum; a value with more registers is no address."""
 _MODULUS = 1 << ALL_BITS
 _INTEGERS = frozenset({f"{kind}{size}" for kind in "bus" for size in (8, 16, 32, 64)})
 
 Name = tuple[str, int]
-"""A register, and which of its values in a basic block: 0 is the one it comes with. Or
-`_VARIABLE`, and the place of a shared variable."""
+"""A register, with the number of its value in a basic block: 0 is the value at the block's start.
+Or `_VARIABLE`, with the offset of a shared variable."""
 _VARIABLE = "="
 
 
@@ -47,17 +47,17 @@ class Sum:
     constant: int = 0
     terms: tuple[tuple[Name, int], ...] = ()
     varying_bits: int = ALL_BITS
-    """Low bits that are zero of all but the constant. ptxas looks at what is added, one by one: of
-    140 x + 4 x it knows two, of 144 x four."""
+    """Number of low bits that are zero in all terms but the constant. ptxas looks at each term: of
+    140 x + 4 x it knows two bits, of 144 x four."""
 
     @property
     def bits(self) -> int:
-        """Return how many low bits are zero."""
+        """Return the number of low bits of the value that are zero."""
         return min(self.varying_bits, zero_bits(self.constant))
 
     @property
     def variable(self) -> int | None:
-        """Return the place of a shared variable, if that is all that varies."""
+        """Return the offset of a shared variable where the sum has no other term; else None."""
         match self.terms:
             case (((name, place), 1),) if name == _VARIABLE:
                 return place
@@ -85,12 +85,12 @@ class Sum:
 
 
 ReadSum = Callable[[Operand], Sum | None]
-"""From an operand to its value; None where nothing is known of it."""
+"""Function from an operand to its value; None where nothing is known of the operand."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of an operand: its zero bits, and its value where it is a constant."""
+    """Known properties of an operand: its zero bits, and its value where it is a constant."""
 
     bits: int
     value: int | None = None
@@ -129,7 +129,7 @@ def result_bits(opcode: Sequence[str], operands: Sequence[Known]) -> int:
 
 
 class Addresses:
-    """What the registers of a kernel hold, as far as addresses are made of it."""
+    """Values of the registers of a kernel, as sums, where addresses are made of registers."""
 
     def __init__(self, body: Sequence[Instruction], layout: Layout) -> None:
         self._layout = layout
@@ -149,7 +149,8 @@ class Addresses:
                 self._lasting[register] = found or self.of_register(register)
 
     def lasting(self, operand: Operand) -> Sum | None:
-        """Return an operand as a sum of what is written in one place: it may be read anywhere."""
+        """Return an operand as a sum of registers that are written once, so that the sum holds
+        everywhere; else None."""
         match operand:
             case Reg(name):
                 return self._lasting.get(name)
@@ -254,7 +255,8 @@ def _product(one: Sum, other: Sum) -> Sum | None:
 
 
 def _keeps_words(opcode: Sequence[str]) -> bool:
-    """Return whether an instruction is one of integers whose low 32 bits it computes exactly."""
+    """Return whether an instruction is an integer instruction that computes its low 32 bits
+    exactly."""
     kinds = [part for part in opcode[1:] if part in BYTES]
     whole = all(kind in _INTEGERS and BYTES[kind] >= 4 for kind in kinds)
     return whole and bool(kinds) and "hi" not in opcode and "sat" not in opcode

@@ -6,7 +6,7 @@ from cuda_llm.tools.emulator.ops.table import lane_op
 from cuda_llm.tools.emulator.ptx.module import Instruction, Operand, OperandPair, Reg, Vector
 
 CARRY = "%cc"
-"""The condition-code register, treated as one more predicate."""
+"""Name of the condition-code register, which is treated as a predicate."""
 
 
 def lower_arithmetic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:

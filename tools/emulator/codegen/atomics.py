@@ -1,4 +1,4 @@
-"""How warps of a block act on each other: atom and red, and the barriers of the block."""
+"""Lowers the instructions by which warps of a block synchronise: atom, red and block barriers."""
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, SpellLanes, Step
@@ -36,7 +36,8 @@ _TYPES = frozenset(
 
 
 def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower to one read-modify-write per lane. Lanes act in turn, so every ordering is met."""
+    """Lower an atomic to a read-modify-write for each lane. Lanes act in turn, so every memory
+    ordering is kept."""
     opcode = instruction.opcode
     space = space_of(opcode)
     operation = next((part for part in opcode[1:] if part in OPERATIONS), None)

@@ -148,7 +148,7 @@ def _tile(
 ) -> list[Step]:
     """Lower a copy of a tile that a tensor map describes."""
     parts = [part for part in rest if part not in _HINTS and part != "tile"]
-    # The map says of what type the elements are.
+    # The tensor map holds the type of the elements.
     reduction = _reduction(instruction, parts, "f32")
     guard = instruction.guard
     operands = instruction.operands

@@ -1,7 +1,7 @@
-"""Registers that only ever hold one literal, read as that literal.
+"""Replaces registers that hold only a single literal by the literal.
 
 nvcc moves a literal into a register where an instruction takes none, as shfl takes no literal for a
-member mask. Known again as constants, masks need no lane array and g++ folds them.
+member mask. A mask that is known as a constant needs no lane array, and g++ folds it.
 """
 
 from collections import Counter
@@ -32,7 +32,8 @@ def propagate_constants(function: Function) -> Function:
 
 
 def _constants(function: Function) -> dict[str, Imm]:
-    """Return the registers with one write, an unconditional move of a literal."""
+    """Return the literal of each register with a single write, an unconditional move of the
+    literal."""
     writes: Counter[str] = Counter()
     values: dict[str, Imm] = {}
     for statement in function.body:

@@ -1,7 +1,7 @@
-"""A kernel as C++: one function a basic block, and a table of them.
+"""Emits a kernel as C++: a function for each basic block, and a table of the functions.
 
-One function a block, because much of what g++ does takes longer than in proportion to a function's
-length; `run_blocks` (emu/generated.h) goes from one to the next.
+Each block has its own function because many g++ passes take longer than in proportion to a
+function's length; `run_blocks` (emu/generated.h) goes from block to block.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ _DISPATCH = "return emu::kDispatch;"
 
 @dataclass(frozen=True)
 class Emitted:
-    """C++ of one kernel."""
+    """C++ source of a kernel."""
 
     function: str
-    """Name of the function."""
+    """Name of the C++ function that runs the kernel."""
     registers: str
     """Name of the register struct."""
     text: str

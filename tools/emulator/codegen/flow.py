@@ -26,7 +26,7 @@ LEAVE = -1
 
 @dataclass(frozen=True)
 class Jump:
-    """Every lane goes on at one block."""
+    """Block end after which every lane continues at the block `target`."""
 
     target: int
 
@@ -84,7 +84,7 @@ def waits_for_cluster(opcode: tuple[str, ...]) -> bool:
 
 
 def is_barrier(opcode: tuple[str, ...]) -> bool:
-    """Return whether it is a block barrier (not one of a cluster)."""
+    """Return whether an instruction is a barrier of a block, not of a warp or cluster."""
     return opcode[0] in {"bar", "barrier"} and opcode[1] not in {"warp", "cluster"}
 
 
@@ -192,7 +192,7 @@ def _without_guards(body: tuple[Statement, ...]) -> list[Statement]:
 
 
 def _successors(drafts: list[_Draft], places: dict[str, int], index: int) -> list[int]:
-    """Return drafts a draft may go to; the one that follows comes last."""
+    """Return indices of the drafts that may follow a draft; the next draft in order comes last."""
     end = drafts[index].end
     if end is None:
         return [index + 1]

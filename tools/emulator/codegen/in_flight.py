@@ -1,12 +1,12 @@
-"""Which instructions may touch registers of products that a warpgroup has under way.
+"""Finds instructions that may touch registers of wgmma products in flight.
 
-A register may hold a result that is under way, or a part of A that is read, from the product on
-until all are waited for; moves, which are the compiler's own, take a result along. Where another
-instruction may touch such a register the kernel asks the runtime, which knows what is under way.
-Results are good for a next product, of the same kind, as they are; who has changed a register since
-the last `wgmma.fence` has to execute one. The compiler moves arithmetic past fences: what is
-computed from registers that were fenced counts as fenced. Kernels without such products do not
-change.
+From a product until the wait for it, a register may hold a result in flight, or a part of A that is
+being read; moves, which the compiler inserts, pass a result on. Before any other instruction that
+may touch such a register, the kernel calls the runtime, which knows the products in flight. Results
+may be the accumulator of the next product of the same kind without a fence; code that has changed a
+register since the last `wgmma.fence` has to execute a fence first. The compiler moves arithmetic
+past fences: values computed from fenced registers count as fenced. Kernels without wgmma are not
+changed.
 """
 
 import sys
@@ -25,23 +25,25 @@ _NOTHING = sys.maxsize
 
 @dataclass
 class _Facts:
-    """What may be so at a place of the kernel."""
+    """Registers that may be in flight or unfenced at a place of the kernel."""
 
     results: set[str] = field(default_factory=set)
     sources: set[str] = field(default_factory=set)
     open: set[str] = field(default_factory=set)
-    """Of both: those of a group that is not committed, which no wait covers."""
+    """Registers among `results` and `sources` of a group that is not committed, which no wait
+    covers."""
     raw: set[str] = field(default_factory=set)
-    """Results with no fence since."""
+    """Registers among `results` that no fence has followed."""
     changed: dict[str, int] = field(default_factory=dict)
-    """Registers that something has changed with no fence since, and the number of the first."""
+    """Registers changed since the last fence, each with the number of the first instruction that
+    changed it."""
 
     def copy(self) -> "_Facts":
         results, sources, unclosed, raw = map(set, self._sets())
         return _Facts(results, sources, unclosed, raw, dict(self.changed))
 
     def join(self, other: "_Facts") -> bool:
-        """Add what may be so elsewhere; return whether that is news."""
+        """Add the facts of another path to this place; return whether any fact is new."""
         news = False
         for mine, its in zip(self._sets(), other._sets(), strict=True):
             news |= not its <= mine
@@ -56,7 +58,8 @@ class _Facts:
         return self.results, self.sources, self.open, self.raw
 
     def changer(self, registers: Iterable[str]) -> int:
-        """Return the number of what has changed one of the registers first, or `_NOTHING`."""
+        """Return the number of the first instruction that changed a register of `registers`;
+        `_NOTHING` if none did."""
         return min((self.changed.get(one, _NOTHING) for one in registers), default=_NOTHING)
 
     def change(self, registers: frozenset[str], number: int) -> None:

@@ -93,7 +93,7 @@ class _Inliner:
 
 
 class _Copy:
-    """One callee with its names made unique and its parameters bound to the caller's."""
+    """A copy of a callee with unique names, its parameters bound to the caller's operands."""
 
     def __init__(self, callee: Function, call: FunctionCall, suffix: str) -> None:
         self.suffix = suffix

@@ -1,4 +1,4 @@
-"""One kernel while it is being translated: registers, symbols, sites, and its blocks' steps."""
+"""A kernel during its translation: registers, symbols, sites, and the steps of its blocks."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import Guard, Instruction, Loc
 
 SpellLanes: TypeAlias = Callable[[str], str]
-"""From a register to the C++ spelling of its lane array, or of its mask for a predicate."""
+"""Function from a register to the C++ spelling of its lane array, or of a predicate's mask."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,17 @@ class SiteDraft:
     block: int
     loc: Loc | None
     waits: int = 0
-    """For its result, in 256ths of a latency (`waits.py`)."""
+    """Wait for the site's result, in 256ths of a latency (`waits.py`)."""
     copy: int = 0
     loop: int = 0
-    """Which copy of which unrolled loop it is in; 0 for none."""
+    """Number of the unrolled loop that the site is in; 0 outside unrolled loops."""
     steers: bool = False
-    """Whether what it loads decides where the kernel goes, or what it accesses."""
+    """Whether the loaded value decides a branch or an address."""
     width: int | None = None
-    """Bytes per lane of the instruction that ptxas makes of it and others; 0 where another one
-    stands for it, None where it is alone (`merging.py`)."""
+    """Bytes per lane of the instruction into which ptxas merges the access; 0 where another access
+    of the group counts for the instruction, None where the access is not merged (`merging.py`)."""
     shift: int = 0
-    """From its address to that of the whole."""
+    """Bytes from the access's address to the merged instruction's address."""
 
 
 @dataclass
@@ -97,7 +97,8 @@ class KernelDraft:
     _taken: set[str] = field(default_factory=set)
     _counter: int = 0
     unfenced: dict[int, int] = field(default_factory=dict)
-    """By site of a wgmma: that of what may have written its registers without a fence since."""
+    """Site that may have written the wgmma's registers since the last fence, by site of the wgmma.
+    """
 
     def name(self, register: str) -> str:
         """Return the C name of a register."""

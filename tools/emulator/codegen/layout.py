@@ -1,4 +1,4 @@
-"""Where variables live: module variables by number, shared and local ones by offset."""
+"""Places of variables: numbers of module variables, offsets of shared and local variables."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class StoragePlace:
 
 @dataclass(frozen=True)
 class Layout:
-    """Storage of one kernel."""
+    """Places and sizes of a kernel's variables in shared, local and parameter memory."""
 
     places: dict[str, StoragePlace]
     shared_bytes: int

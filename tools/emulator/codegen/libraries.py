@@ -51,8 +51,8 @@ MOST_PTX_BYTES = 4 << 20
 """g++ takes about a second for a thousand lines: 10 MiB did not end in the limit."""
 OPTIMISED = ("-O1", "-ftree-vectorize")
 _QUICKLY = ("-Og",)
-"""For much code, of which g++ takes most of a candidate's time: compiled in a half to a third of
-the time of optimised code, executed in once to twice its time."""
+"""g++ options for large code: compiling takes 1/3 to 1/2 of the time of optimised code, execution
+once to twice its time."""
 _MUCH_CODE_BYTES = 200_000
 KERNEL_FLAGS = (
     "-std=c++20",
@@ -97,7 +97,7 @@ def _build(
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationRecord:
-    """What is remembered of a translation besides its library."""
+    """Metadata that is cached with the library of a translated module."""
 
     kernels: tuple[KernelTable, ...]
     translate_s: float
@@ -106,11 +106,11 @@ class TranslationRecord:
 async def translate(
     ptx: Path, *, kernels: Sequence[KernelResources], source_name: str, source: str
 ) -> Translated | Verdict:
-    """Translate and compile a PTX file, or load it from the cache.
+    """Translate and compile a PTX file, or load its library from the cache.
 
-    Kernels the device cannot run are in the tables as such. A CompileFailed where there is too much
-    of it; other failures are ours, never the candidate's: nvcc accepted it. Raises MissingError
-    without g++ or a writable cache.
+    Kernels that the device cannot run are marked in the tables. Returns a CompileFailed for too
+    much code; other failures are internal errors, since nvcc accepted the candidate. Raises
+    MissingError without g++ or a writable cache.
     """
     text = ptx.read_text()
     if len(text) > MOST_PTX_BYTES:

@@ -17,14 +17,14 @@ from cuda_llm.tools.emulator.ptx.module import Reg
 
 @dataclass(frozen=True)
 class LoweredBlock:
-    """A basic block as steps. A collective, if there is one, comes first but for its operands."""
+    """A basic block as steps. A collective comes first in its block, after its operands alone."""
 
     steps: tuple[Step, ...]
     end: BlockEnd
 
 
 def successors(end: BlockEnd) -> tuple[int, ...]:
-    """Return blocks that may run next; leaving the kernel is none."""
+    """Return the blocks that may run next; empty after the end of the kernel."""
     match end:
         case Jump(target) | Barrier(_, target):
             found: tuple[int, ...] = (target,)

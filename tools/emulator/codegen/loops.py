@@ -8,7 +8,8 @@ from cuda_llm.tools.emulator.ptx.module import Guard
 def write_segment(
     kernel: KernelDraft, segment: Segment, array: SpellLanes, crossing: frozenset[str]
 ) -> list[str]:
-    """Return one loop. `crossing` registers keep their value in lanes outside the mask."""
+    """Return the C++ lines of a loop over lanes. `crossing` registers keep their values in lanes
+    outside the mask."""
     if len(segment.lanes) == 1 and not segment.lanes[0].vectorises:
         return _lane_by_lane(kernel, segment, array, crossing)
     lines = [f"const auto {name} = {text};" for name, text in _uniforms(segment)]
@@ -96,7 +97,7 @@ def _test(kernel: KernelDraft, guard: Guard) -> str:
 
 
 def _store(kernel: KernelDraft, register: str, text: str, test: str, *, declared: bool) -> str:
-    """Write an assignment of `text`, only where the `test` is true if there is one."""
+    """Return a C++ assignment of `text`, conditional on `test` unless `test` is empty."""
     name = kernel.name(register)
     if test:
         text = f"{test} ? {text} : {name}"

@@ -1,4 +1,4 @@
-"""One PTX instruction to steps: by the rule of its kind, or as a call into the runtime."""
+"""Lowers a PTX instruction to steps, by the rule of its kind or as a call into the runtime."""
 
 from collections.abc import Callable
 
@@ -124,7 +124,8 @@ _RULES: dict[str, LoweringRule] = {
 
 
 def lower(kernel: KernelDraft, instruction: Instruction) -> list[Step] | RefusedInstruction:
-    """Return the steps of one instruction of a block's body."""
+    """Return the steps of an instruction, or a RefusedInstruction where the emulated device lacks
+    it."""
     opcode = instruction.opcode
     rule = _RULES.get(opcode[0], lower_arithmetic)
     if opcode[0] == "wgmma":

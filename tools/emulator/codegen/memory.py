@@ -66,7 +66,8 @@ def pointer(
 def _in_cluster(
     kernel: KernelDraft, base: Operand, guard: Guard | None, steps: list[Step]
 ) -> str | None:
-    """Return the generic address of a 32-bit one, which is of the cluster's shared memory."""
+    """Return the generic address of a 32-bit address in the shared memory of the cluster; None for
+    other operands."""
     is_narrow = isinstance(base, Reg) and kernel.bytes(base.name) == BYTES["u32"]
     place = kernel.layout.places.get(base.name) if isinstance(base, Symbol) else None
     if not is_narrow and (place is None or place.space != "shared"):
@@ -145,7 +146,8 @@ def lower_load(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 def _landing(
     kernel: KernelDraft, item: Operand | None, kind: str, guard: Guard | None, after: list[Step]
 ) -> str | None:
-    """Return the register of a loaded element: the target, or one that is widened into it."""
+    """Return the register that receives a loaded element: the target, or a temporary that is then
+    widened into the target."""
     if item is None:
         return None
     target = register(item)

@@ -1,8 +1,8 @@
-"""Which loads and stores of shared memory ptxas makes one instruction of.
+"""Finds loads and stores of shared memory that ptxas merges into a wider instruction.
 
-nvcc leaves neighbouring scalar accesses as they are; ptxas merges them to 8 or 16 bytes where it
-knows that those are aligned. Results and checks stay those of each access by itself: only the count
-is that of the merged one. The rules were found by disassembling (docs/time-model.md).
+nvcc leaves neighbouring scalar accesses separate; ptxas merges them to 8 or 16 bytes where it knows
+the alignment. Results and checks remain those of each access; only the count is that of the merged
+instruction. The rules were found by disassembling (docs/time-model.md).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ from cuda_llm.tools.emulator.ptx.module import (
 )
 
 WIDEST = 16
-"""Bytes that one instruction moves for a lane at most."""
+"""Largest number of bytes that an instruction moves per lane."""
 MOST_ELEMENTS = 4
 
 _PLAIN = frozenset({"ld", "st", "weak", "shared", "shared::cta", "v2", "v4", *BYTES})
@@ -40,25 +40,25 @@ class _Access:
     site: int
     address: Sum
     element: int
-    """Bytes of what is merged. A vector that is stored is one element."""
+    """Bytes of an element that can be merged. A stored vector is a single element."""
     elements: int
     guard: Guard | None
     loads: bool
 
     @property
     def offset(self) -> int:
-        """Return its distance from the part of the address that varies."""
+        """Return the access's distance in bytes from the varying part of the address."""
         constant = self.address.constant
         return constant - (1 << 32) if constant >> 31 else constant
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Return what accesses have in common that may be one."""
+        """Return the properties in which accesses agree that may be merged into an instruction."""
         return self.address.terms, self.address.varying_bits, self.element, self.guard
 
     @property
     def offsets(self) -> range:
-        """Return where its elements are."""
+        """Return the offsets in bytes of the access's elements."""
         return range(self.offset, self.offset + self.element * self.elements, self.element)
 
 
@@ -99,10 +99,11 @@ def merge_accesses(
 
 
 class _Values:
-    """What registers hold at one place of a basic block."""
+    """Values of the registers at a place of a basic block, as sums."""
 
     def __init__(self, addresses: Addresses, *, begins_at_zero: bool) -> None:
-        """`begins_at_zero`: ptxas knows where shared memory does; later the chip says."""
+        """With `begins_at_zero`, ptxas knows the address of shared memory; on later chips the
+        hardware sets the address."""
         self._addresses = addresses
         self._begins_at_zero = begins_at_zero
         self._sums: dict[str, Sum] = {}
@@ -117,9 +118,10 @@ class _Values:
         return self._sums.get(operand.name) or found or self._addresses.of_register(operand.name)
 
     def address(self, base: Operand) -> Sum | None:
-        """Return the same of an address.
+        """Return an address as a sum; None where it is neither register nor literal.
 
-        The place of a variable is a constant of it where ptxas sees that: alone, or added last.
+        The offset of a shared variable is part of the constant where ptxas sees the offset: alone,
+        or added last.
         """
         if isinstance(base, Reg) and base.name in self._folded:
             return self._folded[base.name]
@@ -205,7 +207,7 @@ def _stop(one: LoweredInstruction) -> _Stop | None:
 
 
 class _Chunks:
-    """Where the pieces of memory begin that accesses of a basic block may be merged in."""
+    """Aligned chunks of memory within which accesses of a basic block may be merged."""
 
     def __init__(self, found: Iterable[_Access | _Stop]) -> None:
         # A vector is aligned, and so is what it varies by.
@@ -218,7 +220,7 @@ class _Chunks:
                     self._vectors[one.address.terms] = max(known, width)
 
     def size(self, access: _Access) -> int:
-        """Return how many bytes a chunk has."""
+        """Return the bytes of the chunk in which an access may be merged, at most WIDEST."""
         known = max(1 << access.address.varying_bits, self._vectors.get(access.address.terms, 1))
         return min(WIDEST, MOST_ELEMENTS * access.element, known)
 
@@ -228,7 +230,7 @@ class _Chunks:
 
 
 def _load_runs(found: Iterable[_Access | _Stop], chunks: _Chunks) -> Iterator[list[_Access]]:
-    """Yield loads of one chunk between which nothing stores."""
+    """Yield groups of loads from the same chunk without a store between them."""
     runs: dict[object, list[_Access]] = {}
     for one in found:
         if isinstance(one, _Access) and one.loads:
@@ -240,7 +242,7 @@ def _load_runs(found: Iterable[_Access | _Stop], chunks: _Chunks) -> Iterator[li
 
 
 def _store_runs(found: Iterable[_Access | _Stop], chunks: _Chunks) -> Iterator[list[_Access]]:
-    """Yield stores to one chunk that follow one another."""
+    """Yield groups of consecutive stores to the same chunk."""
     run: list[_Access] = []
     for one in found:
         if isinstance(one, _Stop) or one.loads:

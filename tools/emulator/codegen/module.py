@@ -53,7 +53,7 @@ MOST_BLOCKS = 0xFFFF
 
 @dataclass(frozen=True)
 class Generated:
-    """What the translator makes of a module."""
+    """C++ source and tables of a translated module."""
 
     text: str
     """C++ to be compiled with the folder `runtime` on its include path."""
@@ -170,7 +170,8 @@ def _table(symbol: str, lowered: _Lowered, spots: Spots) -> KernelTable:
 
 
 def _facts(number: int, table: KernelTable, layout: Layout, drafts: Sequence[SiteDraft]) -> str:
-    """Return the site and parameter arrays of one kernel, of at least one element as C++ asks."""
+    """Return the C++ arrays of a kernel's sites, parameters and block costs, each with at least one
+    element as C++ requires."""
     sites = [_site(one, draft) for one, draft in zip(table.sites, drafts, strict=True)]
     costs = [_cost(block) for block in table.blocks]
     params = [f"{{{offset}, {size}}}" for offset, size in layout.params]

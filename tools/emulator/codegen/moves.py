@@ -70,7 +70,7 @@ def _pack(
 
 
 def lower_cvta(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower conversions of addresses of a space to generic ones and back."""
+    """Lower a conversion between an address of a space and a generic address."""
     target, source = instruction.operands
     inward = instruction.opcode[1] == "to"
     space = instruction.opcode[2 if inward else 1].split("::")[0]

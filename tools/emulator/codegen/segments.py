@@ -1,7 +1,7 @@
-"""The steps of a block, scheduled: lane operations gathered into long loops between the acts.
+"""Schedules the steps of a block: lane operations are gathered into long loops between acts.
 
 A lane operation is pure, so it may wait until an act, or the end of the block, needs its result.
-Waiting operations then share one loop over the lanes, where values between them stay scalars.
+Waiting operations then share a loop over the lanes, in which intermediate values stay scalars.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,11 @@ from cuda_llm.tools.emulator.codegen.liveness import step_reads
 
 @dataclass(frozen=True)
 class Segment:
-    """One loop over the lanes."""
+    """Lane operations that share a loop over the lanes."""
 
     lanes: tuple[Lane, ...]
     stores: frozenset[str] = frozenset()
-    """Registers that are needed after it."""
+    """Registers that are read after the loop."""
 
 
 Item: TypeAlias = Segment | Act

@@ -1,7 +1,7 @@
-"""Which loaded values decide what a kernel does next: where it goes, and what it accesses.
+"""Finds loads whose values steer a kernel: decide a branch or an address.
 
-Where a launch is executed in part, values that other blocks would have written are missing. They
-do not matter to counts unless they steer.
+Where only a part of a launch is executed, values that other blocks would have written are missing.
+Missing values do not change counts unless they steer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ _MEMORY = frozenset({"ld", "ldu", *_STORES})
 def mark_steering(
     sites: Sequence[SiteDraft], blocks: Sequence[BlockInstructions]
 ) -> tuple[SiteDraft, ...]:
-    """Return the sites; those that load what steers are marked.
+    """Return the sites, with the loads marked whose values decide a branch or an address.
 
-    Memory that a block writes and reads itself (shared, local) is followed as one value each;
-    global memory is not: there the launch shows what is missing.
+    Shared and local memory, which a block writes and reads itself, are each followed as a single
+    value. Global memory is not followed: the launch itself detects a missing value there.
     """
     body = [one for block in blocks for one in block.body]
     steering = _steering_registers(body, blocks)

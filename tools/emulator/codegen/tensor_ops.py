@@ -10,7 +10,8 @@ from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand, Vector
 
 
 def lower_tensor(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower one such instruction, or the meeting of the warp before it."""
+    """Lower an mma, wmma, ldmatrix, stmatrix or movmatrix instruction, or the synchronisation of
+    the warp before it."""
     opcode = instruction.opcode
     if opcode[0] == ALIGNED:
         return [_whole_warp(kernel, instruction)]

@@ -1,4 +1,4 @@
-"""Operands as C++ expressions of one lane, special registers among them."""
+"""Operands, and special registers, as C++ expressions of a lane."""
 
 import struct
 from dataclasses import dataclass, field
@@ -10,12 +10,13 @@ from cuda_llm.tools.emulator.ptx.module import Imm, Operand, Reg, Special, Symbo
 
 
 class NotSupported(Exception):
-    """Raised while lowering one instruction, and caught there: the kernel is refused."""
+    """Raised while lowering an instruction that the emulated device lacks, and caught there: the
+    kernel is refused."""
 
 
 @dataclass
 class OperandReader:
-    """Collects what the expressions of one instruction read."""
+    """Collects the registers that the C++ expressions of an instruction read."""
 
     kernel: KernelDraft
     reads: list[str] = field(default_factory=list)
@@ -83,7 +84,7 @@ def immediate(value: Imm, kind: str) -> str:
 
 @dataclass(frozen=True)
 class SpecialValue:
-    """How a special register is read. `i` is the lane."""
+    """C++ expression of a special register. `i` is the lane."""
 
     expression: str
     per_lane: bool = False
@@ -131,7 +132,7 @@ _VECTORS = {
 
 
 def special(name: str) -> SpecialValue | None:
-    """Return how to read a special register; None where the emulated device has none such."""
+    """Return the C++ expression of a special register; None where the emulated device lacks it."""
     base, _, axis = name.lstrip("%").partition(".")
     if axis in _AXES and base in _VECTORS:
         text, per_lane = _VECTORS[base]

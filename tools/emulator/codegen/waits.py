@@ -1,8 +1,8 @@
-"""What a warp waits for in each basic block: data that depend on one another, not source lines.
+"""Waits of a warp in each basic block, counted along data dependencies, not along source lines.
 
 Arithmetic, shared, local and constant memory count along the longest chain of data. Loads from
-global memory wait together until something needs one of them; guarded copies of an unrolled loop
-wait together too, because ptxas turns their guards into predicates.
+global memory wait together until an instruction needs a loaded value; guarded copies of an unrolled
+loop wait together too, because ptxas turns their guards into predicates.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,14 +18,14 @@ from cuda_llm.tools.emulator.ptx.module import Address, Instruction, Reg
 from cuda_llm.tools.profiler.tables import InstructionClass
 
 WHOLE = 256
-"""One latency: waits are given in parts of it."""
+"""Units in a latency: waits are given in 256ths."""
 SHUFFLE_CHAIN = 6
-"""A shuffle takes as long as so many dependent arithmetic instructions (Jia et al. 2018: 22 to 24
-clocks on Volta)."""
+"""Latency of a shuffle in dependent arithmetic instructions (Jia et al. 2018: 22 to 24 clocks on
+Volta)."""
 
 AT_ONCE = 8
-"""Loads of a warp that are under way at once at most: a warp has six scoreboards, which some loads
-share (an estimate)."""
+"""Largest number of loads of a warp in flight: a warp has six scoreboards, which some loads share
+(an estimate)."""
 
 _LOADS = frozenset({"ld", "ldu", "atom"})
 _ORDERED = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"})
@@ -41,17 +41,17 @@ class LoweredInstruction:
 
     @cached_property
     def reads(self) -> frozenset[str]:
-        """Return the registers it needs."""
+        """Return the registers that the instruction reads."""
         return frozenset(register for step in self.steps for register in step_reads(step))
 
     @cached_property
     def writes(self) -> frozenset[str]:
-        """Return the registers it sets."""
+        """Return the registers that the instruction writes."""
         return frozenset(register for step in self.steps for register in step.writes)
 
     @cached_property
     def address(self) -> frozenset[str]:
-        """Return the registers that say where it loads from."""
+        """Return the registers of the addresses that the instruction accesses."""
         bases = (o.base for o in self.instruction.operands if isinstance(o, Address))
         return frozenset(base.name for base in bases if isinstance(base, Reg))
 
@@ -115,7 +115,7 @@ def arithmetic_chain(
 
 
 def shared_chain(body: Iterable[LoweredInstruction]) -> int:
-    """Return reads of shared memory of which each waits for the one before."""
+    """Return the length of the longest chain of dependent reads of shared memory."""
     return longest_chain(body, lambda one: int(one.loads_from == "shared"))
 
 
@@ -201,11 +201,11 @@ def place_waits(
 def unrolled_loops(
     sites: Sequence[SiteDraft], blocks: Sequence[BlockInstructions]
 ) -> list[list[int]]:
-    """Return groups of blocks that are copies of one loop's body, as far as loads go.
+    """Return groups of blocks that are copies of a loop's body, by their loads.
 
-    Copies stand on the same lines, in the same innermost loop, with no barrier between them. None
-    stores to global memory, and neither where one loads nor whether it does depends on what
-    another has loaded.
+    Copies have the same source lines and the same innermost loop, with no barrier between them. No
+    copy stores to global memory, and neither the address nor the guard of a copy's load depends on
+    a value that another copy has loaded.
     """
     inner = innermost_loops(blocks)
     groups: dict[object, list[int]] = {}
@@ -253,12 +253,13 @@ def innermost_loops(blocks: Sequence[BlockInstructions]) -> list[int]:
 
 
 def outermost_loops(ends: Sequence[BlockEnd]) -> list[frozenset[int]]:
-    """Return the blocks of each loop that lies in no other one."""
+    """Return the blocks of each loop that lies in no other loop."""
     return _knots(frozenset(range(len(ends))), [successors(end) for end in ends])
 
 
 def _knots(nodes: frozenset[int], after: Sequence[Sequence[int]]) -> list[frozenset[int]]:
-    """Return strongly connected parts of more than one block, or of one that repeats (Tarjan)."""
+    """Return the strongly connected components (Tarjan) with several blocks, or with a block that
+    repeats."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []

@@ -17,7 +17,8 @@ _REDUCTIONS = frozenset({"add", "min", "max", "and", "or", "xor"})
 
 
 def lower_collective(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower one collective, joining the lanes of its member mask first."""
+    """Lower a collective of a warp (shfl, vote, match, redux ...) after joining the lanes of its
+    member mask."""
     match instruction.opcode[0]:
         case "shfl":
             return _shuffle(kernel, instruction)

@@ -9,11 +9,11 @@ from cuda_llm.tools.emulator.ops.wgmma import GroupProduct, group_product_of
 from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand, Reg, Vector
 
 _HELD = 4
-"""Registers of A."""
+"""Registers per lane that hold A."""
 
 
 def lower_wgmma(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower one such instruction."""
+    """Lower a wgmma instruction: a product, fence, commit or wait."""
     opcode = instruction.opcode
     if opcode[2:] != ("sync", "aligned"):
         return _product(kernel, instruction)

@@ -20,7 +20,7 @@ def operations() -> Iterator[tuple[str, LaneOp]]:
 
 
 def call(function: str, result: str, *arguments: str, vectorises: bool = True) -> LaneOp:
-    """Return an operation with one result on the integer pipe."""
+    """Return an operation on the integer pipe that calls a C++ function with a single result."""
     return LaneOp(
         functions=(f"emu::{function}",),
         results=(result,),

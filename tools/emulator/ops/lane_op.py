@@ -1,14 +1,14 @@
-"""The contract between the operation tables and the code generator.
+"""The interface between the operation tables and the code generator.
 
-A lane operation maps the values of one lane to new values of the same lane. It is named by C++
+A lane operation maps the values of a lane to new values of the same lane. It is named by C++
 functions declared in `runtime/emu/arith.h` (namespace emu), one for each result, all taking the
-same arguments. Arguments and results are typed by PTX type names; registers are stored as raw
-bits, and the generator converts with `emu::from_bits<T>(raw)` (a wider register is cut) and
+same arguments. Arguments and results are typed by PTX type names; registers are stored as raw bits,
+and the generator converts with `emu::from_bits<T>(raw)` (a wider register is cut) and
 `emu::to_register<Raw>(value)` (integers keep their value, so a wider register is zero- or
 sign-extended).
 
 `setp` always gives `p|q`; a result without a destination is dropped. Predicates are passed and
-given lane by lane, as `bool`.
+returned lane by lane, as `bool`.
 """
 
 from dataclasses import dataclass
@@ -44,10 +44,10 @@ C_TYPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class LaneOp:
-    """How one opcode spelling acts on a lane."""
+    """Semantics of an opcode spelling for each lane: C++ functions and PTX types."""
 
     functions: tuple[str, ...]
-    """One C++ function per result, e.g. `("emu::add_f32",)`."""
+    """C++ functions, one for each result, e.g. `("emu::add_f32",)`."""
     results: tuple[str, ...]
     """PTX type of each result. A register wider than its result is zero- or sign-extended."""
     arguments: tuple[str, ...]
@@ -57,7 +57,8 @@ class LaneOp:
     writes_carry: bool = False
     """The last result is the carry flag (`pred`), not an operand."""
     vectorises: bool = True
-    """False for operations g++ cannot turn into vector code (division, calls): own loop."""
+    """False for operations that g++ cannot vectorise (division, calls), which get a loop of their
+    own."""
     pipe: InstructionClass = InstructionClass.INT
     issues: int = 1
     """Instructions of its pipe that it is worth: two for a pair of floats."""

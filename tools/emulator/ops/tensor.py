@@ -1,7 +1,7 @@
-"""Instructions of a whole warp on matrices: what mma and wmma multiply, load and store.
+"""Matrix instructions of a whole warp: the products, loads and stores of mma, wmma and ldmatrix.
 
-What finds no rule here is refused: sparse operands, integers below eight bits, f16 in m8n8k4, which
-no chip since Turing multiplies on tensor cores.
+An instruction without a rule here is refused: sparse operands, integers below eight bits, f16 in
+m8n8k4, which no chip since Turing multiplies on tensor cores.
 """
 
 import re
@@ -12,10 +12,10 @@ Opcode = tuple[str, ...]
 Shape = tuple[int, int, int]
 
 ALIGNED = "aligned"
-"""First part of the opcode of what stands before such instructions: the whole warp meets."""
+"""First part of the opcode that synchronises the whole warp before a matrix instruction."""
 CHAIN = 6
-"""A product takes as long as so many dependent additions (Sun et al. 2022, arXiv 2206.02874: 25
-clocks for m16n8k16 on an A100)."""
+"""Latency of a product in dependent additions (Sun et al. 2022, arXiv 2206.02874: 25 clocks for
+m16n8k16 on an A100)."""
 
 _BYTES = {"f64": 8, "f32": 4, "s32": 4, "tf32": 4, "f16": 2, "bf16": 2}
 _ROUNDED = ("f16", "f32")
@@ -35,7 +35,7 @@ _OF_WMMA: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "f64": (("m8n8k4",), ("f64",)),
     **dict.fromkeys(("s8", "u8"), (_LARGE, ("s32",))),
 }
-"""By type of A: shapes, and types of C and D."""
+"""Shapes, and types of C and D, by the type of A."""
 
 PEAKS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "f64": "fp64", "s8": "int8", "u8": "int8"}
 """Names of peak rates, by type of A; the others are fp8."""
@@ -53,7 +53,7 @@ def is_product(opcode: Opcode) -> bool:
 
 @dataclass(frozen=True)
 class Product:
-    """One matrix product of a warp."""
+    """A matrix product of a warp: shape, types of D, A, B and C, and saturation."""
 
     shape: Shape
     d: str
@@ -65,13 +65,13 @@ class Product:
 
     @property
     def operations(self) -> int:
-        """Return additions and multiplications."""
+        """Return the number of additions and multiplications of the product."""
         m, n, k = self.shape
         return 2 * m * n * k
 
     @property
     def peak(self) -> str:
-        """Return the name of its peak rate, as in `Peaks.tensor_dense_tflops`."""
+        """Return the key of the product's peak rate in `Peaks.tensor_dense_tflops`."""
         name = PEAKS.get(self.a, "fp8")
         return f"{name}_acc16" if self.d == "f16" else name
 
@@ -108,13 +108,13 @@ def _alike(a: str, b: str) -> bool:
 
 
 def _shapes(opcode: Iterable[str]) -> list[tuple[str, Shape]]:
-    """Return the parts that name a shape, and what they say."""
+    """Return the parts of an opcode that name a shape, each with its M, N and K."""
     found = [(part, re.fullmatch(r"m(\d+)n(\d+)k(\d+)", part)) for part in opcode]
     return [(part, (int(m[1]), int(m[2]), int(m[3]))) for part, m in found if m]
 
 
 def held(elements: int, kind: str) -> int:
-    """Return the registers a lane needs for its part of so many elements of a matrix."""
+    """Return the registers of a lane that hold its part of a matrix with this many elements."""
     return elements * min(_BYTES.get(kind, 1), 4) // (32 * 4)
 
 
@@ -144,7 +144,7 @@ class Tile:
 
     @property
     def access_bytes(self) -> int:
-        """Return the bytes of a lane in one access, as in `tensor_memory.cpp`."""
+        """Return the bytes that a lane moves in one access of a tile, as in `tensor_memory.cpp`."""
         size = _BYTES.get(self.element, 1)
         if self.role == "accumulator":
             pairs = self.along_rows != (self.shape[1] == 32)
@@ -176,7 +176,8 @@ def tile_of(opcode: Opcode, space: str) -> Tile | None:
 
 
 def instructions_of(opcode: Opcode) -> int:
-    """Return how many instructions ptxas makes of one, about: a wmma is several."""
+    """Return approximately how many instructions ptxas makes of a PTX instruction: several for a
+    wmma."""
     if opcode[0] != "wmma":
         return 1
     if opcode[1] == "mma":

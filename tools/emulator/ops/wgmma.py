@@ -1,6 +1,6 @@
 """Products of a warpgroup: the spellings of `wgmma.mma_async` that are emulated.
 
-Sparse ones and those of single bits are refused.
+Sparse products and products of single bits are refused.
 """
 
 import re
@@ -10,9 +10,9 @@ from cuda_llm.tools.emulator.ops.tensor import PEAKS, Opcode
 from cuda_llm.tools.profiler.tables import WGMMA_PEAK
 
 WARPS = 4
-"""Of a warpgroup."""
+"""Warps of a warpgroup."""
 ROWS = 16
-"""Of A and D, of a warp."""
+"""Rows of A and D that each warp computes."""
 
 _FLOATS = ("f16", "f32")
 _KINDS: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -22,14 +22,14 @@ _KINDS: dict[str, tuple[int, tuple[str, ...]]] = {
     **dict.fromkeys(("e4m3", "e5m2"), (32, _FLOATS)),
     **dict.fromkeys(("s8", "u8"), (32, ("s32",))),
 }
-"""By type of A: products along K, and types of D."""
+"""Products along K and the types of D, by the type of A."""
 _COLUMNS_OF_INTEGERS = {*range(8, 33, 8), 48, *range(64, 257, 16)}
-"""Numbers of columns that PTX has for integers."""
+"""Numbers of columns (N) that PTX allows for integers."""
 
 
 @dataclass(frozen=True)
 class GroupProduct:
-    """One product of a warpgroup: D = A x B + D."""
+    """A product of a warpgroup, D = A x B + D: N, K, types and saturation."""
 
     n: int
     k: int
@@ -40,27 +40,27 @@ class GroupProduct:
 
     @property
     def results(self) -> int:
-        """Return the registers a lane holds of D."""
+        """Return the number of registers of a lane that hold D."""
         return self.n // (4 if self.d == "f16" else 2)
 
     @property
     def halves(self) -> bool:
-        """Return whether factors may lie across K in memory."""
+        """Return whether A and B may be transposed in shared memory."""
         return self.a in {"f16", "bf16"}
 
     @property
     def scales(self) -> bool:
-        """Return whether factors may be negated."""
+        """Return whether A and B may be negated."""
         return self.d != "s32"
 
     @property
     def operations(self) -> int:
-        """Return additions and multiplications of one warp."""
+        """Return the number of additions and multiplications of a warp."""
         return 2 * ROWS * self.n * self.k
 
     @property
     def peak(self) -> str:
-        """Return the name of its rate."""
+        """Return the key of the product's peak rate."""
         return WGMMA_PEAK + PEAKS.get(self.a, "fp8")
 
 

@@ -1,4 +1,4 @@
-"""The statements of one function body, each with its line of the user's file."""
+"""Parses the statements of a function body, each with its line of the user's file."""
 
 from dataclasses import dataclass, field, replace
 
@@ -26,9 +26,10 @@ LinePlace = tuple[int, int, int]
 
 
 class Locations:
-    """Follows the `.loc` directives of one function.
+    """Follows the `.loc` directives of a function.
 
-    A place inside a header is reported as the innermost line of the user's file that included it.
+    A place inside a header is reported as the innermost line of the user's file that included the
+    header.
     """
 
     def __init__(self, files: dict[int, str], user_file: str) -> None:
@@ -43,7 +44,8 @@ class Locations:
         self._last: Loc | None = None
 
     def at(self, place: LinePlace, inlined_at: LinePlace | None) -> Loc | None:
-        """Return the user's line for a directive, the previous one where it names none."""
+        """Return the user's line for a directive, or the previous line where the directive has
+        none."""
         if inlined_at is None:
             self._parents.pop(place, None)
         else:
@@ -62,7 +64,7 @@ class Locations:
 
 @dataclass
 class Body:
-    """What a function body declares and does."""
+    """Registers, variables and statements of a function body."""
 
     registers: dict[str, str] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a word of PTX stands for: literals, and names by the block that declares them."""
+"""Meanings of PTX words: literals, and names by the block that declares them."""
 
 import struct
 from dataclasses import dataclass, field
@@ -71,7 +71,7 @@ def as_float(value: Imm) -> float:
 
 @dataclass
 class Scope:
-    """One block. Names declared in a nested block get a suffix no source can spell."""
+    """Names of a block. Names declared in a nested block get a suffix that no source can spell."""
 
     number: int
     parent: "Scope | None" = None

@@ -54,7 +54,7 @@ class Special:
 
 @dataclass(frozen=True)
 class Label:
-    """A branch target."""
+    """A label as the target of a branch."""
 
     name: str
 
@@ -79,7 +79,7 @@ Operand: TypeAlias = Reg | Imm | Symbol | Address | Special | Label | Vector | O
 
 @dataclass(frozen=True)
 class Guard:
-    """`@%p1` or `@!%p1`."""
+    """Predicate of an instruction: `@%p1` or `@!%p1`."""
 
     reg: Reg
     negated: bool
@@ -87,7 +87,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One statement: `@%p1 add.rn.f32 %f1, %f2, %f3;`."""
+    """A PTX instruction with its guard: `@%p1 add.rn.f32 %f1, %f2, %f3;`."""
 
     opcode: tuple[str, ...]
     """Split at the dots: `("add", "rn", "f32")`."""
@@ -133,10 +133,10 @@ class Variable:
     name: str
     space: str
     size: int
-    """Bytes."""
+    """Size of the variable in bytes."""
     align: int
     initial: bytes | None = None
-    """Contents, zero-extended by the reader; None where nothing is given."""
+    """Initial contents, zero-extended by the reader; None without an initialiser."""
     pointers: tuple[tuple[int, Symbol], ...] = ()
     """Byte offsets inside `initial` that hold addresses of other symbols."""
     external: bool = False
@@ -157,14 +157,15 @@ class Function:
     """.local, .shared and .param variables declared in the body."""
     body: tuple[Statement, ...]
     max_threads: int = 0
-    """Product of `.maxntid`, 0 when not given."""
+    """Product of `.maxntid`; 0 without the directive."""
     cluster: tuple[int, ...] = ()
-    """`.reqnctapercluster`: blocks of a cluster along x, y, z; empty where the launch says."""
+    """`.reqnctapercluster`: blocks of a cluster along x, y, z; empty where the launch sets the
+    cluster."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """One PTX file."""
+    """A parsed PTX file."""
 
     version: str
     target: str

@@ -16,7 +16,7 @@ from cuda_llm.tools.emulator.ptx.tokens import Cursor
 
 
 class Operands:
-    """Reads the operands of one function. Names without declaration are taken for labels."""
+    """Parses the operands of a function. A name without declaration is taken for a label."""
 
     def __init__(self, cursor: Cursor, module_names: dict[str, Symbol]) -> None:
         self._cursor = cursor
@@ -41,7 +41,7 @@ class Operands:
             cursor.expect(",")
 
     def one(self, scope: Scope) -> Operand | None:
-        """Read one operand; None for `_`."""
+        """Parse an operand; return None for `_`."""
         cursor = self._cursor
         text = cursor.take()
         found = scope.find(text)

@@ -55,7 +55,7 @@ def tokenise(text: str) -> Tokens:
 
 
 class Cursor:
-    """Reads tokens one after another."""
+    """Reads tokens in order."""
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens

@@ -1,17 +1,17 @@
-"""Reads a candidate's .so and its object file before anyone loads them.
+"""Reads a candidate's .so and its object file before any process loads them.
 
 Rules, by the name a violation carries:
-  `export`       the .so exports nothing but `solve`, and defines no name that others call: CUDA's
-                 calls, what it may import, and reserved names, which start files and the linker's
-                 own objects call where somebody defines them (`__gmon_start__`)
-  `import`       it imports nothing outside the lists below and needs no library but libstdc++,
-                 libgcc_s, libc and libm; no text relocation, no search path
-  `constructor`  nothing of the candidate's runs at load or unload, no IFUNC either. The object file
-                 lists what the compiler runs then: CUDA's own registration, and for `<iostream>` a
-                 static initialiser that calls `std::ios_base::Init` and nothing else. That one is
-                 known by its relocations: Init's constructor and destructor, `__cxa_atexit`, all of
-                 them defined elsewhere, its object, and by holding no system call; anything more is
-                 the candidate's own.
+  `export`       the .so exports nothing but `solve`, and defines no name that other objects call:
+                 CUDA's calls, names that the .so may import, and reserved names, which start files
+                 and the linker's own objects call where an object defines them (`__gmon_start__`)
+  `import`       the .so imports nothing outside the lists below and needs no library but
+                 libstdc++, libgcc_s, libc and libm; no text relocation, no search path
+  `constructor`  no code of the candidate runs at load or unload, no IFUNC either. The object file
+                 lists the code that the compiler runs then: CUDA's own registration, and for
+                 `<iostream>` a static initialiser that calls `std::ios_base::Init` alone. This
+                 initialiser is known by its relocations: Init's constructor and destructor and
+                 `__cxa_atexit`, all defined elsewhere, and its object; and by holding no system
+                 call. Anything more is the candidate's own.
 """
 
 import re
@@ -83,7 +83,7 @@ KNOWN_LIBRARY = re.compile(
 
 
 Elf: TypeAlias = Any
-"""An elftools ELFFile: its sections are typed too loosely to say more."""
+"""An ELFFile of elftools, whose sections are typed too loosely for a precise type."""
 
 LIBRARIES = ("libstdc++.so.", "libgcc_s.so.", "libc.so.", "libm.so.", "ld-linux")
 REGISTRATION = "_ZL24__sti____cudaRegisterAllv"
@@ -184,7 +184,7 @@ def _redefinitions(source: Elf) -> PolicyViolation | None:
 
 
 def _is_called_by_others(symbol: Any) -> bool:
-    # A local definition, too: what nvcc and <iostream> add to the source calls it.
+    # A local definition too: code that nvcc and <iostream> add to the source calls it.
     name = symbol.name
     if name.startswith(("__cuda", "cuda")) or name in NAMED or name in IOSTREAM_CALLS:
         return True
@@ -275,10 +275,11 @@ VECTOR = {"v2": 2, "v4": 4, "v8": 8}
 
 
 def find_outside_read(ptx: str) -> PolicyViolation | None:
-    """Return the verdict on the first load that leaves the parameter it names, None without one.
+    """Return the verdict on the first load outside the parameter that it names; None without such a
+    load.
 
-    What lies behind a kernel's parameters belongs to whoever launches it. nvcc reads it only where
-    a source reaches beyond a parameter, and inline PTX can name any offset.
+    Memory behind a kernel's parameters belongs to the launching program. nvcc reads it only where a
+    source reaches beyond a parameter, and inline PTX can name any offset.
     """
     sizes = {
         match[2]: int(match[1][1:]) // 8 * int(match[3] or 1)

@@ -111,10 +111,10 @@ SIGXCPU, SIGXFSZ, SIGKILL = 24, 25, 9
 def find_exceeded_limit(
     result: JailResult, limits: CompileLimits, folder: Path
 ) -> CompileFailed | TimedOut | InfraFailed | None:
-    """Return the limit that ended the compilation, None when it ended by itself.
+    """Return the verdict on a compilation that exceeded a limit; None when it ended by itself.
 
-    `folder` is nvcc's own. A CompileFailed comes out the same the next time, unless its limit is
-    one of processor time; the others need not.
+    `folder` is nvcc's private folder. A CompileFailed is the same at the next attempt, unless its
+    limit is a limit of processor time; the other verdicts may differ.
     """
     if result.timed_out:
         return TimedOut(stage="compile", limit_s=limits.wall_s)

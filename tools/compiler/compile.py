@@ -1,4 +1,4 @@
-"""Compiles one source to a candidate, or to the verdict on it; the cache remembers either."""
+"""Compiles a source to a candidate, or to a verdict on the source; both are cached."""
 
 import time
 from dataclasses import replace
@@ -94,9 +94,9 @@ def baseline_request(task: Task, target: str) -> CompileRequest:
 async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
     """Compile `request.source` in a jail and audit the result. Outcomes are cached, failures too.
 
-    Of any number on this loop that ask for the same at once, one compiles and the others wait.
-
-    Raises MissingError without nvcc, g++ or a writable cache, UsageError on a target that is none.
+    Of simultaneous requests for the same source on this event loop, one compiles and the others
+    wait. Raises MissingError without nvcc, g++ or a writable cache, UsageError on a target that is
+    not valid.
     """
     toolkit = find_toolkit()
     key = request_key(request, toolkit)

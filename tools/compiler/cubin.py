@@ -1,7 +1,7 @@
-"""What a kernel needs of an SM, read from the machine code itself.
+"""Reads registers, shared memory and stack of a kernel from its machine code.
 
-ptxas says the same in its messages; but whatever a source can make a compiler print stands among
-those.
+ptxas reports the same figures in its messages, but a source can make the compiler print messages of
+any content.
 """
 
 import struct
@@ -14,38 +14,38 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.profile import KernelResources
 
 Elf: TypeAlias = Any
-"""An elftools ELFFile: its sections are typed too loosely to say more."""
+"""An ELFFile of elftools, whose sections are typed too loosely for a precise type."""
 
 ENTRY_FLAG = 0x10
-"""In `st_other` of a symbol: a kernel, not a function that kernels call."""
+"""Flag in `st_other` of a symbol that marks a kernel, not a function that kernels call."""
 REGISTERS, STACK_BYTES = 0x2F, 0x12
 """Attributes of `.nv.info` that hold a symbol's number and a figure."""
 WIDE = 4
 """Format of an attribute that is followed by its size; others are four bytes altogether."""
 
 SYSTEM_SHARED, SYSTEM_BYTES = ".nv.shared.reserved.0", 1024
-"""Where this section stands, as from compute capability 9.0 on, a kernel's shared memory begins
-with what the system keeps for itself."""
+"""Section, and bytes that the system reserves at the start of a kernel's shared memory where the
+section exists: from compute capability 9.0 on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntryFacts:
-    """One kernel of a cubin."""
+    """Resources of a kernel in a cubin."""
 
     registers: int
-    """Per thread."""
+    """Registers per thread."""
     shared_bytes: int
-    """Static, per block."""
+    """Bytes of static shared memory per block."""
     stack_bytes: int
 
 
 def true_resources(
     printed: Iterable[KernelResources], cubins: Sequence[Path]
 ) -> tuple[KernelResources, ...]:
-    """Return what the cubins say of every kernel, in the order in which they were `printed`.
+    """Return the resources of every kernel from the cubins, in the order of `printed`.
 
-    Spills and constants are of no consequence, and stay as they were printed. Raises
-    InfrastructureError where a cubin is not what nvcc writes.
+    Spills and constants do not affect verdicts, and keep the printed values. Raises
+    InfrastructureError where a cubin is not valid.
     """
     found = {name: facts for cubin in cubins for name, facts in read_entries(cubin).items()}
     known = {one.symbol: one for one in printed if one.symbol in found}

@@ -52,7 +52,7 @@ class Diagnostics:
 
     messages: tuple[Diagnostic, ...]
     omitted: int
-    """How many messages were cut."""
+    """Number of messages that were left out."""
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
@@ -80,9 +80,10 @@ def parse_diagnostics(output: str, places: PathNames) -> Diagnostics:
 
 
 async def demangle_messages(diagnostics: Diagnostics, places: PathNames) -> Diagnostics:
-    """Name functions in messages as the source does, find them there, and add each one's fault.
+    """Demangle function names in messages, find their lines in the source, and add the fault of
+    each message.
 
-    ptxas prints symbols.
+    ptxas prints mangled symbols.
     """
     symbols = {s for d in diagnostics.messages for s in MANGLED.findall(d.message)}
     names = await demangle(sorted(symbols))
@@ -179,7 +180,7 @@ def compile_failed(
 
 
 def declaration(request: CompileRequest) -> str:
-    """Return the declaration of `solve` in the prelude on one line; empty where there is none."""
+    """Return the declaration of `solve` in the prelude on one line; empty without a declaration."""
     found = re.search(r"[^;{}#\n]*\bsolve\s*\([^;]*\)", request.prelude)
     return " ".join(found[0].split()) if found else ""
 

@@ -1,4 +1,4 @@
-"""What is remembered of compiled sources, by everything that decides what becomes of one."""
+"""Cache of outcomes of compilations, keyed by everything that decides the outcome."""
 
 import contextlib
 import hashlib
@@ -22,12 +22,12 @@ KIND = "compiled"
 STORED_LIBRARY, STORED_PTX = "candidate.so", "kernel.ptx"
 
 SourceFailure = CompileFailed | PolicyViolation | LoadFailed
-"""What a source is to blame for: the same next time, so worth remembering."""
+"""Failures that the source causes: the next compilation fails the same way, so they are cached."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompiledRecord:
-    """What is remembered of a compiled candidate besides its files."""
+    """Metadata that is cached with the files of a compiled candidate."""
 
     code: ClassVar[str] = "COMPILED"
     kernels: tuple[KernelResources, ...]
@@ -100,9 +100,9 @@ def find_known(request: CompileRequest) -> Compiled | Verdict | None:
 
 
 def remember(request: CompileRequest, outcome: Compiled | Verdict) -> Compiled | Verdict:
-    """Keep in the cache what the same compiler on another machine made of a source; return it so.
+    """Cache the outcome of the same compiler on another machine, and return the outcome as cached.
 
-    What another machine's load may have brought about is not kept.
+    Outcomes that the load of the other machine may have caused are not cached.
     """
     key = request_key(request, find_toolkit())
     if isinstance(outcome, Compiled):

@@ -32,20 +32,20 @@ REMEDY = "point CUDA_LLM_NVCC at an nvcc, or install one: pip install 'cuda-llm[
 
 @dataclass(frozen=True, kw_only=True)
 class Toolkit:
-    """One CUDA toolkit."""
+    """A CUDA toolkit: nvcc, its folder and its version."""
 
     nvcc: Path
     """The program itself, not a wrapper script."""
     root: Path
     """Folder that holds all that nvcc runs and reads."""
     version: str
-    """Of nvcc, e.g. `13.0.88`."""
+    """Version of nvcc, e.g. `13.0.88`."""
 
 
 def find_toolkit() -> Toolkit:
     """Return the toolkit of the setting, CUDA_HOME, PATH, site-packages or /usr/local/cuda.
 
-    Raises MissingError, which says how to install one, where there is none.
+    Raises MissingError with a remedy where there is no toolkit.
     """
     return _first_working(tuple(_candidates()))
 
@@ -112,10 +112,11 @@ def _output(command: list[str]) -> str:
 
 
 def nvcc_command(toolkit: Toolkit, request: CompileRequest) -> list[str]:
-    """Return the argument vector, to run in the private folder. Raises UsageError on a bad target.
+    """Return the argument vector of nvcc, to run in the private folder. Raises UsageError on a bad
+    target.
 
-    `--cudart=none` leaves the CUDA calls undefined: they bind to our own runtime. The long form of
-    -gencode compiles for one target and nothing else. NVTX would open libraries at run time.
+    `--cudart=none` leaves the CUDA calls undefined: they bind to the project's runtime. The long
+    form of -gencode compiles for a single target. NVTX would open libraries at run time.
     """
     target = re.fullmatch(r"sm_(\d{2,3}[af]?)", request.target)
     if target is None:

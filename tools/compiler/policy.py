@@ -30,9 +30,9 @@ def find_violation(diagnostics: Diagnostics, places: PathNames) -> PolicyViolati
 
 
 def without_line_directives(source: str) -> str:
-    """Return `source` with `#line` and its short form blanked; every other line stays where it is.
+    """Return `source` with `#line` and its short form blanked; every other line keeps its place.
 
-    Verdicts name lines of the file that a person wrote, whatever the file says of itself.
+    Verdicts name lines of the submitted file, whatever line numbers the file claims.
     """
     return "".join(
         re.sub(r"[^\n]", " ", line.text) if _is_line_directive(line.words) else line.text
@@ -96,7 +96,8 @@ def _includes(places: PathNames) -> PolicyViolation | None:
 
 
 def _outside(file: str | None, spot: SourceSpot | None) -> PolicyViolation:
-    """Return the verdict on reading a file outside; None for one whose name is hidden."""
+    """Return the verdict on reading a file outside the private folder; `file` is None where its
+    name is hidden."""
     breach = PolicyBreach(kind="outside-file", names=(file,) if file else ())
     return PolicyViolation(rule="include-outside", breach=breach, spot=spot)
 

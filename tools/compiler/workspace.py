@@ -87,9 +87,9 @@ def _pid_space() -> str:
 
 
 def front_end_limits(limits: CompileLimits, folder: Path) -> tuple[ProgramLimit, ...]:
-    """Return what each program may take in `folder` until it optimises device code.
+    """Return the limits of each program in `folder` until the program optimises device code.
 
-    cicc reads the source like cudafe++ and then writes a file that tells so.
+    cicc reads the source like cudafe++; the end of reading shows by a file that cicc then writes.
     """
     cpu_s = limits.front_end_cpu_s
     cicc = ProgramLimit(name="cicc", cpu_s=cpu_s, until=folder / DEVICE_READ)

@@ -1,8 +1,7 @@
-"""What a measured call achieved of its chip's rates, and the reasons for its time that follow.
+"""Rates that a measured call achieved, and the reasons for its time that follow from the rates.
 
 Reasons from the time alone: bandwidth, arithmetic, the cost of launches, and the rest as latency.
-
-Shares are lower bounds of what a resource was busy: the task's least bytes and work over the time.
+Shares are lower bounds of a resource's utilisation: the task's least bytes and work over the time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,38 +21,40 @@ from cuda_llm.tools.profiler.wastes import WASTE_ADVICE
 
 @dataclass(frozen=True, kw_only=True)
 class Achieved:
-    """One call at one size. Bytes and operations are the least the task needs, not a count."""
+    """Rates of a call at one size. Bytes and operations are the least that the task needs, not a
+    count."""
 
     time_us: float
     bytes_moved: float
     flops: float
     precision: str
-    """The work is compared with its ceiling; spelt as in `hardware_profiles.roofline`."""
+    """Precision whose ceiling applies to the work, spelt as in `hardware_profiles.roofline`."""
     copy_us: float
-    """What a copy that moves as many bytes takes, from cold memory."""
+    """Microseconds of a copy that moves as many bytes, from cold memory."""
     compute_us: float
-    """What the work takes at its ceiling."""
+    """Microseconds of the operations at their ceiling."""
     copy_origin: Origin
     compute_origin: Origin
 
     @property
     def gb_s(self) -> float:
-        """Return bytes over time."""
+        """Return the bytes over the time, in GB/s."""
         return self.bytes_moved / (self.time_us * 1e3)
 
     @property
     def tflops(self) -> float:
-        """Return operations over time."""
+        """Return the operations over the time, in TFLOPS."""
         return self.flops / (self.time_us * 1e6)
 
     @property
     def memory_share(self) -> float:
-        """Return the rate over that of a copy of as many bytes; above 1 for cached data."""
+        """Return the achieved bandwidth over that of a copy of as many bytes; above 1 for cached
+        data."""
         return self.copy_us / self.time_us
 
     @property
     def compute_share(self) -> float:
-        """Return the rate over its ceiling."""
+        """Return the achieved operations per second over their ceiling."""
         return self.compute_us / self.time_us
 
 
@@ -66,9 +67,10 @@ def achieve(
     *,
     precision: str = "",
 ) -> Achieved:
-    """Return the rates of one call that took `time_us`.
+    """Return the rates of a call that took `time_us`.
 
-    Without `precision` it is the fastest that the task's tolerance allows and the chip has.
+    Without `precision` the fastest precision counts that the task's tolerance allows and the chip
+    has.
     """
     least = least_time(task, hardware, dims, precision=precision)
     rate, field = _ceiling(least.precision, hardware, ceilings)
@@ -209,16 +211,17 @@ def _rate_reason(
 
 
 ENOUGH_OCCUPANCY = 0.5
-"""From here on, more warps rarely help (Volkov, "Better Performance at Lower Occupancy", 2010)."""
+"""Occupancy from which on more warps rarely help (Volkov, "Better Performance at Lower Occupancy",
+2010)."""
 
 
 def find_shapes(
     launch: LaunchProfile, hardware: Hardware, *, time_us: float, idle_share: float
 ) -> Iterator[TimeReason]:
-    """Yield reasons in the shape of one launch that took `time_us`.
+    """Yield reasons in the grid and block shape of a launch that took `time_us`.
 
-    `idle_share` is the part of that time that no busy resource accounts for: what more warps could
-    fill at most.
+    `idle_share` is the part of the time that no busy resource accounts for: the most that more
+    warps could fill.
     """
     if not all(launch.grid):
         return
@@ -243,7 +246,7 @@ def find_shapes(
         explanation = f"{blocks:.0f} blocks leave {sms - blocks:.0f} of {sms} SMs without work"
         advice = WASTE_ADVICE["few_blocks"]
     else:
-        # Blocks that wait side by side on one SM take no longer than one that waits alone.
+        # Blocks that wait side by side on an SM take no longer than a block that waits alone.
         idle *= 1 - idle_share if waves <= 1 else 1
         which = "theoretical" if counted is None else f"{counted:.0%} of their clocks, as counted"
         explanation = (

@@ -1,7 +1,7 @@
-"""Which reasons for a time are listed as bottlenecks, and in which order where it is modelled.
+"""Selects the reasons for a time that are listed as bottlenecks, and ranks modelled reasons.
 
-Modelled reasons are ranked by what removing each alone would save of the call; reasons that no
-known change relieves come after them, by their share of the time.
+Modelled reasons are ranked by the time that removing each alone would save of the call; reasons
+that no known change relieves follow, by their share of the time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,11 +27,11 @@ EXPLAINED_BY = {
     "issue": ("divergence",),
     "fp32": ("divergence",),
 }
-"""Which wastes are the cause of a busy resource."""
+"""Codes of the wastes that cause a busy resource, by the resource's code."""
 
 
 def least_share(finding: TimeReason) -> float:
-    """Return the share from which on a reason is listed."""
+    """Return the smallest share with which a reason is listed."""
     return LEAST_WASTE if finding.waste else LEAST_ROOF
 
 
@@ -40,10 +40,10 @@ class Explained:
     """A call's time, launch by launch, and what limits it."""
 
     time_us: float
-    """Launches one after another; 0 for a call without launches."""
+    """Microseconds of all launches one after another; 0 for a call without launches."""
     launches: tuple[LaunchProfile, ...]
     bottlenecks: tuple[Bottleneck, ...]
-    """Dominating one first."""
+    """Bottlenecks of the call, the dominating bottleneck first."""
 
 
 def as_bottleneck(
@@ -72,7 +72,7 @@ class _Ranked:
     kernel: str
     saved_us: float
     weight_us: float
-    """Of the call's time, what the resource accounts for now."""
+    """Microseconds of the call's time that the resource accounts for now."""
 
 
 def find_bottlenecks(launches: Sequence[ModelledLaunch]) -> tuple[Bottleneck, ...]:
@@ -136,7 +136,7 @@ def _merge_repeats(found: Sequence[_Ranked]) -> list[_Ranked]:
 
 
 def _of_call(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
-    """Yield what only several launches together tell."""
+    """Yield reasons that show only in several launches together."""
     if len(launches) < 2:
         return
     total_us = sum(launch.time.time_us for launch in launches)
@@ -183,7 +183,8 @@ def _of_call(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
 
 
 def _together_us(launches: Sequence[ModelledLaunch]) -> float:
-    """Model one launch with the work of all: those of one kernel add up."""
+    """Model the microseconds of a single launch with the work of all launches; work of the same
+    kernel is added."""
     groups: dict[int, list[ModelledLaunch]] = {}
     for launch in launches:
         groups.setdefault(launch.account.kernel, []).append(launch)
@@ -239,7 +240,7 @@ def _added_sites(counts: Sequence[SiteCounters]) -> SiteCounters:
 def _passed_on(launches: Sequence[ModelledLaunch]) -> list[float]:
     """Return bytes of each launch that go through DRAM to or from a launch of another kernel.
 
-    What a kernel loads is taken to be what those before it stored, as far as it goes.
+    Loads of a kernel count as data that earlier kernels stored, up to the stored bytes.
     """
     passed = [0.0] * len(launches)
     for number, launch in enumerate(launches):

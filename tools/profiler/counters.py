@@ -1,8 +1,8 @@
-"""Counters of one launch, as the emulated device counts them: of all blocks, or of some for all.
+"""Counters of a launch on the emulated device, from all blocks or from a sample of blocks.
 
-Counts of blocks executed whole are scaled by the grid. What blocks share in L2 is seen in a wave of
-neighbours: there each site has a part of its sectors that is new to the wave, and of that a part
-that the wave before had.
+Counts of a sample are scaled by the grid. Sharing of sectors in L2 is counted in a wave of
+neighbouring blocks: for each site, the part of its sectors that is new to the wave, and of these
+the part that the previous wave had touched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, kw_only=True)
 class SiteCounters:
-    """Counters of one memory instruction, of all blocks."""
+    """Counters of a memory instruction, summed over all blocks."""
 
     requests: float = 0.0
-    """Warp-level executions."""
+    """Executions of the instruction by warps."""
     lanes: float = 0.0
     """Active lanes, summed over requests."""
     sectors: float = 0.0
@@ -24,7 +24,7 @@ class SiteCounters:
     wavefronts: float = 0.0
     """Shared-memory passes: the most distinct words any bank has to serve, summed."""
     ideal_wavefronts: float = 0.0
-    """The passes the same bytes would need without conflicts."""
+    """Shared-memory passes that the same bytes would need without bank conflicts."""
     worst_ways: int = 0
     """Largest bank conflict of any single request (1 = none)."""
     l2_sectors: float = 0.0
@@ -33,12 +33,12 @@ class SiteCounters:
     """Sectors not touched before in this launch, or in the same wave of blocks where the launch's
     footprint exceeds L2: DRAM traffic."""
     serial: float = 0.0
-    """Atomics: the most lanes of a request on one address, summed."""
+    """Atomics: the largest number of lanes on one address, summed over requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchCounters:
-    """Counters of one kernel launch. Indices follow the kernel's `KernelTable`."""
+    """Counters of a kernel launch. Indices follow the kernel's `KernelTable`."""
 
     kernel: int
     """Index into `Translated.kernels`."""
@@ -49,33 +49,35 @@ class LaunchCounters:
     cooperative: bool
     blocks_total: int
     block_warps: tuple[float, ...]
-    """Per basic block: warp executions."""
+    """Warp executions of each basic block."""
     block_lanes: tuple[float, ...]
-    """Per basic block: active lanes, summed over warp executions."""
+    """Active lanes of each basic block, summed over warp executions."""
     sites: tuple[SiteCounters, ...]
     footprint_bytes: int = 0
     """Distinct global bytes touched, in 32-byte sectors."""
     reused_bytes: int = 0
-    """Of what it would have to read or write back: what earlier launches, fills and copies of the
-    same call left in L2."""
+    """Bytes of the launch's DRAM reads and write-backs that are spared because earlier launches,
+    fills and copies of the call left them in L2."""
     heaviest: Mapping[str, float] = field(default_factory=dict)
-    """Part of all work of a unit that the block with the most of it does; 0: not known. Units are
-    the values of `InstructionClass`, `issue` (all of them), and `path` (L1 and shared memory)."""
+    """Largest part of a unit's work that a single block does; 0: not known. Units are the values of
+    `InstructionClass`, `issue` (all instructions), and `path` (L1 and shared memory)."""
     path_clk: float = 0.0
-    """Clocks from the first instruction of a block to its last, as its slowest warps and those
-    they meet at barriers wait: of an average block; 0: not known."""
+    """Clocks from the first to the last instruction of an average block, by its slowest warps and
+    the warps that they meet at barriers; 0: not known."""
     longest_clk: float = 0.0
-    """The same of the block that takes longest."""
+    """Clocks from the first to the last instruction of the slowest block; 0: not known."""
     worst_line: float = 0.0
-    """Most passes of atomics over one line of L2; 0: not known."""
+    """Largest number of passes of atomics over a line of L2; 0: not known."""
     grid_barriers: int = 0
-    """How often the blocks of the grid waited for each other."""
+    """Number of barriers at which all blocks of the grid waited."""
     barriers: float = 0.0
     """Barrier arrivals of warps, summed."""
     sampled_blocks: int = 0
-    """How many blocks were executed that these counters stand on; 0: all."""
+    """Number of executed blocks from which these counters are scaled up; 0: all blocks were
+    executed."""
     spread: float = 0.0
-    """Relative half-width, 95 %, of what an average block takes, as far as those blocks tell."""
+    """Relative half-width of the 95 % interval of the clocks of an average block, from the sampled
+    blocks."""
 
 
 SECTOR_BYTES = 32
@@ -83,14 +85,14 @@ SECTOR_BYTES = 32
 
 @dataclass(frozen=True)
 class Sharing:
-    """What the blocks of a wave share at one site, in sectors of 32 bytes."""
+    """Sectors of 32 bytes that the blocks of a wave share at one site."""
 
     in_block: float
-    """New to the block that touched them."""
+    """Sectors that were new to the block that touched them."""
     in_wave: float
-    """Of those: new to the wave."""
+    """Sectors among `in_block` that were new to the wave."""
     again: float
-    """Of those: touched by the wave before."""
+    """Sectors among `in_wave` that the previous wave had touched."""
 
 
 def scale_up(
@@ -106,10 +108,10 @@ def scale_up(
 ) -> LaunchCounters:
     """Return the counters of the whole grid from those of `counted_blocks` of its blocks.
 
-    `path_error_clk` is the standard error of the clocks that they took on average. `sharing`, by
-    site, is of `wave_blocks` neighbours. `shared_line` are the passes of atomics over
-    the worst line that several of the counted blocks used; `account.worst_line` is that of lines
-    only one did. `allocated_bytes` have all buffers together.
+    `path_error_clk` is the standard error of the mean clocks of the counted blocks. `sharing`, by
+    site, is of `wave_blocks` neighbouring blocks. `shared_line` is the number of atomic passes over
+    the worst L2 line that several counted blocks used; `account.worst_line` is that of lines which
+    a single block used. `allocated_bytes` is the size of all buffers together.
     """
     factor = account.blocks_total / counted_blocks
     wave_bytes = SECTOR_BYTES * sum(
@@ -161,7 +163,8 @@ def _part(some: float, of_all: float) -> float:
 
 
 def _kept_part(wave_bytes: float, l2_bytes: int) -> float:
-    """Return which part of what a wave touched L2 still has when the next one asks for it."""
+    """Return the part (0 to 1) of a wave's footprint that L2 still holds when the next wave asks
+    for it."""
     if not l2_bytes:
         return 0.0
     return min(1.0, max(0.0, 1.5 - wave_bytes / l2_bytes))

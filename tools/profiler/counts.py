@@ -1,4 +1,4 @@
-"""What a launch executed, by launch and by source line: counted, nothing modelled."""
+"""Counts of a launch, in total and by source line: counted, nothing modelled."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class InstructionMix:
 
 @dataclass(frozen=True, kw_only=True)
 class LineAccess:
-    """One kind of access to one memory space on one source line."""
+    """Accesses of one kind to one memory space on one source line."""
 
     spot: SourceSpot | None
     space: str
@@ -68,7 +68,7 @@ class LineAccess:
 
     @property
     def serial_lanes(self) -> float:
-        """Return the lanes of an average atomic request that wait for one address."""
+        """Return the lanes of an average atomic request that wait for the same address."""
         return self.serial / self.requests if self.requests else 0.0
 
 

@@ -89,7 +89,7 @@ def _collect(
 
 
 def _is_explained(one: _LaunchReason, causes: Mapping[tuple[str, str], float]) -> bool:
-    """Tell whether a unit is busy only because of a waste that is listed anyway."""
+    """Return whether a unit is busy only because of a waste that is listed anyway."""
     found = EXPLAINED_BY.get(one.finding.code, ())
     return any(causes.get((one.kernel, cause), 0.0) > 0.5 * one.share for cause in found)
 
@@ -109,10 +109,10 @@ def profile_call(
     hardware: Hardware,
     counters: Sequence[KernelCounters] = (),
 ) -> Explained:
-    """Explain a call at one size that took `time_us`, from its launch log and what was counted.
+    """Explain a call at one size that took `time_us`, from its launch log and its counters.
 
-    Ceilings are those of a probe of this card where there was one. Raises HardwareError where a
-    probe left a file that cannot be read.
+    Ceilings come from a probe of this GPU where a probe exists. Raises HardwareError where the
+    probe's file cannot be read.
     """
     ceilings = find_ceilings(hardware)
     achieved = achieve(task, dims, time_us, hardware, ceilings)

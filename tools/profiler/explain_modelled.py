@@ -1,4 +1,4 @@
-"""The modelled time of one call from its counters, and the ranked reasons for it."""
+"""Models the time of a call from its counters, and ranks the reasons for the time."""
 
 from collections.abc import Sequence
 
@@ -25,10 +25,10 @@ PIECE_US = 1e-3
 def copies_profile(
     count: int, device_bytes: int, host_bytes: int, hardware: Hardware, *, pieces: int = 0
 ) -> tuple[LaunchProfile, ...]:
-    """Return all fills and copies of a call as one entry; none where it made none.
+    """Return all fills and copies of a call as a single profile; empty for a call without any.
 
-    Each costs a launch, and each of the `pieces` it comes in beyond the first some time; their
-    bytes cross DRAM once more than caches might let them.
+    Each copy or fill costs a launch, and each of its `pieces` beyond the first some time; their
+    bytes cross DRAM even where caches might hold them.
     """
     if count == 0:
         return ()
@@ -57,7 +57,7 @@ def explain_call(
     resources: Sequence[KernelResources],
     hardware: Hardware,
 ) -> Explained:
-    """Model the launches of one call of `solve`, in order, on `hardware`.
+    """Model the launches of a call of `solve`, in order, on `hardware`.
 
     `account.kernel` indexes `tables`; resources are matched by symbol. Every figure is modelled.
     """

@@ -11,26 +11,27 @@ from cuda_llm.tools.profiler.wastes import WASTE_ADVICE
 
 @dataclass(frozen=True, kw_only=True)
 class Stall:
-    """One reason why warps could not issue."""
+    """A reason for which warps could not issue, with its share."""
 
     reason: str
-    """As Nsight Compute calls it: `long_scoreboard`, `barrier`, `math_pipe_throttle` ..."""
+    """Name in Nsight Compute: `long_scoreboard`, `barrier`, `math_pipe_throttle` ..."""
     share: float
     """Part of the clocks between two instructions of a warp, 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelCounters:
-    """One kernel of one call of `solve`, counted while nothing else ran."""
+    """Counters of one kernel launch of a call of `solve`, counted while nothing else ran."""
 
     kernel: str
     """Name without its parameter list."""
     duration_us: float
-    """While it was counted, at the clocks of that moment: a time to compare, not to rank by."""
+    """Microseconds of the counted launch at the clocks of that moment: a time to compare, not to
+    rank by."""
     flushed: bool
-    """Whether caches were flushed before it."""
+    """Whether caches were flushed before the launch."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """What this chip counts of:
+    """Figures by name, as far as the chip counts them:
 
     - parts of a peak, 0 to 1: `dram_share`, `l2_share`, `l1_share` (L1 and shared memory),
       `issue_share`, `fp32_share`, `int_share`, `fp64_share`, `sfu_share`, `tensor_share`;
@@ -42,7 +43,7 @@ class KernelCounters:
       `shared_passes_share`: part of the L1 data path's passes that are for shared memory.
     """
     stalls: tuple[Stall, ...] = ()
-    """The largest first, without `selected` (the warp did issue)."""
+    """Stalls, the largest first, without `selected` (the warp did issue)."""
 
 
 ORIGIN = "(Nsight Compute)"
@@ -60,7 +61,7 @@ _LATENCY_ADVICE = {
 
 
 def find_counted(one: KernelCounters) -> Iterator[TimeReason]:
-    """Yield the reasons in the counters of one kernel, in no order."""
+    """Yield the reasons in the counters of one kernel, in no particular order."""
     yield from _memory(one)
     yield from _pipes(one)
     yield from _wastes(one)

@@ -1,6 +1,7 @@
-"""The launch log of one call of `solve` on a GPU, and the launch profiles that follow from it.
+"""The launch log of a call of `solve` on a GPU, and the launch profiles made from the log.
 
-The runner writes it, and a candidate shares the runner's memory: a log explains, it never ranks.
+The runner writes the log, and a candidate shares the runner's memory: a log explains, but never
+ranks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ REGISTERS = 32
 
 
 class LaunchKind(StrEnum):
-    """What was put on the GPU's queue."""
+    """Kind of an operation on the GPU's queue: kernel, copy or fill."""
 
     KERNEL = "kernel"
     COPY = "copy"
@@ -25,30 +26,31 @@ class LaunchKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedLaunch:
-    """One entry of a launch log."""
+    """An entry of a launch log."""
 
     kind: LaunchKind
     symbol: str = ""
     """Mangled name of the kernel; empty for copies and fills."""
     grid: tuple[int, int, int] = (0, 0, 0)
-    """Blocks."""
+    """Blocks along x, y, z."""
     block: tuple[int, int, int] = (0, 0, 0)
-    """Threads."""
+    """Threads along x, y, z."""
     dynamic_shared_bytes: int = 0
     bytes: int = 0
-    """Copied or filled."""
+    """Bytes copied or filled; 0 for kernels."""
     cooperative: bool = False
     cluster: int = 1
-    """Blocks of a cluster."""
+    """Number of blocks in a cluster."""
 
 
 def launch_profiles(
     log: Sequence[LoggedLaunch], kernels: Iterable[KernelResources], hardware: Hardware
 ) -> tuple[LaunchProfile, ...]:
-    """Return one profile a kernel, in order, then one for all copies and fills, if any.
+    """Return a profile of each kernel launch, in order, then a profile of all copies and fills
+    together, if any.
 
     `time_us` is 0: a log has no clock. Occupancy is what the resources allow; waves assume that
-    nothing else runs and leave clusters out of account.
+    nothing else runs, and clusters are ignored.
     """
     by_symbol = {kernel.symbol: kernel for kernel in kernels}
     launches = [

@@ -1,6 +1,6 @@
-"""Launches with one cause of time removed: a waste left out, or a busy resource relieved.
+"""Models launches without one cause of time: without a waste, or with a busy resource relieved.
 
-The counts that a launch would have then; the formulas of the time model stay the same.
+Only the counts of the launch change; the formulas of the time model stay the same.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -18,11 +18,11 @@ from cuda_llm.tools.profiler.time_model import LaunchTime, ModelledLaunch
 from cuda_llm.tools.profiler.traffic import BULK, CONSTANT_SPACES, L2_LINE_BYTES
 
 SERVED = 3.0
-"""Outputs that a loaded value serves for each that it serves now: two to four is usual."""
+"""Outputs per loaded value after relief, as a multiple of the present: two to four is usual."""
 FEWER = 2.0
-"""By which the instructions beside arithmetic shrink: wider accesses, unrolled loops."""
+"""Factor by which instructions beside arithmetic shrink: wider accesses, unrolled loops."""
 LARGER = 2.0
-"""By which tiles grow in each direction, so that L2 is asked so many times less."""
+"""Factor by which tiles grow in each direction, and by which repeated L2 requests shrink."""
 
 _BESIDE = (InstructionClass.INT, InstructionClass.CONTROL)
 """Instructions that find out where operands are."""
@@ -171,10 +171,10 @@ def coalesced(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
 def _fetching_less(
     before: LaunchCounters, after: LaunchCounters, table: KernelTable
 ) -> LaunchCounters:
-    """Return `after`, whose accesses touch fewer sectors, with what they ask of L2 and DRAM.
+    """Return `after`, whose accesses touch fewer sectors, with its requests to L2 and DRAM.
 
-    What a sector holds beyond the bytes of one request another may want: of all sites together no
-    more is spared than was fetched beyond what is used.
+    Another request may want the bytes of a sector that a request leaves unused: over all sites
+    together at most the bytes that were fetched beyond the used bytes are spared.
     """
     plain = [is_plain_global(site.space, site.kind) for site in table.sites]
     used = sum(one.sectors for one, is_one in zip(after.sites, plain, strict=True) if is_one)

@@ -46,7 +46,7 @@ ROOF_ADVICE = {
     "shuffle": "shuffle fewer values, or reduce in registers first",
     "tensor": "multiply less that is thrown away, or narrower types where the tolerance allows",
 }
-"""What relieves a busy resource, by the code of the reason, however its time is known."""
+"""Advice that relieves a busy resource, by the reason's code, for modelled and counted times."""
 
 
 _CHAIN_ADVICE = (
@@ -199,7 +199,8 @@ def _relieved(launch: ModelledLaunch, term: Term) -> LaunchTime:
 
 
 def _saving(launch: ModelledLaunch, fixed: LaunchTime, *terms: Term) -> Saving:
-    """Return what is saved once it is fixed; the share is how much the resource weighs now."""
+    """Return the microseconds saved once the cause is fixed; the share is the resource's present
+    weight."""
     saved_us = max(0.0, launch.time.time_us - fixed.time_us)
     return Saving(saved_us=saved_us, share=launch.time.share(*terms))
 
@@ -212,7 +213,8 @@ def _costliest_site(
 
 
 def _costliest_line(costs: Iterable[tuple[SourceSpot | None, float]]) -> SourceSpot | None:
-    """Return the line with the largest sum: an unrolled loop has many instructions on one line."""
+    """Return the source line with the largest total cost: an unrolled loop has many instructions on
+    one line."""
     by_line: dict[SourceSpot, float] = {}
     for spot, cost in costs:
         if spot is not None and cost > 0:
@@ -244,12 +246,12 @@ def _megabytes(count: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shorter:
-    """How the path of a warp gets shorter."""
+    """Changes that shorten the path of a warp."""
 
     part: float
-    """Of the path, what is left."""
+    """Part of the path that is left, 0 to 1."""
     by_loads: bool
-    """Whether by more loads under way, or by fewer waits of other kinds."""
+    """Whether more loads in flight shorten the path, or fewer waits of other kinds."""
 
 
 def _shorten(launch: ModelledLaunch) -> _Shorter:

@@ -15,7 +15,7 @@ WGMMA_PEAK = "wgmma:"
 
 
 class InstructionClass(StrEnum):
-    """Which pipe of an SM an instruction uses."""
+    """Pipe of an SM that an instruction uses."""
 
     FP32 = "fp32"
     FP64 = "fp64"
@@ -28,7 +28,7 @@ class InstructionClass(StrEnum):
     TENSOR = "tensor"
     CONTROL = "control"
     FREE = "free"
-    """Folded away by ptxas: moves, cvta, ld.param."""
+    """Instructions that ptxas folds away: moves, cvta, ld.param."""
 
 
 PIPES = (
@@ -41,12 +41,12 @@ PIPES = (
     InstructionClass.SHUFFLE,
     InstructionClass.TENSOR,
 )
-"""In the order of `emu::Pipe`, which ends with instructions of all kinds."""
+"""Pipes in the order of `emu::Pipe`, which ends with instructions of all kinds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstructionSite:
-    """One memory, barrier or collective instruction. Its index is its number in every report."""
+    """A memory, barrier or collective instruction. Its index is its number in every report."""
 
     opcode: str
     space: str
@@ -56,16 +56,16 @@ class InstructionSite:
     bytes: int
     """Bytes per lane, all elements of a vector together; 1 where lanes are counted as bytes."""
     block: int
-    """Number of the basic block it is in."""
+    """Number of the basic block that holds the instruction."""
     spot: SourceSpot | None
     width: int = 0
-    """Bytes per lane of the instruction that ptxas makes of it, alone or with others, of which the
-    first stands for all: 0 where that is another one."""
+    """Bytes per lane of the instruction that ptxas makes of this access, alone or merged with
+    others. The first access of a merged instruction stands for all; the others have 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BasicBlock:
-    """One basic block; `mix` times its executions is the instruction mix."""
+    """A basic block; `mix` times its executions is the instruction mix."""
 
     mix: Mapping[InstructionClass, float]
     spot: SourceSpot | None
@@ -73,11 +73,11 @@ class BasicBlock:
     """Groups of global loads separated by a first use: loads / batches is the parallelism."""
     global_loads: int = 0
     dependent_chain: int = 0
-    """Longest chain of arithmetic in which each instruction waits for the one before it."""
+    """Longest chain of arithmetic in which each instruction waits for the previous instruction."""
     shared_waits: int = 0
-    """Reads of shared memory of which each waits for the one before it."""
+    """Longest chain of dependent reads of shared memory."""
     cached_waits: int = 0
-    """The same of local and constant memory."""
+    """Longest chain of dependent reads of local and constant memory."""
     tensor: Mapping[str, int] = field(default_factory=dict)
     """Additions and multiplications on tensor cores, by the peak rate that holds for them."""
 
@@ -93,18 +93,19 @@ class Unsupported:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelTable:
-    """Static facts of one `.entry`, in the order of the generated module's kernels."""
+    """Static properties of an `.entry`, in the order of the generated module's kernels."""
 
     symbol: str
     sites: tuple[InstructionSite, ...] = ()
     blocks: tuple[BasicBlock, ...] = ()
     unsupported: tuple[Unsupported, ...] = ()
-    """Not empty: the kernel was not translated, and launching it is EMULATOR_UNSUPPORTED."""
+    """Operations that are not supported; where there are any, the kernel was not translated, and
+    launching it is EMULATOR_UNSUPPORTED."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Translated:
-    """One PTX file as a loadable library and its tables."""
+    """A PTX file translated to a loadable library, with its tables."""
 
     library: Path
     kernels: tuple[KernelTable, ...]

@@ -1,6 +1,6 @@
-"""The modelled time of one launch: a term for each resource, a soft maximum, and the launch itself.
+"""Models the time of a launch: a term for each resource, a soft maximum, and the launch itself.
 
-Every formula, with its source, is in docs/time-model.md. Nothing here was measured on a GPU.
+Every formula, with its source, is in docs/time-model.md. No term was measured on a GPU.
 """
 
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ class TimeReason:
     code: str
     saved_us: float
     share: float
-    """Part of the launch's time it accounts for, 0 to 1."""
+    """Part of the launch's time that the reason accounts for, 0 to 1."""
     explanation: str
     advice: str
     spot: SourceSpot | None = None
     waste: bool = False
-    """Whether the same work has a cheaper form without it."""
+    """Whether the same work can be done in a cheaper way."""
 
 
 class Saving(TypedDict):
@@ -43,11 +43,12 @@ class Saving(TypedDict):
 
 
 GRID_BARRIER_US = 1.5
-"""What a barrier of a cooperative grid takes where the profile does not say: an H200's."""
+"""Microseconds of a barrier of a cooperative grid where the profile has no figure: an H200's."""
 
 
 class Term(StrEnum):
-    """What a launch spends time on. The values are the keys of `LaunchProfile.terms_us`."""
+    """A resource on which a launch spends time. The values are the keys of
+    `LaunchProfile.terms_us`."""
 
     ISSUE = "issue"
     FP32 = "fp32"
@@ -69,19 +70,19 @@ class Term(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How a launch sits on the chip."""
+    """Residency of a launch on the chip: blocks per SM, bytes in L2, split over SMs."""
 
     blocks_per_sm: int
-    """Resident blocks an SM can hold, at least 1."""
+    """Resident blocks that an SM can hold, at least 1."""
     resident_bytes: float = 0.0
-    """Bytes of its footprint that earlier launches of the call left in L2."""
+    """Bytes of the launch's footprint that earlier launches of the call left in L2."""
     even_split: bool = False
-    """Take the blocks as divisible: every SM gets the same work and no wave is partial."""
+    """Treat the blocks as divisible: every SM gets the same work and no wave is partial."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchTime:
-    """A launch's modelled time and what it is made of."""
+    """Modelled time of a launch, with its terms and traffic."""
 
     time_us: float
     terms_us: Mapping[Term, float]
@@ -93,9 +94,10 @@ class LaunchTime:
         return combine({term: us for term, us in self.terms_us.items() if term not in terms})
 
     def share(self, *terms: Term) -> float:
-        """Return the part of the time, 0 to 1, of `terms`, which share one resource.
+        """Return the part of the time, 0 to 1, of `terms`, which share a resource.
 
-        By how much a hundredth less of them would shorten the launch: the shares of all add to 1.
+        The part is the relative change of the launch's time per relative change of the terms: the
+        parts of all resources add to 1.
         """
         launch_us = self.terms_us.get(Term.LAUNCH, 0.0)
         if Term.LAUNCH in terms:
@@ -110,7 +112,7 @@ class LaunchTime:
 def model_launch(
     account: LaunchCounters, table: KernelTable, hardware: Hardware, setting: Setting
 ) -> LaunchTime:
-    """Model the time of one launch."""
+    """Model the time of a launch."""
     traffic = launch_traffic(account, table, hardware)
     dram_bytes = traffic.dram_bytes - min(traffic.dram_bytes, setting.resident_bytes)
     clk_us = 1.0 / hardware.boost_clock_mhz
@@ -196,7 +198,7 @@ def _busiest_share(
 
 
 def _waves(account: LaunchCounters, hardware: Hardware, setting: Setting) -> float:
-    """Return how many times the chip fills up with blocks, one after another."""
+    """Return the number of waves of blocks with which the launch fills the chip."""
     places = hardware.sm_count * setting.blocks_per_sm
     if setting.even_split:
         return max(1.0, account.blocks_total / places)
@@ -206,7 +208,7 @@ def _waves(account: LaunchCounters, hardware: Hardware, setting: Setting) -> flo
 def _waiting_clk(
     account: LaunchCounters, table: KernelTable, hardware: Hardware, setting: Setting
 ) -> float:
-    """Return the clocks of the longest chain of waits: wave after wave, or of one block alone."""
+    """Return the clocks of the longest chain of waits: of all waves, or of a single block."""
     block_clk = account.path_clk or warp_clk(account, table, hardware)
     return max(block_clk * _waves(account, hardware, setting), account.longest_clk)
 

@@ -1,8 +1,8 @@
-"""What a launch moves and what one of its warps waits for: the two sides of Little's law.
+"""Bytes that a launch moves and clocks for which its warps wait: the two sides of Little's law.
 
-An SM that holds W warps, each with m requests under way, moves at most W x m requests per latency
-(Volkov, "Understanding Latency Hiding on GPUs", 2016). Turned around: a wave of resident blocks
-takes at least as long as the chain of dependent waits of one of its warps.
+An SM that holds W warps, each with m requests in flight, moves at most W x m requests per latency
+(Volkov, "Understanding Latency Hiding on GPUs", 2016). Conversely, a wave of resident blocks takes
+at least as long as the chain of dependent waits of one of its warps.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,15 +25,16 @@ BULK = ("bulk_load", "bulk_store")
 CONSTANT_SPACES = ("const", "param")
 """Parameters lie in constant memory, too."""
 L2_SLICE_BYTES_PER_CLK = 64
-"""Width of one L2 slice: how many slices, and so atomic units, a chip has (an estimate)."""
+"""Bytes per clock of an L2 slice, which gives the number of slices and atomic units of a chip (an
+estimate)."""
 L2_LINE_BYTES = 128
 ATOMIC_LINE_CLK = 3.4
-"""Clocks between two atomic passes on one L2 line: an H200 took 1.77 ns a lane to add floats to one
-address (docs/recorded.md)."""
+"""Clocks between two atomic passes on the same L2 line: an H200 took 1.77 ns per lane to add floats
+to the same address (docs/recorded.md)."""
 ATOMIC_PASSES = 2
-"""Shared-memory passes of one round of a native atomic: read and write (an estimate)."""
+"""Shared-memory passes of a round of a native atomic: read and write (an estimate)."""
 CAS_PASSES = 6
-"""Passes of one round of a float atomic on shared memory, a compare-and-swap loop."""
+"""Shared-memory passes of a round of a float atomic, a compare-and-swap loop."""
 
 _FLOATS = frozenset({"f64", "f32", "f16", "f16x2", "bf16", "bf16x2"})
 _PAST_L1 = frozenset({"cg", "cv", "volatile", "relaxed", "acquire", "mmio"})
@@ -70,12 +71,12 @@ def launch_traffic(account: LaunchCounters, table: KernelTable, hardware: Hardwa
 
 
 def site_traffic(site: InstructionSite, count: SiteCounters, hardware: Hardware) -> Traffic:
-    """Return the traffic of one memory instruction, without the serialisation of atomics."""
+    """Return the traffic of a memory instruction, without the serialisation of atomics."""
     if site.space == "":
         return Traffic()
     request_clk = WARP_LANES / hardware.pipes.load_store
     if site.space in CONSTANT_SPACES:
-        # One word at a time: what all lanes read alike comes with the instruction.
+        # A pass serves one word: a word that all lanes read comes with the instruction.
         return Traffic(shared_clk=max(0.0, count.wavefronts - count.requests) * request_clk)
     shared_clk = shared_passes(site, count) * request_clk
     if not count.sectors:
@@ -106,7 +107,7 @@ def shared_passes(site: InstructionSite, count: SiteCounters) -> float:
 
 
 def atomic_round_passes(site: InstructionSite) -> int:
-    """Return passes of one round of a shared-memory atomic. Floats have no native instruction."""
+    """Return the passes of a round of a shared-memory atomic. Floats have no native instruction."""
     is_float = not _FLOATS.isdisjoint(_parts(site))
     return CAS_PASSES if is_float else ATOMIC_PASSES
 
@@ -145,7 +146,8 @@ def _l2_atomic_clk(atomics: Sequence[SiteCounters], blocks: int, hardware: Hardw
 
 
 def _l2_passes(count: SiteCounters) -> float:
-    """A request passes once a sector, and once more for each further lane on one address."""
+    """Return the passes of atomics over L2: a pass for each sector, and a pass for each further
+    lane on an address."""
     return max(0.0, count.sectors + count.serial - count.requests)
 
 
@@ -172,19 +174,19 @@ SiteAccess = tuple[InstructionSite, SiteCounters]
 
 @dataclass(frozen=True, kw_only=True)
 class Waits:
-    """What an average warp waits for from its first instruction to its last, in clocks."""
+    """Clocks for which an average warp waits from its first instruction to its last."""
 
     loads: float = 0.0
-    """For global memory."""
+    """Clocks of waiting for global memory."""
     chains: float = 0.0
-    """For its own results, one after another, and for shared memory."""
+    """Clocks of waiting for dependent results, and for shared memory."""
     barriers: float = 0.0
     data_path: float = 0.0
-    """For its passes over L1 and shared memory."""
+    """Clocks of the warp's passes over L1 and shared memory."""
 
     @property
     def all(self) -> float:
-        """Return the sum."""
+        """Return the clocks of all waits together."""
         return self.loads + self.chains + self.barriers + self.data_path
 
 
@@ -232,13 +234,14 @@ def block_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -
 
 
 def warps_per_block(account: LaunchCounters) -> int:
-    """Return the warps of one block, the last possibly not full."""
+    """Return the number of warps of a block; the last warp may be partly filled."""
     x, y, z = account.block
     return -(-x * y * z // WARP_LANES)
 
 
 def _arithmetic_clk(block: BasicBlock, hardware: Hardware) -> float:
-    """A warp issues one instruction a clock at best, and waits along its chain of results."""
+    """Return the clocks of a block's arithmetic: a warp issues at most an instruction per clock,
+    and waits along its chain of results."""
     issued = sum(count for kind, count in block.mix.items() if kind is not InstructionClass.FREE)
     chain = block.dependent_chain or issued * DEPENDENT_SHARE
     return max(float(issued), chain * hardware.model.latency_alu_clk)

@@ -33,7 +33,7 @@ WASTE_ADVICE = {
         "choose a grid that fills the SMs a whole number of times, or loop over the grid"
     ),
 }
-"""How to do without a waste, however it was found."""
+"""Advice that removes a waste, by its code, for modelled and counted times."""
 
 
 def find_wastes(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
@@ -211,9 +211,8 @@ def _tail(launch: ModelledLaunch) -> TimeReason | None:
 
 
 def _least_part(launch: ModelledLaunch) -> float:
-    """Return the part of a warp's path that is left where others take all but one round of its
-    loops.
-    """
+    """Return the part of a warp's path that is left where other warps take all but one round of its
+    loops."""
     warps = warps_per_block(launch.account) * launch.account.blocks_total
     most = max(launch.account.block_warps, default=0.0)
     return min(1.0, warps / most) if most else 1.0

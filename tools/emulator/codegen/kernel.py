@@ -97,8 +97,7 @@ class KernelDraft:
     _taken: set[str] = field(default_factory=set)
     _counter: int = 0
     unfenced: dict[int, int] = field(default_factory=dict)
-    """Site that may have written the wgmma's registers since the last fence, by site of the wgmma.
-    """
+    """Site that may have written a wgmma's registers since the last fence, by the wgmma."""
 
     def name(self, register: str) -> str:
         """Return the C name of a register."""

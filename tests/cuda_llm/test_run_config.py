@@ -214,7 +214,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 def test_the_record_of_a_run_is_its_configuration(tmp_path: Path) -> None:
     found = find_parts(asked(tmp_path), parts())
-    assert read_config(describe_run(found)["request"], RunConfig) == found.request
+    assert read_config(describe_run(found)["request"], RunConfig) == found.config
 
 
 @pytest.mark.parametrize(
@@ -240,9 +240,9 @@ def test_settings_name_models_for_agents_of_this_run_alone(
 ) -> None:
     monkeypatch.setenv("CUDA_LLM_AGENT_MODELS", '{"hardware_research": "a", "elsewhere": "b"}')
     found = find_parts(asked(tmp_path), parts())
-    assert found.request.agent_models == {"hardware_research": "a"}
+    assert found.config.agent_models == {"hardware_research": "a"}
     own = asked(tmp_path, agent_models={"hardware_research": "mine"})
-    assert find_parts(own, parts()).request.agent_models == {"hardware_research": "mine"}
+    assert find_parts(own, parts()).config.agent_models == {"hardware_research": "mine"}
 
 
 def test_a_model_for_an_agent_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:

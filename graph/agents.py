@@ -15,7 +15,6 @@ from cuda_llm.graph.node_report import (
     bind_reporting,
     decisions_of,
     listening,
-    record_written,
 )
 from cuda_llm.graph.state import SearchState, SearchUpdate, without_defaults
 from cuda_llm.graph.view import situation_of, withdrawn_words, words_of
@@ -61,7 +60,6 @@ def subgraph_node(placed: PlacedAgent, subgraph: Any, find: FindContext) -> Any:
         with bound(**log_fields(context, state, placed.name)), listening(runtime) as here:
             made = await run_agent(context, situation, placed.name, invoke)
             update = add_contribution(context, placed.name, state, made)
-            record_written(context, state, placed.name, update)
         return {**update, "decided": decisions_of(here.events)}
 
     return node

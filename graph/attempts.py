@@ -4,26 +4,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from cuda_llm.agents.prompting.describe_run import USER
 from cuda_llm.agents.prompting.quote import one_line
-from cuda_llm.codec import decode
-from cuda_llm.errors import UsageError
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.toolbox import describe_speed
-from cuda_llm.outcomes import Duplicate, NoCode, Passed, PublishedCheck, Verdict, failure_key
+from cuda_llm.outcomes import Duplicate, Passed, PublishedCheck, Verdict, failure_key
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Bottleneck
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind
 from cuda_llm.source_tokens import normal_sha
-from cuda_llm.traces.events import AttemptJudged, AttemptRepeated, HintsTried
-from cuda_llm.traces.files import read_json
+from cuda_llm.traces.events import AttemptRepeated, HintsTried
 from cuda_llm.verdict_wording import describe
 
-StageSeconds = dict[str, float]
-"""Seconds by stage."""
 MOST_IDEA = 200
 """Characters of the name of what a candidate tries."""
 MOST_SUMMARY = 240
@@ -61,18 +55,6 @@ def as_duplicate(attempt: Attempt, of: str) -> Attempt:
     )
 
 
-def keep_verdict(
-    context: RunContext,
-    brief: Brief,
-    verdict: Verdict,
-    seconds: dict[str, float],
-    published: PublishedCheck | None = None,
-) -> Attempt:
-    """Write the verdict, then the attempt: from then on the candidate is judged."""
-    context.folder.write_verdict(brief.id, verdict)
-    return keep_attempt(context, brief, verdict, seconds, published)
-
-
 def keep_attempt(
     context: RunContext,
     brief: Brief,
@@ -80,7 +62,8 @@ def keep_attempt(
     seconds: Mapping[str, float],
     published: PublishedCheck | None = None,
 ) -> Attempt:
-    """Write the attempt that follows from a verdict."""
+    """Write the verdict, then the attempt: from then on the candidate is judged."""
+    context.folder.write_verdict(brief.id, verdict)
     attempt = Attempt(
         id=brief.id,
         round=brief.round,
@@ -198,20 +181,9 @@ def author_of(context: RunContext, brief: Brief) -> Author:
     return "human" if brief.kind == Kind.START else context.generator.written_by
 
 
-def usable_draft(context: RunContext, brief: Brief) -> Draft | NoCode | None:
-    """Return the draft; where it is lost, what the attempt holds of it; None without either."""
-    folder = context.folder
-    draft = folder.usable(folder.draft, brief.id)
-    judged = folder.usable(folder.attempt, brief.id) if draft is None else None
-    if judged is None or not judged.source_sha:
-        return draft
-    source = folder.same_source(brief.id, judged.source_sha)
-    return Draft(source=source, idea=judged.idea, tunables=judged.tunables)
-
-
 def draft_fields(context: RunContext, brief: Brief) -> dict[str, Any]:
     """Return the fields of an attempt that its draft decides; none without a draft."""
-    draft = usable_draft(context, brief)
+    draft = context.folder.draft(brief.id)
     if not isinstance(draft, Draft):
         return {}
     return {
@@ -260,34 +232,14 @@ def mark_duplicates(
     return known[before:]
 
 
-def record_judged(
-    context: RunContext, landed: Iterable[Attempt], judged: Iterable[Attempt]
-) -> None:
-    """Record a round's attempts, as they landed and as they count, and what their hints were worth.
-
-    Those that were told when they landed are not told again.
+def record_judged(context: RunContext, judged: Iterable[Attempt]) -> None:
+    """Record which of a round's attempts repeat another kernel of the round, and what the hints of
+    each were worth.
     """
-    for before, attempt in zip(landed, judged, strict=True):
-        context.record(AttemptJudged(attempt=before))
-        if attempt != before:
+    for attempt in judged:
+        if attempt.code == Duplicate.code and [*attempt.seconds][-1:] != ["generate"]:
             context.record(AttemptRepeated(attempt=attempt))
         brief = context.folder.usable(context.folder.brief, attempt.id)
         tried = try_hints(context, brief, attempt) if brief else None
         if tried is not None:
             context.record(tried)
-
-
-def seconds_so_far(context: RunContext, name: str) -> dict[str, float]:
-    """Return seconds by stage of the stages already done, in whichever process.
-
-    Where they cannot be read, none is done.
-    """
-    try:
-        return decode(StageSeconds, read_json(seconds_file(context, name)) or {})
-    except (UsageError, ValueError):
-        return {}
-
-
-def seconds_file(context: RunContext, name: str) -> Path:
-    """Return the path of those seconds, in the folder of the candidate."""
-    return context.folder.candidate(name) / "seconds.json"

@@ -18,7 +18,14 @@ from cuda_llm.agents.strategies.acceptance import TIE, find_regression, gain_ove
 from cuda_llm.graph.candidate import compiled
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.guards import choose_by_strategy
-from cuda_llm.graph.measurements import write_contest, write_inspection, write_last_check
+from cuda_llm.graph.measurements import (
+    read_contest,
+    read_inspection,
+    read_last_check,
+    write_contest,
+    write_inspection,
+    write_last_check,
+)
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.search import Attempt, DuelResult
 from cuda_llm.tools.device.candidate import Compiled
@@ -41,7 +48,7 @@ async def hold_contest(
     """Time attempts together with the incumbent on one GPU."""
     built = []
     for one in (*names, incumbent):
-        known = await compiled(context, context.bench, context.folder.source(one))
+        known = await compiled(context, context.folder.source(one))
         if not isinstance(known, Compiled):
             return InfraFailed(component="compiler", detail=f"{one} compiled before: {known.code}")
         built.append(known)
@@ -224,10 +231,13 @@ async def contest_incumbent(
     incumbent = contenders.situation.incumbent
     assert incumbent is not None, "without an incumbent there is no contender"
     began = time.monotonic()
-    found = await hold_contest(context, bench, names, incumbent.id)
-    seconds = time.monotonic() - began
     sources = [context.folder.source(one) for one in (*names, incumbent.id)]
-    write_contest(context.folder, contenders.situation.round, sources, found)
+    round_ = contenders.situation.round
+    found = read_contest(context.folder, round_, sources)
+    if found is None:
+        found = await hold_contest(context, bench, names, incumbent.id)
+        write_contest(context.folder, round_, sources, found)
+    seconds = time.monotonic() - began
     duels = (found,) * len(names) if isinstance(found, InfraFailed) else found.duels
     place = None if isinstance(found, InfraFailed) else found.fastest
     fastest = None if place is None else names[place]
@@ -249,13 +259,16 @@ async def inspect(context: RunContext, bench: DuelBench, contenders: Contenders,
     """Inspect the kernel with further tools; record their findings, write their files."""
     contenders.inspected.add(name)
     began = time.monotonic()
-    built = await compiled(context, context.bench, context.folder.source(name))
-    if not isinstance(built, Compiled):
-        return
-    found = await bench.inspect(built)
-    write_inspection(context.folder, built.source, found)
-    for file, made in found.artefacts.items():
-        context.folder.keep_file(name, file, made)
+    source = context.folder.source(name)
+    found = read_inspection(context.folder, source, context.folder.candidate(name))
+    if found is None:
+        built = await compiled(context, source)
+        if not isinstance(built, Compiled):
+            return
+        found = await bench.inspect(built)
+        for file, made in found.artefacts.items():
+            context.folder.keep_file(name, file, made)
+        write_inspection(context.folder, source, found)
     fault = found.fault
     context.record(
         KernelInspected(
@@ -300,9 +313,11 @@ async def confirm_winner(
 async def judge_again(context: RunContext, attempt: Attempt, baseline: KernelTimes) -> Verdict:
     """Judge the attempt again. Raises UsageError where the folder lost its source."""
     source = context.folder.same_source(attempt.id, attempt.source_sha)
-    bench = context.bench.with_fresh_inputs()
-    verdict = (await judge(bench, source, baseline=baseline)).verdict
-    write_last_check(context.folder, source, verdict)
+    verdict = read_last_check(context.folder, source)
+    if verdict is None:
+        bench = context.bench.with_fresh_inputs()
+        verdict = (await judge(bench, source, baseline=baseline)).verdict
+        write_last_check(context.folder, source, verdict)
     return verdict
 
 

@@ -1,12 +1,14 @@
-"""What the choice of an incumbent measured beside verdicts: contests, inspections and last checks.
+"""What a run measured beside verdicts: its baseline, contests, inspections and last checks.
 
 Events report each in one line. Here they are whole, in `measurements/` of the run's folder, under a
-hash of the sources they were made of; a replay and the benchmark table read them.
+hash of the sources they were made of. A node that a kill cut off takes them from there instead of
+measuring again; a replay and the benchmark table read them.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,22 @@ from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.duel import Contest, Duel, DuelSize
+from cuda_llm.traces.events import BaselineJudged
 from cuda_llm.traces.files import broken, read_json, write_json
 from cuda_llm.traces.run_folder import UNFIT, RunFolder
+
+BASELINE = "measurements/baseline.json"
+
+
+def write_baseline(folder: RunFolder, judged: BaselineJudged) -> None:
+    """Write the times of the task's own kernel."""
+    write_json(folder.path / BASELINE, encode(judged))
+
+
+def read_baseline(folder: RunFolder) -> BaselineJudged | None:
+    """Return those times; None where they were not taken yet. Raises UsageError."""
+    path = folder.path / BASELINE
+    return _read(path, partial(decode, BaselineJudged)) if path.exists() else None
 
 
 def write_contest(
@@ -23,6 +39,14 @@ def write_contest(
 ) -> None:
     """Write the contest that these kernels, the incumbent last, held in that round."""
     write_json(_place(folder, "contest", *sources, end=f"-{round_}"), _encode_contest(found))
+
+
+def read_contest(
+    folder: RunFolder, round_: int, sources: Sequence[str]
+) -> Contest | InfraFailed | None:
+    """Return the contest that these kernels held in that round; None where they held none."""
+    path = _place(folder, "contest", *sources, end=f"-{round_}")
+    return _read(path, _decode_contest) if path.exists() else None
 
 
 def read_contests(folder: RunFolder, sources: Sequence[str]) -> list[Contest | InfraFailed]:

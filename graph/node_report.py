@@ -1,26 +1,22 @@
-"""What a node tells of itself: each channel that it wrote as an event, its decisions in words in
-its update, and all events of its work in the stream of whoever runs the graph.
+"""What a node reports: its decisions in words, in its update, and every event of its work, in the
+stream of whoever runs the graph.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from cuda_llm.codec import encode
-from cuda_llm.graph.context import FindContext, GraphNode, RunContext, log_fields
-from cuda_llm.graph.state import SearchUpdate
+from cuda_llm.graph.context import FindContext, GraphNode, log_fields
 from cuda_llm.log import bound
 from cuda_llm.traces.event_text import describe_decision
-from cuda_llm.traces.events import Event, StateWritten
+from cuda_llm.traces.events import Event
 
 MOST_LINES = 24
 """Of decisions in one update, which stand in the checkpoint until the next node's."""
-MAPPINGS = ("notes", "unfit", "withdrawn")
-"""Channels whose values are entries by name."""
-CHANNELS = frozenset(SearchUpdate.__annotations__) - {"decided"}
 SERVER = "LANGSMITH_LANGGRAPH_API_VARIANT"
 """Set by LangGraph's servers, which send what is streamed on as JSON."""
 
@@ -69,38 +65,14 @@ def decisions_of(events: list[Event]) -> list[str]:
     return lines if left <= 0 else [*lines[:MOST_LINES], f"and {left} more"]
 
 
-def bind_reporting(node: GraphNode, find: FindContext, name: str, *, writes: bool = True) -> Any:
-    """Return the node as `bind_node` does, so that it tells of itself.
-
-    `writes`: the channels of its update are recorded when it is done.
-    """
+def bind_reporting(node: GraphNode, find: FindContext, name: str) -> Any:
+    """Return the node as `bind_node` does, with what it decided in its update."""
 
     async def node_of_ours(state: Any, runtime: Any) -> Any:
         context = await find(state, runtime.context)
         with bound(**log_fields(context, state, name)), listening(runtime) as here:
             update = await node(state, context)
-            if writes:
-                record_written(context, state, name, update)
         return {**update, "decided": decisions_of(here.events)}
 
     node_of_ours.__name__ = name
     return node_of_ours
-
-
-def record_written(
-    context: RunContext, state: Mapping[str, Any], name: str, update: Mapping[str, Any]
-) -> None:
-    """Record each channel in which the update leaves something new."""
-    round_ = max(0, update.get("round", state.get("round", 0)))
-    for channel, value in update.items():
-        # LangGraph's Overwrite holds one.
-        value = getattr(value, "value", value)
-        if channel in CHANNELS and (value or state.get(channel)) and value != state.get(channel):
-            context.record(
-                StateWritten(agent=name, channel=channel, round=round_, count=count(channel, value))
-            )
-
-
-def count(channel: str, value: Any) -> int:
-    """Return the number of entries; 1 of a single value, 0 of none."""
-    return len(value) if isinstance(value, list) or channel in MAPPINGS else int(bool(value))

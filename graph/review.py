@@ -23,7 +23,7 @@ from cuda_llm.graph.review_decisions import (
     read_answer,
 )
 from cuda_llm.graph.state import SearchState, SearchUpdate
-from cuda_llm.graph.view import known_before, situation_of
+from cuda_llm.graph.view import situation_of
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.traces.events import HintGiven, ReviewChange, RoundReviewed
 from cuda_llm.traces.files import broken, read_json, write_json
@@ -52,8 +52,7 @@ async def review(state: SearchState, context: RunContext) -> SearchUpdate:
     done = decide(situation, orders, state, context)
     update = carry_out(done.decisions, situation, orders, context)
     context.record(done.event)
-    late = [name for name in state["briefs"] if name in state["late"]]
-    return {**update, "briefs": [*late, *update["briefs"]]}
+    return update
 
 
 def decide(
@@ -63,7 +62,7 @@ def decide(
     path = review_file(context.folder.path, situation.round)
     done = read_review(path)
     if done is None:
-        shown = review_of(situation, orders, known_before(state, context))
+        shown = review_of(situation, orders)
         decided = ask_until_clear(shown)
         done = Reviewed(decided, event_of(decided, shown))
         write_json(path, encode(done))
@@ -85,19 +84,20 @@ def read_review(path: Path) -> Reviewed | None:
 
 
 def orders_of(state: SearchState, context: RunContext) -> tuple[Brief, ...]:
-    """Return the orders of the round at work, without those that are late from earlier ones."""
-    found = (context.folder.brief(one) for one in state["briefs"] if one not in state["late"])
+    """Return the orders of the round at work."""
+    found = map(context.folder.brief, state["briefs"])
     return tuple(one for one in found if one is not None)
 
 
-def review_of(situation: Situation, orders: Sequence[Brief], known: Collection[str] = ()) -> Review:
-    """Return what is to be reviewed; attempts in `known` were shown before."""
+def review_of(situation: Situation, orders: Sequence[Brief]) -> Review:
+    """Return what is to be reviewed: what the last round judged and learned, and the orders."""
     incumbent = situation.incumbent
+    judged = [one for one in situation.attempts if one.round >= situation.round - 1]
     return Review(
         round=situation.round,
         rounds=situation.config.rounds,
         incumbent=None if incumbent is None else incumbent.id,
-        verdicts=tuple(verdict_shown(one) for one in situation.attempts if one.id not in known),
+        verdicts=tuple(map(verdict_shown, judged)),
         hints=tuple(hints_shown(situation)),
         orders=tuple(
             OrderShown(

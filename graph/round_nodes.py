@@ -24,7 +24,7 @@ from cuda_llm.graph.guards import (
 )
 from cuda_llm.graph.incumbent import choose_incumbent
 from cuda_llm.graph.state import CandidateState, SearchState, SearchUpdate
-from cuda_llm.graph.view import attempts_of, judged_of, situation_of, write_situation
+from cuda_llm.graph.view import attempts_of, judged_of, seen_of, situation_of
 from cuda_llm.outcomes import InfraFailed
 from cuda_llm.run_config import MOST_CANDIDATES
 from cuda_llm.search import Attempt, Brief, Draft, Kind
@@ -130,17 +130,12 @@ def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContex
 
 
 def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:
-    """Return the update with the attempts of `names`; those not judged yet become late."""
-    found = {name: context.folder.attempt(name) for name in names}
-    landed = [one for one in found.values() if one is not None]
+    """Return the update with the attempts of `names`; the run's minutes may have cut some off."""
+    landed = [one for one in map(context.folder.attempt, names) if one is not None]
     judged = mark_duplicates(context, attempts_of(state, context), landed)
-    record_judged(context, landed, judged)
-    late = [name for name in state["late"] if name not in found]
-    return {
-        "attempts": [one.id for one in judged],
-        "judged": [*state["judged"], *(one.id for one in judged)],
-        "late": [*late, *(name for name, attempt in found.items() if attempt is None)],
-    }
+    record_judged(context, judged)
+    ids = [one.id for one in judged]
+    return {"attempts": ids, "judged": [*state["judged"], *ids]}
 
 
 def record_trials(state: SearchState, context: RunContext, update: SearchUpdate) -> None:
@@ -187,24 +182,16 @@ async def strategy(state: SearchState, context: RunContext) -> SearchUpdate:
     briefs = briefs_of_round(situation, context)
     for brief in briefs:
         context.folder.write_brief(brief)
-    ids = [*state["late"], *(brief.id for brief in briefs)]
-    fresh: SearchUpdate = {"round": opened["round"], "trials": [], "judged": []}
-    return {**fresh, "briefs": ids}
+    ids = [brief.id for brief in briefs]
+    return {"round": opened["round"], "briefs": ids, "trials": [], "judged": []}
 
 
 async def hand_out(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Write what this round's generators see, including what agents behind the strategy added."""
-    write_situation(state, context)
-    late = set(state["late"])
-    briefs = [context.folder.brief(name) for name in state["briefs"] if name not in late]
-    context.record(
-        RoundBegan(
-            round=state["round"],
-            incumbent=state["incumbent"],
-            briefs=tuple(brief for brief in briefs if brief is not None),
-            late=tuple(state["late"]),
-        )
-    )
+    """Begin the round: its briefs and the state as it stands go to the candidates."""
+    found = map(context.folder.brief, state["briefs"])
+    briefs = tuple(brief for brief in found if brief is not None)
+    began = RoundBegan(round=state["round"], incumbent=state["incumbent"], briefs=briefs)
+    context.record(began)
     return {}
 
 
@@ -285,8 +272,7 @@ async def each_candidate(state: SearchState, context: RunContext) -> list[Any] |
     from langgraph.types import Send
 
     orders = [
-        candidate_input(state, name, state["round"], drafted=is_drafted(context, name))
-        for name in state["briefs"]
+        candidate_input(state, name, drafted=is_drafted(context, name)) for name in state["briefs"]
     ]
     return [Send("candidate", one) for one in orders] or "on"
 
@@ -298,10 +284,10 @@ def is_drafted(context: RunContext, name: str) -> bool:
 
 
 def each_trial(state: SearchState) -> list[Any] | Literal["on"]:
-    """Send all of the tuner's trials at once; no quorum leaves one of them behind."""
+    """Send all of the tuner's trials at once."""
     from langgraph.types import Send
 
-    orders = [candidate_input(state, name, 0, drafted=True) for name in state["trials"]]
+    orders = [candidate_input(state, name, drafted=True) for name in state["trials"]]
     return [Send("trial", one) for one in orders] or "on"
 
 
@@ -310,12 +296,14 @@ def next_round_or_finish(state: SearchState) -> Literal["strategy", "finish"]:
     return "finish" if state["stop"] else "strategy"
 
 
-def candidate_input(state: SearchState, name: str, round_: int, *, drafted: bool) -> CandidateState:
+def candidate_input(state: SearchState, name: str, *, drafted: bool) -> CandidateState:
     """Return the input of a candidate's subgraph; `drafted`: no generator is asked."""
     return {
         "candidate_run": state["run_id"],
         "candidate_id": name,
         "candidate_drafted": drafted,
-        "candidate_round": round_,
+        "candidate_round": state["round"],
+        "candidate_seen": {"baseline": state["baseline"]} if drafted else seen_of(state),
+        "candidate_seconds": {},
         "candidate_end": "",
     }

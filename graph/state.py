@@ -39,13 +39,11 @@ class SearchUpdate(TypedDict, total=False):
     round: int
     """At work: from 1; 0 while the user's own kernel is judged, or before the first."""
     briefs: list[str]
-    """Ids of the candidates at work this round, those late from earlier rounds first."""
+    """Ids of the candidates at work this round."""
     trials: list[str]
     """Ids of the tuner's candidates of this round."""
     judged: list[str]
     """Ids of the attempts that this round added."""
-    late: list[str]
-    """Ids of candidates still at work when their round went on without them."""
     attempts: Annotated[list[str], operator.add]
     """Ids of all candidates that were judged, by round and index."""
     incumbent: str | None
@@ -87,7 +85,7 @@ class SearchOutput(TypedDict, total=False):
 
 
 class CandidateState(TypedDict, total=False):
-    """One candidate on its way. No key is one of SearchState's: what is shared goes through disk.
+    """One candidate on its way. No key is one of SearchState's.
 
     (LangGraph would merge equal names into the parent, once for each of the round's candidates.)
     """
@@ -97,7 +95,11 @@ class CandidateState(TypedDict, total=False):
     candidate_drafted: bool
     """Its kernel is there already: the user's own, or the tuner's."""
     candidate_round: int
-    """Round whose quorum it is subject to; 0 for none."""
+    candidate_seen: Json
+    """Channels of the state that a Situation is made from, for its generator; of a kernel that is
+    there already, and behind the generator, the baseline alone."""
+    candidate_seconds: dict[str, float]
+    """Seconds by stage, of the stages that are done."""
     candidate_end: str
     """Empty while it goes on; then its verdict's code, or `LATE`."""
 

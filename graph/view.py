@@ -1,18 +1,15 @@
 """From the state and the context to what agents see: a Situation."""
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.codec import decode
 from cuda_llm.graph.context import RunContext
-from cuda_llm.graph.state import SearchState
+from cuda_llm.graph.state import Json, SearchState
 from cuda_llm.search import Attempt, Hint
 from cuda_llm.tools.timing.times import KernelTimes
-from cuda_llm.traces.files import broken, read_json, write_file
 from cuda_llm.traces.run_folder import RunFolder
 
 SITUATION_CHANNELS = (
@@ -22,7 +19,7 @@ SITUATION_CHANNELS = (
 """Channels that a Situation is made from."""
 
 
-def situation_of(state: SearchState, context: RunContext) -> Situation:
+def situation_of(state: Mapping[str, Any], context: RunContext) -> Situation:
     """Build the situation from a state."""
     attempts = attempts_of(state, context)
     incumbent = state.get("incumbent")
@@ -74,39 +71,14 @@ def judged_of(state: SearchState, situation: Situation) -> tuple[Attempt, ...]:
     return tuple(one for one in situation.attempts if one.id in names)
 
 
-def write_situation(state: SearchState, context: RunContext) -> None:
-    """Write what the generators of this round see: candidates know the state by this file alone."""
-    seen: dict[str, Any] = {key: state[key] for key in SITUATION_CHANNELS if key in state}  # type: ignore[literal-required]
-    write_file(_file(context, state["round"]), json.dumps(seen, allow_nan=False))
+def seen_of(state: SearchState) -> Json:
+    """Return the channels that a Situation is made from, for candidates: they share none."""
+    channels: Mapping[str, Any] = state
+    return {key: channels[key] for key in SITUATION_CHANNELS if key in channels}
 
 
-def read_situation(context: RunContext, round_: int) -> Situation:
-    """Return what the generators of a round see; read once."""
-    known = context.tasks.views
-    if round_ not in known:
-        path, mend = _file(context, round_), context.folder.mend
-        seen: SearchState | None = read_json(path, mend)
-        if seen is None:
-            raise context.folder.gone(path)
-        if not isinstance(seen, dict) or not {"round", "attempts"} <= seen.keys():
-            raise broken(path, mend)
-        known[round_] = situation_of(seen, context)
-    return known[round_]
-
-
-def known_before(state: SearchState, context: RunContext) -> frozenset[str]:
-    """Return the ids of the attempts that were judged before the last round began."""
-    seen = read_json(_file(context, state["round"] - 1), context.folder.mend)
-    named = seen.get("attempts", ()) if isinstance(seen, dict) else ()
-    return frozenset(named)
-
-
-def baseline_of(situation: Situation) -> KernelTimes:
+def baseline_of(state: Mapping[str, Any]) -> KernelTimes:
     """Return the baseline's times."""
-    sizes = (dict(dims) for dims in situation.sizes)
-    times = tuple(zip(sizes, situation.baseline_us, strict=True))
+    known = state["baseline"]
+    times = tuple(zip(map(dict, known["sizes"]), known["times_us"], strict=True))
     return KernelTimes(times=times, launches=(), bottlenecks=())
-
-
-def _file(context: RunContext, round_: int) -> Path:
-    return context.folder.path / "rounds" / str(round_) / "situation.json"

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from cuda_llm.traces.event_line import FIELDS_BY_ID, RECORDED_ONCE
+from cuda_llm.traces.event_line import FIELDS_BY_ID
 from cuda_llm.traces.events import VERSION, Event
 from cuda_llm.traces.run_folder import FILES
 
@@ -38,12 +38,11 @@ def event_schema() -> dict[str, Any]:
             "at": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"},
             "kind": {"const": kind.kind},
         }
-        again = {"again": {"type": "integer", "minimum": 1}} if kind.kind in RECORDED_ONCE else {}
         definitions |= _named_in(one, nested)
         definitions[kind.__name__] = {
             "type": "object",
             "description": inspect.cleandoc(kind.__doc__),
-            "properties": {**properties, **again, **one["properties"]},
+            "properties": {**properties, **one["properties"]},
             "required": [*properties, *one.get("required", ())],
         }
     whole = {

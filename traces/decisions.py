@@ -97,19 +97,6 @@ class RoundReviewed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateWritten:
-    """A node wrote a channel of the state (docs/state.md)."""
-
-    kind: ClassVar[str] = "state_written"
-    agent: str
-    """The node: `strategy`, `reflection`, an agent of a user's own ..."""
-    channel: str
-    round: int
-    count: int
-    """Entries that it added or wrote; 1 for a single value, 0 where the channel is empty now."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Routed:
     """A round is over, and it is decided what follows."""
 

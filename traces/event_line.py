@@ -36,42 +36,36 @@ RECORDED_ONCE: Mapping[str, tuple[str, ...]] = {
     "contest_held": ("round", "contender", "incumbent"),
     "kernel_inspected": ("round", "attempt"),
     "incumbent_chosen": ("round",),
-    "state_written": ("agent", "channel", "round"),
     "routed": ("round",),
     "winner_remeasured": ("attempt",),
+    "run_finished": (),
 }
-"""By kind: the fields that say which event it is. Each record of others is an event of its own."""
+"""By kind: the fields that say which event it is. A step that a kill cut off is done again, and
+records none of them twice. Of other kinds each record is an event of its own."""
 
 
-def identity_of(fields: Mapping[str, Any], round_: int) -> str | None:
-    """Return what an event is known by; None where each is one of its own."""
-    kind = fields["kind"]
-    if kind not in RECORDED_ONCE:
+def identity_of(event: Event) -> str | None:
+    """Return what an event is known by; None where each is an event of its own."""
+    if event.kind not in RECORDED_ONCE:
         return None
-    # A candidate may be late at the same stage in one round after the other.
-    within = round_ if kind == "candidate_late" else None
-    return json.dumps([kind, within, *(fields.get(name) for name in RECORDED_ONCE[kind])])
+    fields = fields_of(event)
+    return json.dumps([event.kind, *(fields[name] for name in RECORDED_ONCE[event.kind])])
 
 
-def content_of(fields: Mapping[str, Any]) -> str:
-    """Return the content of a line; what it took in seconds makes no other event of it."""
-    own = {"v", "seq", "at", "again", "seconds"}
-    return json.dumps({key: one for key, one in fields.items() if key not in own}, sort_keys=True)
-
-
-def to_line(event: Event, seq: int, at: str, again: int | None = None) -> bytes:
-    """Return one line of the file. What it names by id must lie in the run's folder already.
-
-    `again` is the position of a line that it replaces.
-    """
-    fields = {"v": VERSION, "seq": seq, "at": at, "kind": event.kind}
-    if again is not None:
-        fields["again"] = again
+def fields_of(event: Event) -> dict[str, Any]:
+    """Return the fields of an event as its line holds them, some values by id."""
+    fields: dict[str, Any] = {}
     for name, value in vars(event).items():
         if f"{event.kind}.{name}" not in FIELDS_BY_ID:
             fields[name] = encode(value)
         else:
             fields[name] = [one.id for one in value] if isinstance(value, tuple) else value.id
+    return fields
+
+
+def to_line(event: Event, seq: int, at: str) -> bytes:
+    """Return one line of the file. What it names by id must lie in the run's folder already."""
+    fields = {"v": VERSION, "seq": seq, "at": at, "kind": event.kind, **fields_of(event)}
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # Half of a surrogate pair, as a model may send, is no text that anybody could read back.
     return text.encode(errors="replace") + b"\n"

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import CudaLLMError, UnusableFile, UsageError
 from cuda_llm.log import OURS, Log
-from cuda_llm.traces.event_line import FIELDS_BY_ID, content_of, identity_of, now, to_line
-from cuda_llm.traces.events import VERSION, AttemptJudged, AttemptRepeated, Event, RoundBegan
+from cuda_llm.traces.event_line import FIELDS_BY_ID, identity_of, now, to_line
+from cuda_llm.traces.events import VERSION, AttemptRepeated, Event
 from cuda_llm.traces.files import cannot_write
 from cuda_llm.traces.run_folder import RunFolder
 
@@ -51,50 +51,34 @@ class Recorder:
         self._turn = threading.RLock()
         self._file: int | None = _open_alone(path)
         self._seq, self._end = _cut_torn_line(self._file)
-        self._round = 0
-        self._earlier = _read_earlier(path)
-        self._judged: set[str] = set()
-        """Attempts that this process has told of."""
+        self._told = {identity_of(one.event) for one in read_events(path)} - {None}
+        """Identities of the events in the file."""
+        self._told_here: set[str] = set()
+        """Those that the observers of this process know."""
 
     def __call__(self, event: Event) -> None:
         """Record `event`, then call the observers. After `close` nothing is recorded any more.
 
-        What an earlier process recorded word for word is not written again; what it recorded in
-        other words is, and the line names the one that it replaces. An attempt is told once, when
-        it lands or, where that was lost, when its round is over.
+        An event that an earlier process recorded is not written again, one that this process
+        recorded is passed over.
         """
         with self._turn:
-            if self._file is None or self._is_told(event):
+            if self._file is None:
                 return
-            again = self._find_earlier(event)
-            if again is None or again.differs:
-                self._write(event, again.seq if again else None)
+            key = identity_of(event)
+            if key is None or key not in self._told:
+                self._write(event)
+            if key is not None:
+                if key in self._told_here:
+                    return
+                self._told_here.add(key)
+                self._told.add(key)
             for observer in tuple(self._observers):
                 self._notify(observer, event)
 
-    def _is_told(self, event: Event) -> bool:
-        """Return whether this process has told of the same attempt before."""
-        if not isinstance(event, AttemptJudged):
-            return False
-        before = len(self._judged)
-        self._judged.add(event.attempt.id)
-        return len(self._judged) == before
-
-    def _find_earlier(self, event: Event) -> "_Earlier | None":
-        """Return the same event as an earlier process recorded it, once; None where none did."""
-        if not self._earlier:
-            return None
-        fields = json.loads(to_line(event, 0, ""))
-        self._round = fields["round"] if event.kind == RoundBegan.kind else self._round
-        key = identity_of(fields, self._round)
-        earlier = None if key is None else self._earlier.pop(key, None)
-        if earlier is None:
-            return None
-        return replace(earlier, differs=earlier.content != content_of(fields))
-
-    def _write(self, event: Event, again: int | None) -> None:
+    def _write(self, event: Event) -> None:
         assert self._file is not None
-        line = to_line(event, self._seq, now(), again)
+        line = to_line(event, self._seq, now())
         try:
             _append(self._file, line)
         except OSError as error:
@@ -133,29 +117,6 @@ class Recorder:
                 error=f"{type(error).__name__}: {error}",
                 exc_info=error,
             )
-
-
-@dataclass(frozen=True)
-class _Earlier:
-    """An event that an earlier process of the run recorded."""
-
-    seq: int
-    content: str
-    differs: bool = False
-
-
-def _read_earlier(path: Path) -> dict[str, _Earlier]:
-    """Return the events recorded so far by their identity, the last of each."""
-    earlier: dict[str, _Earlier] = {}
-    round_ = 0
-    for one in read_events(path):
-        if isinstance(one.event, RoundBegan):
-            round_ = one.event.round
-        fields = json.loads(to_line(one.event, one.seq, one.at))
-        key = identity_of(fields, round_)
-        if key is not None:
-            earlier[key] = _Earlier(one.seq, content_of(fields))
-    return earlier
 
 
 def is_being_written(path: Path) -> bool:
@@ -227,8 +188,6 @@ class Recorded:
     at: str
     """UTC, `2026-01-31T10:00:00.123Z`."""
     event: Event
-    again: int | None = None
-    """Position of an earlier line that this one replaces: a resumed run came to it once more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +247,7 @@ def read_line(line: bytes, folder: RunFolder) -> Recorded | Literal["unknown", "
         version, kind = fields.pop("v"), fields.pop("kind")
         if int(version) != VERSION or kind not in KINDS:
             return "unknown"
-        seq, at, again = fields.pop("seq"), fields.pop("at"), fields.pop("again", None)
+        seq, at = fields.pop("seq"), fields.pop("at")
         datetime.fromisoformat(at)
         if kind == AttemptRepeated.kind:
             # Its attempt was written anew since the line that told of it first.
@@ -297,7 +256,7 @@ def read_line(line: bytes, folder: RunFolder) -> Recorded | Literal["unknown", "
             if value_kind := FIELDS_BY_ID.get(f"{kind}.{name}"):
                 fields[name] = _look_up(folder, value_kind, fields[name])
         event = decode(KINDS[kind], fields)
-        return Recorded(seq=int(seq), at=at, event=event, again=again)
+        return Recorded(seq=int(seq), at=at, event=event)
     except (UsageError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return "torn"
 

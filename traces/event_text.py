@@ -57,7 +57,7 @@ def describe_decision(event: Event) -> Iterator[str]:
         case AttemptJudged(attempt=attempt) | AttemptRepeated(attempt=attempt):
             yield describe_attempt(attempt)
         case CandidateLate(candidate=name, stage=stage):
-            yield f"{name} is late ({stage}) and joins the next round"
+            yield f"{name} cut off at {stage}: the minutes are over"
         case TunerSearched(parent=parent, tried=tried, best=best, reason=reason):
             better = f", best {best}" if best else ""
             yield f"{parent}: tried {list_names(tried)}{better}; {reason}"

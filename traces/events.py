@@ -18,7 +18,6 @@ from cuda_llm.traces.decisions import ReviewChange as ReviewChange
 from cuda_llm.traces.decisions import RoundReviewed as RoundReviewed
 from cuda_llm.traces.decisions import Routed as Routed
 from cuda_llm.traces.decisions import RunInterrupted as RunInterrupted
-from cuda_llm.traces.decisions import StateWritten as StateWritten
 from cuda_llm.traces.decisions import StopCause as StopCause
 
 VERSION = 2
@@ -86,8 +85,6 @@ class RoundBegan:
     round: int
     incumbent: str | None
     briefs: tuple[Brief, ...]
-    late: tuple[str, ...] = ()
-    """Attempts of earlier rounds that are still at work and join this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +153,7 @@ class StageLeft:
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateLate:
-    """The round goes on without this candidate; it joins the next."""
+    """The minutes of the run ended while the candidate was at this stage: it has no verdict."""
 
     kind: ClassVar[str] = "candidate_late"
     candidate: str
@@ -298,7 +295,6 @@ Event: TypeAlias = (
     | ContestHeld
     | KernelInspected
     | IncumbentChosen
-    | StateWritten
     | Routed
     | WinnerRemeasured
     | RunFinished

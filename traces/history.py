@@ -1,10 +1,9 @@
 """The events of a run put in order, by round.
 
-A killed and resumed run records some things twice. What has an id counts once, the last time it was
-recorded; model calls count each time, because each was paid for.
+Model calls count each time, because each was paid for.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cuda_llm.search import Attempt, Brief, Hint
@@ -35,7 +34,6 @@ from cuda_llm.traces.events import (
     RunStarted,
     StageEntered,
     StageLeft,
-    StateWritten,
     TunerSearched,
     WinnerRemeasured,
 )
@@ -50,12 +48,10 @@ class RoundHistory:
     before: str | None = None
     """The kernel to beat."""
     briefs: dict[str, Brief] = field(default_factory=dict)
-    joined: tuple[str, ...] = ()
-    """Attempts of earlier rounds that were still at work."""
     attempts: dict[str, Attempt] = field(default_factory=dict)
     """Judged in this round, by id, in the order of round and index."""
     late: dict[str, str] = field(default_factory=dict)
-    """Stage at which the round went on without a candidate, by its id."""
+    """Stage at which the minutes of the run cut a candidate off, by its id."""
     decided: dict[AgentDecided, None] = field(default_factory=dict)
     failed: dict[AgentFailed, None] = field(default_factory=dict)
     calls: list[ModelCalled] = field(default_factory=list)
@@ -73,8 +69,6 @@ class RoundHistory:
     """By candidate: the generator raised."""
     tried: dict[str, HintsTried] = field(default_factory=dict)
     """By candidate: what its hints promised, and what came of them."""
-    written: dict[tuple[int, str, str], StateWritten] = field(default_factory=dict)
-    """By round, node and channel."""
     reviews: dict[int, RoundReviewed] = field(default_factory=dict)
     """By the round that follows."""
     route: Routed | None = None
@@ -151,20 +145,6 @@ def history_of(recorded: Iterable[tuple[str, Event]]) -> RunHistory:
     return history
 
 
-def _join(history: RunHistory, round_: RoundHistory, late: Sequence[str]) -> None:
-    """Move to a round what was recorded before it began: candidates of earlier rounds that were
-    judged after those had gone on, and what its strategy wrote.
-    """
-    for earlier in history.rounds.values():
-        if earlier is round_:
-            continue
-        for name in late:
-            if name in earlier.late and name in earlier.attempts:
-                round_.attempts[name] = earlier.attempts.pop(name)
-        for key in [one for one in earlier.written if one[0] == round_.round]:
-            round_.written[key] = earlier.written.pop(key)
-
-
 def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
     match event:
         case RunStarted():
@@ -176,10 +156,9 @@ def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
             history.interrupted = history.finished = None
         case BaselineJudged():
             history.baseline = event
-        case RoundBegan(incumbent=incumbent, briefs=briefs, late=late):
-            round_.before, round_.joined = incumbent, late
+        case RoundBegan(incumbent=incumbent, briefs=briefs):
+            round_.before = incumbent
             round_.briefs.update({brief.id: brief for brief in briefs})
-            _join(history, round_, late)
         case AgentDecided():
             round_.decided[event] = None
         case AgentFailed():
@@ -200,8 +179,6 @@ def _add(history: RunHistory, round_: RoundHistory, event: Event) -> None:
             round_.broken[name] = event
         case HintsTried(candidate=name):
             round_.tried[name] = event
-        case StateWritten(round=number, agent=agent, channel=channel):
-            round_.written[number, agent, channel] = event
         case RoundReviewed(round=number):
             round_.reviews[number] = event
         case Routed():

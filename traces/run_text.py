@@ -59,7 +59,7 @@ def describe_round(round_: RoundHistory, history: RunHistory, *, alive: bool) ->
         yield ""
         before = round_.before or "the baseline"
         yield f"round {round_.round} · to beat: {before}"
-    for name in dict.fromkeys((*round_.briefs, *round_.joined, *round_.attempts)):
+    for name in dict.fromkeys((*round_.briefs, *round_.attempts)):
         brief, attempt = round_.briefs.get(name), round_.attempts.get(name)
         yield from _candidate(name, brief, attempt, round_, history, alive=alive)
     for tuned in round_.tuned.values():
@@ -85,18 +85,6 @@ def describe_round(round_: RoundHistory, history: RunHistory, *, alive: bool) ->
             yield from wrapped(line, indent=INSIDE)
     if round_.route is not None:
         yield from labelled("then", describe_route(round_.route))
-    yield from _written(round_)
-
-
-def _written(round_: RoundHistory) -> Iterator[str]:
-    """Yield which node wrote how much of which channel."""
-    channels: dict[str, list[str]] = {}
-    for one in round_.written.values():
-        size = f" {one.count}" if one.count > 1 else ""
-        channels.setdefault(one.agent, []).append(f"{one.channel}{size}")
-    text = "; ".join(f"{name}: {', '.join(some)}" for name, some in channels.items())
-    if text:
-        yield from labelled("state", text)
 
 
 def _candidate(
@@ -109,17 +97,15 @@ def _candidate(
     alive: bool,
 ) -> Iterator[str]:
     known = brief or attempt
-    if brief is None and name in round_.joined:
-        yield from labelled(name, "from an earlier round, still at work when this one began")
-    elif known is not None:
+    if known is not None:
         yield from labelled(name, describe_brief(known, history.generator))
     if attempt is not None:
         yield from _outcome(attempt)
         if name in round_.broken:
             yield from verbatim(round_.broken[name].traceback, indent=INSIDE)
     elif name in round_.late:
-        where = f" at {round_.late[name]}" if round_.late[name] else ""
-        yield from wrapped(f"late: still{where} when the round went on", indent=INSIDE)
+        cut = f"cut off at {round_.late[name]}: the minutes of the run were over"
+        yield from wrapped(cut, indent=INSIDE)
     elif name not in history.attempts:
         stage = history.stages.get(name, "")
         doing = f"at {stage}" if stage else "between two stages" if name in history.stages else ""

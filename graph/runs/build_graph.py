@@ -161,8 +161,7 @@ def add_nodes(graph: Any, find: FindContext, agents: Sequence[PlacedAgent]) -> N
     for name, node in NODES.items():
         if name not in graph.nodes:
             own = ignoring_earlier_runs(find) if node is start else find
-            # What `finish` writes is recorded before the event that ends the trace.
-            graph.add_node(name, bind_reporting(node, own, name, writes=node is not finish))
+            graph.add_node(name, bind_reporting(node, own, name))
     candidate = candidate_node(find)
     graph.add_node("candidate", candidate)
     graph.add_node("trial", candidate)

@@ -16,23 +16,15 @@ from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.node_report import pass_on
 from cuda_llm.graph.review import NODE
 from cuda_llm.graph.review_decisions import Reviewer
-from cuda_llm.graph.run_nodes import run_finished, run_started
-from cuda_llm.graph.runs.mend import forget_damaged, mend_judged
 from cuda_llm.graph.runs.parts import RunParts
 from cuda_llm.graph.state import SearchOutput, SearchState
-from cuda_llm.graph.view import situation_of
 from cuda_llm.log import Log, bound
 from cuda_llm.traces.best import BestKeeper
-from cuda_llm.traces.event_log import Observer, Recorder, read_events
+from cuda_llm.traces.event_log import Observer, Recorder
 from cuda_llm.traces.events import (
-    AttemptJudged,
-    BaselineJudged,
     Event,
-    IncumbentChosen,
-    RunFinished,
     RunInterrupted,
     RunResumed,
-    RunStarted,
     StopCause,
 )
 from cuda_llm.traces.run_folder import RunFolder
@@ -42,7 +34,6 @@ if TYPE_CHECKING:
     from langgraph.graph import StateGraph
     from langgraph.types import Durability, StateSnapshot
 
-RESTORED = "recorded again: the trace had lost it"
 _log = Log(__name__)
 DURABILITY: "Durability" = "sync"
 """A step's checkpoint is on disk before the next step begins: as cheap as `async` (2.5 ms a step),
@@ -74,28 +65,6 @@ def checkpoints_of(folder: RunFolder) -> Iterator[None]:
         is_full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
         why = describe_full_disk(folder.path) if is_full else error
         raise UsageError(f"{folder.checkpoint}: {why}; {mend}") from None
-
-
-def missing_events(state: SearchState, context: RunContext, *, over: bool) -> Iterator[Event]:
-    """Yield the events without which a run's result cannot be read, where the trace lost them.
-
-    Their content is in the folder under the ids of `state`. `over`: the run has ended.
-    """
-    recorded = [one.event for one in read_events(context.folder.events)]
-    kinds = {type(one) for one in recorded}
-    now = situation_of(state, context)
-    if RunStarted not in kinds:
-        yield run_started(context)
-    if BaselineJudged not in kinds and now.sizes:
-        yield BaselineJudged(sizes=now.sizes, times_us=now.baseline_us)
-    judged = {one.attempt.id for one in recorded if isinstance(one, AttemptJudged)}
-    yield from (AttemptJudged(attempt=one) for one in now.attempts if one.id not in judged)
-    chosen = {one.incumbent for one in recorded if isinstance(one, IncumbentChosen)}
-    if now.incumbent is not None and now.incumbent.id not in chosen:
-        name = now.incumbent.id
-        yield IncumbentChosen(round=now.round, before=None, incumbent=name, reason=RESTORED)
-    if over and RunFinished not in kinds:
-        yield run_finished(context, state["stop"], state["best"])
 
 
 @dataclass(frozen=True)
@@ -143,26 +112,18 @@ class GraphRun:
             over = not state.tasks
             if over and not state.values.get("stop"):
                 raise unusable_checkpoint(self.context.folder, "it leads nowhere")
-            values: Any = state.values
-            await mend_judged(self.context, values)
-            for lost in missing_events(values, self.context, over=over):
-                self.context.record(lost)
             if over:
                 return
             self.context.record(RunResumed(round=max(0, state.values.get("round", 0))))
-        else:
-            forget_damaged(self.context)
         try:
             await self._invoke(self.input(state, answer))
         except asyncio.CancelledError:
             _log.info("the run is cancelled")
-            await self.context.tasks.close()
             await self.record_stopped(StopCause.CANCELLED)
             raise
         except Exception as error:
             trace = None if isinstance(error, CudaLLMError) else error
             _log.error("the run stops", error=describe_error(error), exc_info=trace, shown=True)
-            await self.context.tasks.close()
             # What stopped the run, a full disk for one, may be in the way of telling it.
             with suppress(CudaLLMError, sqlite3.Error):
                 await self.record_stopped(StopCause.ERROR, describe_error(error))
@@ -210,15 +171,12 @@ def reviews_of(state: "StateSnapshot") -> list[Mapping[str, Any]]:
 async def open_graph_run(
     context: RunContext, graph: "StateGraph[SearchState, RunContext, Any, SearchOutput]"
 ) -> AsyncIterator[GraphRun]:
-    """Open the run's graph with its checkpoints on disk; cancel all its work on leaving."""
+    """Open the run's graph with its checkpoints on disk."""
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
     with checkpoints_of(context.folder):
         async with AsyncSqliteSaver.from_conn_string(str(context.folder.checkpoint)) as saver:
-            try:
-                yield GraphRun(context, graph.compile(checkpointer=saver, name="fsr"))
-            finally:
-                await context.tasks.close()
+            yield GraphRun(context, graph.compile(checkpointer=saver, name="fsr"))
 
 
 def open_recorder(

@@ -132,7 +132,7 @@ async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
     run = folder.read_run()
     name = name_run(run["task"], datetime.now(UTC))
     new = RunFolder(folder.path.with_name(name))
-    copy_candidates(folder, new, [*values.get("attempts", ()), *values.get("late", ())])
+    copy_candidates(folder, new, values.get("attempts", ()))
     copy_rounds(folder, new, round_)
     copy_hints(folder, new, values, new.candidates())
     edited = {
@@ -188,7 +188,7 @@ def thread_config(folder: RunFolder) -> Any:
 
 
 def copy_candidates(old: RunFolder, new: RunFolder, names: Iterable[str]) -> None:
-    """Copy judged and late candidates. Raises UsageError where they cannot be written."""
+    """Copy judged candidates. Raises UsageError where they cannot be written."""
     try:
         new.path.mkdir(parents=True)
         for name in names:
@@ -219,15 +219,12 @@ def copy_hints(
 def copy_events(old: RunFolder, new: RunFolder, forked: RunForked) -> None:
     """Copy the events up to the round, with their times, and add the fork."""
     lines: list[bytes] = []
-    copied: dict[int | None, int] = {}
-    """Position in the copy by that in the original."""
     for one in read_events(old.events):
         event = one.event
         if isinstance(event, RoundBegan) and event.round > forked.round:
             break
         if isinstance(event, RunStarted):
             event = replace(event, run_id=new.name)
-        copied[one.seq] = len(lines) + 1
-        lines.append(to_line(event, len(lines) + 1, one.at, copied.get(one.again)))
+        lines.append(to_line(event, len(lines) + 1, one.at))
     lines.append(to_line(forked, len(lines) + 1, now()))
     write_file(new.events, b"".join(lines).decode())

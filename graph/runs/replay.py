@@ -67,12 +67,11 @@ SAME, OTHER = "same", "other"
 OF_MODELS = ("model", "reflection_model", "base_url", "agent_models")
 """Options of what a replay never asks."""
 WITHOUT_LIMITS: Mapping[str, Any] = {
-    "round_quorum": 0,
     "budget_usd": None,
     "max_tokens": None,
     "max_minutes": None,
 }
-"""A replay waits for all candidates, and ends with its record."""
+"""A replay ends with its record."""
 PREFLIGHT = "preflight"
 R0 = "r0-c1"
 """The kernel that the user brought."""
@@ -167,7 +166,7 @@ class Replay:
             left = (one for one in self.calls if one.rpartition("/")[0] == turn)
             asks = name.startswith("ask-")
             found = next((one for one in left if asks and one not in self.taken), None)
-        self.taken.update({found} - {None})
+        self.taken.add(found or "")
         return found
 
     def copy_reviews(self, folder: RunFolder) -> None:
@@ -528,7 +527,7 @@ def find_ends(folder: RunFolder) -> dict[str, Ended]:
     """Return what became of each source, by its SHA-256. Raises UsageError: a verdict is gone."""
     found: dict[str, Ended] = {}
     for one in filter(None, map(folder.attempt, folder.candidates())):
-        stage = next(reversed(one.seconds), "generate")
+        stage = [*one.seconds][-1] if one.seconds else "generate"
         if not one.source_sha or stage == "generate":
             continue
         verdict = _verdict(folder, one.id)

@@ -17,7 +17,6 @@ from pydantic import (
     Field,
     ValidationError,
     field_validator,
-    model_validator,
 )
 
 from cuda_llm.components import Component, Components, HardwareContext
@@ -171,10 +170,6 @@ class GraphInput(BaseModel):
     out: Annotated[
         str, Field(description="Folder that holds runs."), Option(metavar="DIR", in_benchmark=False)
     ] = "traces/runs"
-    round_quorum: Annotated[
-        int, Field(ge=0, description="Go on when this many of a round are judged; 0 waits for all.")
-    ] = 0
-    """From 0 to `candidates`."""
     patience: Annotated[
         int,
         Field(
@@ -228,14 +223,6 @@ class GraphInput(BaseModel):
             held = "a query" if parts.query else "a password"
             raise UsageError(f"--base-url holds {held}; put the key into OPENAI_API_KEY instead")
         return url
-
-    @model_validator(mode="after")
-    def with_a_quorum_that_can_be(self) -> Self:
-        """Raise UsageError where a round is to wait for more kernels than it has."""
-        if self.round_quorum > self.candidates:
-            most = f"expected a whole number from 0 to {self.candidates}"
-            raise UsageError(f"--round-quorum {self.round_quorum}: {most}")
-        return self
 
     @property
     def components(self) -> Components:

@@ -34,7 +34,7 @@ def another(name: str) -> Any:
     return ANOTHER.get(name) or made_of(field.annotation, field.default)
 
 
-ANOTHER = {"base_url": "http://localhost:8000/v1", "round_quorum": 3}
+ANOTHER = {"base_url": "http://localhost:8000/v1"}
 
 
 def made_of(kind: Any, default: Any) -> Any:
@@ -156,7 +156,6 @@ def test_a_keyword_that_does_not_fit_is_one_line_before_anything_is_started(
     ("arguments", "complaint"),
     [
         (["--candidates", "0"], "--candidates 0: expected a whole number from 1 to 256"),
-        (["--round-quorum", "6"], "--round-quorum 6: expected a whole number from 0 to 5"),
         (["--budget-usd", "nan"], "--budget-usd nan: expected a number above 0"),
         (["--max-minutes", "-1.5"], "--max-minutes -1.5: expected a number above 0"),
         (["--hint", ""], "--hint '': expected text that is not blank"),

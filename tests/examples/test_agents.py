@@ -65,7 +65,6 @@ def test_an_agent_that_is_a_graph_gets_nothing_that_a_checkpoint_cannot_hold(
     async def run() -> dict[str, Any]:
         config: Any = {"configurable": {"thread_id": "run"}, "recursion_limit": 100}
         await graph.ainvoke({"task": "vector_add"}, config, context=context)
-        await context.tasks.close()
         return dict((await graph.aget_state(config)).values)
 
     assert "progress_watch" in asyncio.run(run())["notes"]

@@ -63,7 +63,6 @@ async def run_saved(context: RunContext, first: Any = INPUT) -> dict[str, Any]:
             await graph.ainvoke(first, config, context=context, durability="sync")
             return dict((await graph.aget_state(config)).values)
         finally:
-            await context.tasks.close()
             context.record.close()  # type: ignore[attr-defined]
 
 
@@ -76,9 +75,7 @@ def test_five_rounds_of_eight_stay_below_two_megabytes(tmp_path: Path) -> None:
     assert len(state["attempts"]) == 40
     with sqlite3.connect(context.folder.checkpoint) as database:
         database.execute("pragma wal_checkpoint(truncate)")
-        kept = database.execute("select distinct checkpoint_ns from checkpoints").fetchall()
     database.close()
-    assert kept == [("",)], "a candidate is kept by its folder, not by checkpoints of its own"
     assert context.folder.checkpoint.stat().st_size <= MOST_BYTES
 
 

@@ -108,20 +108,3 @@ def test_of_two_equal_kernels_of_a_round_the_first_keeps_its_verdict(
     repeated = [one.attempt.id for one in told if isinstance(one, AttemptRepeated)]
     assert (sorted(judged), repeated) == (["r1-c1", "r1-c2"], ["r1-c2"])
     assert [one.code for one in seen] == ["PASSED", "DUPLICATE"], "as it landed, and what it is"
-
-
-def test_equal_sources_of_a_round_are_judged_once(tmp_path: Path) -> None:
-    from cuda_llm.search import Draft
-
-    bench = TableBench()
-    generator = Writer(lambda _, __: Draft(source="int ok_50_1;\n"))
-    context = context_in(tmp_path, generator=generator, bench=bench, candidates=3, rounds=2)
-    state = asyncio.run(run_graph(context))
-
-    assert bench.log[:3] == [
-        f"{stage} int ok_50_1;" for stage in ("compile", "validate", "profile")
-    ]
-    again = bench.log[3:]
-    assert [line.split()[0] for line in again] == ["compile", "validate", "profile"], "re-measured"
-    codes = [one.code for one in attempts_of(state, context)]
-    assert codes == ["PASSED"] + ["DUPLICATE"] * 5

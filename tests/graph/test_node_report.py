@@ -26,7 +26,6 @@ from cuda_llm.traces.events import (
     HintsTried,
     Routed,
     StageEntered,
-    StateWritten,
 )
 from cuda_llm.traces.run_text import describe_run
 
@@ -35,12 +34,7 @@ async def streamed(context: RunContext, mode: Any) -> list[Any]:
     """What the graph of a run yields in that mode."""
     graph: Any = build_graph(agents=context.agents).compile()
     config, given = {"recursion_limit": 200}, {"task": "vector_add"}
-    try:
-        return [
-            one async for one in graph.astream(given, config, context=context, stream_mode=mode)
-        ]
-    finally:
-        await context.tasks.close()
+    return [one async for one in graph.astream(given, config, context=context, stream_mode=mode)]
 
 
 def recorded(context: RunContext, *kinds: type) -> list[Any]:
@@ -93,20 +87,9 @@ def test_a_server_streams_events_as_json_with_their_kind(
     assert [one["kind"] for one in found] == [one.kind for one in recorded(context)]
 
 
-def test_each_channel_is_recorded_with_the_node_that_wrote_it(tmp_path: Path) -> None:
+def test_where_each_round_leads_is_recorded(tmp_path: Path) -> None:
     context = context_in(tmp_path, candidates=3, rounds=2)
     asyncio.run(run_graph(context))
-    written = {
-        (one.round, one.agent, one.channel): one.count for one in recorded(context, StateWritten)
-    }
-    assert written[0, "start", "run_id"] == 1
-    assert written[0, "baseline", "baseline"] == 1
-    assert written[1, "strategy", "briefs"] == 3
-    assert written[1, "collect", "attempts"] == written[2, "collect", "attempts"] == 3
-    hints = [written.get((1, "reflection", f"{one}_hints"), 0) for one in ("error", "performance")]
-    assert sum(hints) == 3
-    assert written[2, "route", "stop"] == written[2, "finish", "best"] == 1
-    assert len(written) == len(recorded(context, StateWritten)), "each was told once"
     assert recorded(context, Routed) == [
         Routed(round=1, to="strategy", reason="1 round left"),
         Routed(round=2, to="finish", reason="rounds"),

@@ -215,7 +215,6 @@ async def run_graph(context: RunContext) -> dict[str, Any]:
         ):
             last = dict(state)
     finally:
-        await context.tasks.close()
         close = getattr(context.record, "close", None)
         if close:
             close()

@@ -35,7 +35,6 @@ from cuda_llm.traces.events import (
     RunStarted,
     StageEntered,
     StageLeft,
-    StateWritten,
     StopCause,
     TunerSearched,
     WinnerRemeasured,
@@ -180,7 +179,7 @@ def beginning() -> tuple[Event, ...]:
 def ending() -> tuple[Event, ...]:
     """Its second round and its end."""
     return (
-        RoundBegan(round=2, incumbent="r1-c1", briefs=(REMEDY,), late=("r1-c3",)),
+        RoundBegan(round=2, incumbent="r1-c1", briefs=(REMEDY,)),
         AttemptJudged(attempt=ATTEMPTS[2]),
         AttemptJudged(attempt=ATTEMPTS[3]),
         TunerSearched(round=2, parent="r2-c1", tried=("r2-t1",), best=None, reason="no gain"),
@@ -231,7 +230,6 @@ OTHERS: tuple[Event, ...] = (
         accepted=("r2-c1",),
         changes=(ReviewChange(id="r1-h1", part="text", before="Pad it.", after="Swizzle it."),),
     ),
-    StateWritten(agent="strategy", channel="briefs", round=1, count=3),
     Routed(round=1, to="strategy", reason="1 round left"),
 )
 """Kinds that an undisturbed run does not tell."""

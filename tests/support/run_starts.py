@@ -55,9 +55,9 @@ def events(run: RunFolder, *kinds: type) -> list[Event]:
 
 
 def told_of(run: RunFolder) -> list[str]:
-    """The attempts that were told of, each as often as that was done without naming it again."""
+    """The attempts that were told of, each as often as that was done."""
     return [
         one.event.attempt.id
         for one in read_events(run.events)
-        if isinstance(one.event, AttemptJudged) and one.again is None
+        if isinstance(one.event, AttemptJudged)
     ]

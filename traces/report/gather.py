@@ -239,7 +239,7 @@ def _round(round_: RoundHistory) -> RoundView:
         incumbent=choice.incumbent if choice else None,
         reason=harmless(choice.reason) if choice else "",
         facts=tuple((label, name, harmless(text)) for label, name, text in _round_facts(round_)),
-        candidates=tuple(dict.fromkeys((*round_.briefs, *round_.joined, *round_.attempts))),
+        candidates=tuple(dict.fromkeys((*round_.briefs, *round_.attempts))),
         hints=tuple(hint.id for _, hint in round_.hints),
     )
 
@@ -257,7 +257,7 @@ def _round_facts(round_: RoundHistory) -> Iterator[tuple[str, str, str]]:
     for name, tried in round_.tried.items():
         yield "hints", name, describe_hints_tried(tried)
     for name, stage in round_.late.items():
-        yield "late", name, f"still at {stage or 'work'} when the round went on"
+        yield "late", name, f"at {stage} when the minutes of the run were over"
     for held in round_.duels.values():
         yield "contest", held.contender, f"against {held.incumbent}: {describe_duel(held)}"
     for seen in round_.inspected.values():

@@ -86,16 +86,15 @@ class RunStatus:
                 self.doing = "timing the baseline"
             case BaselineJudged():
                 self.doing = "writing briefs"
-            case RoundBegan(round=number, briefs=briefs, late=late):
+            case RoundBegan(round=number, briefs=briefs):
                 self.round, self.doing = number, ""
-                self.rows = {name: "late" for name in late}
-                self.rows |= {brief.id: "waiting" for brief in briefs}
+                self.rows = {brief.id: "waiting" for brief in briefs}
             case StageEntered(candidate=name, stage=stage):
                 self.rows[name] = RUN_STAGES.get(stage, stage)
             case StageLeft(candidate=name, outcome=outcome) if outcome not in {"ok", Passed.code}:
                 self.rows[name] = outcome
             case CandidateLate(candidate=name):
-                self.rows[name] = "late, joins the next round"
+                self.rows[name] = "cut off: the minutes are over"
             case AttemptJudged(attempt=attempt) | AttemptRepeated(attempt=attempt):
                 self.attempts[attempt.id] = attempt
                 self.rows[attempt.id] = outcome_text(attempt)
@@ -274,7 +273,7 @@ def event_lines(event: Event, status: RunStatus) -> Iterator[str]:
         case AttemptJudged(attempt=attempt) | AttemptRepeated(attempt=attempt):
             yield attempt_line(attempt)
         case CandidateLate(candidate=name, stage=stage):
-            yield f"{name}  is late ({stage}) and joins the next round"
+            yield f"{name}  cut off at {stage}: the minutes are over"
         case ModelRetried(call=call, reason=reason, wait_s=wait_s):
             yield f"{call}: {reason}; asking again in {wait_s:.0f} s"
         case AgentFailed(agent=agent, error=error):

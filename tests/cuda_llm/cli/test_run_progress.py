@@ -157,7 +157,7 @@ def test_a_log_says_what_matters_and_nothing_else() -> None:
         "candidates/r1-c2: HTTP 429; asking again in 2 s",
         "r1-c1  2.50x over all sizes, 41.0 us at the largest  (tiles)",
         "r1-c3  COMPILE_FAILED: bad  (tiles)",
-        "r1-c2  is late (compile) and joins the next round",
+        "r1-c2  cut off at compile: the minutes are over",
         f"round 1/5: {BEST}; it is the first",
     ]
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from graph_runs import TableBench
-from run_starts import asked, parts, the_run
+from run_starts import asked, parts
 
 from cuda_llm.agents.prompting.templates import CHANNELS
 from cuda_llm.errors import CudaLLMError
-from cuda_llm.graph.runs.result import Result
 from cuda_llm.graph.runs.start import resume, start
 from cuda_llm.traces.candidate_text import describe_candidate
 from cuda_llm.traces.export.export import export
@@ -112,43 +111,3 @@ def told_in_one_line(work: Callable[[], object], what: str) -> str:
     except Exception as error:
         raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
     return ""
-
-
-@pytest.fixture(scope="module")
-def undamaged(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """What the run in flight comes to where nothing is damaged."""
-    here = tmp_path_factory.mktemp("undamaged")
-    shutil.copytree(runs["in_flight"], here / "r")
-    return asyncio.run(resume(the_run(here), overrides=parts()))
-
-
-@pytest.mark.parametrize(
-    "harm",
-    ["half", *(pytest.param(one, marks=pytest.mark.evidence) for one in HARMS if one != "half")],
-)
-@pytest.mark.parametrize(
-    "file",
-    [
-        "candidates/r2-c2/seconds.json",
-        "candidates/r2-c4/validated.json",
-        "candidates/r2-c2/draft.json",
-        "candidates/r2-c2/source.cu",
-        "candidates/r1-c1/attempt.json",
-        "candidates/r1-c1/verdict.json",
-        "candidates/r1-c1/profile.json",
-        "candidates/r1-c1/draft.json",
-        "candidates/r1-c2/attempt.json",
-        "candidates/r1-c2/verdict.json",
-    ],
-)
-def test_what_can_be_judged_again_is(
-    file: str, harm: str, runs: dict[str, Path], undamaged: Result, tmp_path: Path
-) -> None:
-    shutil.copytree(runs["in_flight"], tmp_path / "r")
-    HARMS[harm](tmp_path / "r" / file)
-    resumed = asyncio.run(resume(RunFolder(tmp_path / "r"), overrides=parts()))
-    assert resumed.finished
-    assert resumed.source == undamaged.source
-    assert [(one.id, one.code, one.speedup) for one in resumed.attempts] == [
-        (one.id, one.code, one.speedup) for one in undamaged.attempts
-    ]

@@ -33,7 +33,6 @@ from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.traces.events import (
     AgentDecided,
-    CandidateLate,
     Event,
     KernelInspected,
     ModelCalled,
@@ -328,18 +327,6 @@ def test_an_agent_that_words_its_questions_otherwise_gets_those_of_its_turn(tmp_
     assert account is not None
     assert len(account.prompts_differ) == 1
     assert account.differs_at == "rounds/1/asker"
-
-
-def test_a_replay_waits_for_candidates_that_were_late(tmp_path: Path) -> None:
-    bench = TableBench(delay=lambda name: 1.5 if "r1-c2" in name else 0.0)
-    run = record(tmp_path, parts(bench=bench), rounds=3, round_quorum=3)
-    assert events(run, CandidateLate)
-    own = {"tuner": NoTuner(), "reflector": parts().reflector}
-    again = replayed(run, tmp_path, **own)
-    assert not events(again, CandidateLate)
-    assert {one.id: one.code for one in attempts_of(again)} == {
-        one.id: one.code for one in attempts_of(run)
-    }
 
 
 def test_a_run_that_ended_with_its_tokens_ends_there_again(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_every_kind_of_event_is_reported(tmp_path: Path) -> None:
     view = gather(write_run(tmp_path / "run", *beginning(), *OTHERS, *ending())).run
     facts = {(round_.round, *fact) for round_ in view.rounds for fact in round_.facts}
     assert (0, "mine failed", "", "ValueError: no luck; the run went on without it") in facts
-    assert (1, "late", "r1-c3", "still at compile when the round went on") in facts
+    assert (1, "late", "r1-c3", "at compile when the minutes of the run were over") in facts
     labels = {label for _, label, *_ in facts}
     assert {"contest", "inspected", "tuned", "retried", "hardware_research"} <= labels
     assert ("forked", "from another-run after round 1") in view.facts

@@ -1,6 +1,7 @@
-"""What kernels of a GPU can reach: rates measured on this card, else published ones.
+"""Rates that kernels can reach on a GPU: measured on this machine's GPU, else published.
 
-`hardware probe` stores measured ceilings in the cache; nothing else writes there."""
+`hardware probe` stores measured ceilings in the cache; no other command writes them.
+"""
 
 import json
 import math
@@ -17,49 +18,50 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.settings import settings
 
 Origin = Literal["measured", "published"]
-"""Where a ceiling comes from: a probe of this machine's card, or the profile."""
+"""Source of a ceiling: a probe of this machine's GPU, or the profile."""
 
 COPY_OVERHEAD_US = 1.45
-"""What a copy of any size takes beyond its bytes at the large-copy rate, where none was probed: on
-an H200, copies of 4.2, 16.8 and 33.5 MB reached 41, 73 and 84 % of that rate, which is a constant
+"""Microseconds of a copy beyond its bytes at the large-copy rate, where no copy was probed: on an
+H200, copies of 4.2, 16.8 and 33.5 MB reached 41, 73 and 84 % of that rate, a constant overhead of
 1.40 to 1.48 us."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CopyRate:
-    """A device-to-device copy of one size, from cold memory."""
+    """Rate of a device-to-device copy of one size, from cold memory."""
 
     bytes_moved: int
-    """Read and written, together."""
+    """Bytes read and bytes written, added up."""
     gb_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """Rates to hold an achieved one against."""
+    """Rates with which achieved rates are compared."""
 
     dram_gb_s: float
-    """Of a large copy, bytes read and written together."""
+    """GB/s of a large copy, bytes read and written together."""
     fp32_tflops: float
-    """Of CUDA cores; a fused multiply-add counts twice."""
+    """TFLOPS of the CUDA cores; a fused multiply-add counts as two operations."""
     launch_us: float
-    """From the end of one kernel to the start of the next in a captured graph."""
+    """Microseconds from the end of a kernel to the start of the next in a captured graph."""
     tensor_tflops: Mapping[str, float] = field(default_factory=dict)
-    """Dense, by input type as in `Peaks.tensor_dense_tflops`."""
+    """Dense TFLOPS of the tensor cores, by input type as in `Peaks.tensor_dense_tflops`."""
     copies: tuple[CopyRate, ...] = ()
-    """Smaller copies, ascending in size. Empty: none was measured."""
+    """Rates of smaller copies, ascending in size; empty where no copy was measured."""
     measured: frozenset[str] = frozenset()
-    """Names of the fields above that were measured, and `tensor:` with each input type that was;
-    the rest is published."""
+    """Names of the fields above that were measured, and `tensor:` with each measured input type;
+    all other figures are published."""
 
     def origin(self, name: str) -> Origin:
-        """Return where the figure `name` comes from."""
+        """Return the source of the figure `name`."""
         return "measured" if name in self.measured else "published"
 
     def copy_us(self, bytes_moved: float) -> float:
-        """Return the time of a cold copy of so many bytes, which memory-bound work needs at least.
+        """Return the microseconds of a cold copy of `bytes_moved`, the least time of memory-bound
+        work.
 
-        A copy takes its bytes at the large-copy rate and an overhead; the overhead is interpolated
+        A copy takes its bytes at the large-copy rate plus an overhead, which is interpolated
         between measured sizes by the logarithm of the size.
         """
         return bytes_moved / (self.dram_gb_s * 1e3) + self._overhead_us(bytes_moved)
@@ -82,7 +84,7 @@ class Ceilings:
 
 @dataclass(frozen=True, kw_only=True)
 class _Stored:
-    """What `keep_ceilings` writes: the measured fields alone."""
+    """The measured fields of Ceilings, as `keep_ceilings` writes them."""
 
     dram_gb_s: Positive | None = None
     fp32_tflops: Positive | None = None
@@ -103,9 +105,9 @@ def published_ceilings(hardware: Hardware) -> Ceilings:
 
 
 def find_ceilings(hardware: Hardware) -> Ceilings:
-    """Return measured ceilings where this machine's card was probed, published ones elsewhere.
+    """Return measured ceilings where this machine's GPU was probed, published ceilings elsewhere.
 
-    Raises HardwareError where the stored file is not what `keep_ceilings` writes.
+    Raises HardwareError where the stored file is not valid.
     """
     path = ceilings_path(hardware)
     known = published_ceilings(hardware)

@@ -1,4 +1,4 @@
-"""What one GPU model can do, as values, which are also the schema of a profile's file.
+"""Figures of a GPU model, as values, which are also the schema of a profile's file.
 
 Units are in the names; every figure has its source in the file.
 """
@@ -31,7 +31,7 @@ Capability = Annotated[
 
 
 FigureOrigin = Literal["published", "measured", "measured_elsewhere", "estimated"]
-"""How a figure came to be known; `measured` on the very machine, by a probe for one."""
+"""Origin of a figure; `measured` means on the same machine, for example by a probe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,26 +45,27 @@ class Limits:
     registers_per_block: Count
     shared_bytes_per_sm: Count
     shared_bytes_per_block: Count
-    """Without asking."""
+    """Shared memory of a block without opting in to more."""
     shared_bytes_per_block_optin: Count
-    """With cudaFuncAttributeMaxDynamicSharedMemorySize."""
+    """Shared memory of a block with cudaFuncAttributeMaxDynamicSharedMemorySize."""
     shared_bytes_reserved_per_block: CountOrZero
     register_allocation_unit: Count
-    """Registers are handed out per warp in multiples of this."""
+    """Registers are allocated per warp in multiples of this number."""
     shared_allocation_bytes: Count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peaks:
-    """Published peak rates, dense and sparse apart. 0 where the chip has no such unit."""
+    """Published peak rates, dense and sparse apart; 0 where the chip has no such unit."""
 
     fp32_tflops: Positive
     fp64_tflops: PositiveOrZero
     fp16_tflops: PositiveOrZero
-    """CUDA cores, not tensor cores."""
+    """TFLOPS of the CUDA cores, not of the tensor cores."""
     tensor_dense_tflops: Mapping[str, Positive] = field(default_factory=dict)
-    """By input type: `tf32`, `fp16`, `bf16`, `fp8`, `int8` (tera-operations), `fp64`. Floating
-    types accumulate in fp32, except `fp16_acc16` and `fp8_acc16`, which accumulate in fp16."""
+    """Dense TFLOPS by input type: `tf32`, `fp16`, `bf16`, `fp8`, `int8` (tera-operations), `fp64`.
+    Floating types accumulate in fp32, except `fp16_acc16` and `fp8_acc16`, which accumulate in
+    fp16."""
     tensor_sparse_tflops: Mapping[str, Positive] = field(default_factory=dict)
     dram_gb_s: Positive = 0.0
 
@@ -81,12 +82,12 @@ class Pipes:
     sfu: Positive
     convert: Positive
     load_store: Positive
-    """Four-byte words that L1 and shared memory, one data path, serve per clock."""
+    """Four-byte words that L1 and shared memory, which share a data path, serve per clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConstants:
-    """What the time model assumes where nothing is published. Estimates, labelled as such."""
+    """Estimates of the time model for figures that are not published."""
 
     l2_bytes_per_clk: Positive
     """Whole chip, at the SM clock."""
@@ -95,21 +96,23 @@ class ModelConstants:
     latency_shared_clk: Positive
     latency_alu_clk: Positive
     launch_us: PositiveOrZero
-    """From the end of one kernel to the start of the next in a captured graph."""
+    """Microseconds from the end of a kernel to the start of the next in a captured graph."""
     latency_l1_clk: Positive = 40.0
     dram_efficiency: Positive = 0.9
     """Part of the published bandwidth that a large copy reaches."""
     fill_us: PositiveOrZero = 0.0
-    """What a fill or a copy by the CUDA API adds between kernels of a graph; 0: as a launch."""
+    """Microseconds that a fill or copy by the CUDA API adds between kernels of a graph; 0: as a
+    launch."""
     grid_barrier_us: PositiveOrZero = 0.0
-    """What a cooperative launch and the barrier of its grid add to a plain one; 0: not known."""
+    """Microseconds that a cooperative launch and the barrier of its grid add to a plain launch; 0:
+    not known."""
     mma_sync_efficiency: Positive = 1.0
     """Part of the published tensor peaks that `mma.sync` reaches, f64 aside."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """One GPU model."""
+    """A GPU model: limits, peaks, pipes and constants of the time model."""
 
     name: Text
     """Exact product name, e.g. `NVIDIA GeForce RTX 3090 Ti`."""
@@ -120,12 +123,12 @@ class Hardware:
     architecture: Text
     compute_capability: Capability
     target: Text
-    """nvcc architecture: `sm_86`; the `a` variant where there is one, `sm_90a`."""
+    """nvcc architecture: `sm_86`; the `a` variant where the GPU has one, `sm_90a`."""
     sm_count: Count
     schedulers_per_sm: Count
     boost_clock_mhz: Positive
     memory_clock_mhz: Positive
-    """As the CUDA driver reports it: the data rate per pin is twice this."""
+    """Memory clock as the CUDA driver reports it: the data rate per pin is twice this."""
     memory_bus_bits: Count
     memory_bytes: Count
     l2_bytes: Count
@@ -134,12 +137,12 @@ class Hardware:
     pipes: Pipes
     model: ModelConstants
     sources: Mapping[str, Text] = field(default_factory=dict)
-    """Key (dotted, as in the file) to where its figure comes from."""
+    """Source of each figure, by its key (dotted, as in the file)."""
     origins: Mapping[FigureOrigin, tuple[str, ...]] = field(default_factory=dict)
-    """Keys, or tables, of the figures that are not published."""
+    """Keys, or tables, of the figures that are not published, by origin."""
 
     def origin_of(self, key: str) -> FigureOrigin | None:
-        """Return how the figure of that key came to be known; None where no source is told."""
+        """Return the origin of the figure with this key; None for a figure without a source."""
         places = (key, key.split(".")[0])
         told = {named: origin for origin, keys in self.origins.items() for named in keys}
         found = next((told[place] for place in places if place in told), None)

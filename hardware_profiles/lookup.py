@@ -1,4 +1,4 @@
-"""Reads hardware profiles, and finds one by its exact name.
+"""Reads hardware profiles, and finds a profile by its exact name.
 
 A near miss is an error, never a guess.
 """
@@ -18,7 +18,7 @@ from cuda_llm.settings import setting_source, settings
 def read_hardware(path: Path) -> Hardware:
     """Read the profile in `path`; its slug is the file name without `.toml`.
 
-    Raises HardwareError, one line naming file and key, where the file cannot be used.
+    Raises HardwareError, in a line that names file and key, where the file is not valid.
     """
     table = read_table(path, HardwareError)
     try:
@@ -61,7 +61,8 @@ def _require_sources(keys: list[str], sources: Mapping[str, str]) -> None:
 
 
 def _require_figures(keys: list[str], origins: Mapping[FigureOrigin, tuple[str, ...]]) -> None:
-    """Refuse an origin of what is not in the file, and a second one."""
+    """Raise UnfitError for an origin of a key that is not in the file, and for a second origin of a
+    key."""
     known, told = {*keys, *(key.split(".")[0] for key in keys)}, set[str]()
     for origin, named in origins.items():
         for key in named:
@@ -74,7 +75,7 @@ def _require_figures(keys: list[str], origins: Mapping[FigureOrigin, tuple[str, 
 
 
 def _sources(table: Mapping[str, str]) -> dict[str, str]:
-    """Return one source for each key; an entry may name several keys, separated by commas."""
+    """Return the source of each key; an entry may name several keys, separated by commas."""
     sources: dict[str, str] = {}
     for names, source in table.items():
         for key in (name.strip() for name in names.split(",")):
@@ -87,8 +88,8 @@ def _sources(table: Mapping[str, str]) -> dict[str, str]:
 def find_hardware(name: str) -> Hardware:
     """Return the profile of the GPU called `name`: its product name, an alias or its slug.
 
-    Case and white space do not matter; everything else does. Raises HardwareError where no
-    profile, or more than one, goes by that name.
+    Case and white space are ignored, nothing else. Raises HardwareError where no profile, or
+    several profiles, have that name.
     """
     profiles = list_hardware()
     wanted = _normalise(name)

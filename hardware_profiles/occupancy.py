@@ -1,6 +1,6 @@
-"""How many blocks of a kernel an SM holds at once, and what keeps it from holding more.
+"""Computes how many blocks of a kernel an SM holds at once, and which resource limits them.
 
-The rules are those of NVIDIA's occupancy calculator (`cuda_occupancy.h`): registers are handed out
+The rules are those of NVIDIA's occupancy calculator (`cuda_occupancy.h`): registers are allocated
 per warp and per scheduler, shared memory per block, both in units of the compute capability.
 """
 
@@ -14,15 +14,16 @@ MOST_REGISTERS_PER_THREAD = 255
 
 @dataclass(frozen=True, kw_only=True)
 class Occupancy:
-    """What an SM holds of one kernel."""
+    """Blocks and warps of a kernel that an SM holds at once."""
 
     blocks_per_sm: int
-    """0: the kernel cannot be launched at all."""
+    """Resident blocks of an SM; 0: the kernel cannot be launched at all."""
     warps_per_sm: int
     fraction: float
-    """Resident warps over the most an SM holds, 0 to 1."""
+    """Resident warps over the most that an SM holds, 0 to 1."""
     limited_by: tuple[str, ...]
-    """What sets `blocks_per_sm`: `threads`, `registers`, `shared`, `blocks`; more on a tie."""
+    """Resources that limit `blocks_per_sm`: `threads`, `registers`, `shared`, `blocks`; several on
+    a tie."""
 
 
 def occupancy(

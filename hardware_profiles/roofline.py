@@ -35,7 +35,8 @@ def published_peaks(hardware: Hardware) -> dict[str, float]:
 
 
 def peak_tflops(hardware: Hardware, precision: str) -> float:
-    """Return the dense peak in TFLOPS. Raises HardwareError where the chip has no such unit."""
+    """Return the dense peak in TFLOPS. Raises HardwareError where the chip has no unit for the
+    precision."""
     peak = published_peaks(hardware).get(precision)
     if peak is None:
         msg = f"{hardware.name} has no published peak for {precision}"
@@ -51,9 +52,9 @@ _INSTEAD = {
     "tf32": "fp16",
     "int8": "fp16",
 }
-"""Whose peak holds for products that have none of their own."""
+"""Precision whose peak holds for products without a peak of their own."""
 _WIDENS_FP8 = ((9, 0), (10, 0))
-"""Where mma.sync on fp8 is mma on f16 after conversions: what ptxas 13 makes of it."""
+"""Compute capabilities where ptxas 13 makes mma.sync on fp8 into conversions and mma on f16."""
 
 
 def mma_sync_tflops(hardware: Hardware, kind: str) -> float:

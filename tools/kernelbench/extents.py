@@ -1,7 +1,7 @@
 """Finds the dims of a problem, and each extent as an expression in them.
 
-A dim is a whole number at the top level of the problem's file that an extent of forward's
-arguments follows. What other extents are is seen by running the module at other values.
+A dim is a whole number at the top level of the problem's file that an extent of forward's arguments
+follows. Expressions of other extents are found by running the module at other values.
 """
 
 import math
@@ -19,7 +19,7 @@ from cuda_llm.tools.kernelbench.trace import Extents, ModuleTrace
 Dims = Mapping[str, int]
 TraceAt = Callable[[Dims], ModuleTrace]
 _STEPS = (1, 2, 3, 4, 5, 8, 11, 16, 23, 37)
-"""By which a dim is made longer to see what follows it; shorter ones are tried as well."""
+"""Lengths added to a dim to find the extents that follow it; shorter dims are tried as well."""
 _DIVISORS = range(1, 17)
 _JOINT = 10
 """Sizes at which every expression is tried with all dims changed at once."""
@@ -30,24 +30,24 @@ class Expressed:
     """A problem's extents as expressions in its dims."""
 
     dims: Dims
-    """Name to the value that the problem has."""
+    """Value of each dim in the problem, by name."""
     inputs: Mapping[str, tuple[str, ...]]
-    """Tensors among forward's arguments."""
+    """Extents of the tensors among forward's arguments."""
     state: Mapping[str, tuple[str, ...]]
     outputs: tuple[tuple[str, ...], ...]
     terms: str
     flops: str
-    """0 where it is no product of dims."""
+    """Operations as a product of dims; 0 where they are no product of dims."""
     highs: tuple[str, ...]
-    """Of integers among forward's arguments, in order: what they are below."""
+    """Exclusive upper limits of the integers among forward's arguments, in order."""
 
 
 def express(numbers: Dims, trace_at: TraceAt, *, of_state: bool = False) -> Expressed:
     """Find the dims among `numbers` and express all extents in them.
 
-    With `of_state`, what extents of the module's own tensors follow is a dim as well. A dim that
-    some extent follows in no way known here stays a constant. Raises TaskError where the module
-    cannot run as it is.
+    With `of_state`, a number that extents of the module's own tensors follow is a dim as well. A
+    dim that some extent follows by no expression known here stays a constant. Raises TaskError
+    where the module cannot run unchanged.
     """
     base = trace_at({})
     found = {n: _follows(n, value, base, trace_at) for n, value in numbers.items()}
@@ -100,7 +100,8 @@ def _follows(
 
 
 def _same_build(trace: ModuleTrace, base: ModuleTrace) -> bool:
-    """Return whether there are as many tensors of as many axes, without an empty one."""
+    """Return whether two runs have tensors of the same types and numbers of axes, none of them
+    empty."""
 
     def build(one: ModuleTrace) -> list[tuple[str, int]]:
         return [(tensor.dtype, len(tensor.shape)) for tensor in one.tensors]
@@ -190,7 +191,7 @@ class _Seen:
         return text if self._agrees(text, of) else None
 
     def _of_one(self, name: str, of: Measure) -> list[str]:
-        """Return `(a * dim + b) // s` as far as two points on it say."""
+        """Return the expressions `(a * dim + b) // s` that fit two points on the dim."""
         points = [(dims[name], of(trace)) for dims, trace in self._alone[name]]
         points.append((self._dims[name], of(self._base)))
         (low, at_low), (high, at_high) = min(points), max(points)

@@ -33,18 +33,19 @@ _PYTHON_WHOLE = 1 << 31
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What became of one problem."""
+    """Result of importing a problem: its task folder, or the reason why there is none."""
 
     problem: Path
     folder: Path | None
     reason: str = ""
-    """Why there is no folder."""
+    """Reason why no folder was made; empty where a folder was made."""
 
 
 def import_problems(path: Path, out: Path) -> Iterator[Imported]:
-    """Make a task folder in `out` of each problem: of one file, or all of a folder.
+    """Make a task folder in `out` of each problem: of a single file, or of all files in a folder.
 
-    The problems are executed. Raises UsageError where there is none, MissingError without PyTorch.
+    The problems are executed. Raises UsageError where there is no problem, MissingError without
+    PyTorch.
     """
     import_torch()
     files = [path] if path.is_file() else sorted(path.glob("*.py"), key=_number_first)
@@ -75,7 +76,7 @@ def _number_first(file: Path) -> tuple[int, str]:
 
 
 def read_problem(file: Path) -> ImportedProblem:
-    """Execute a problem and find all that its task says. Raises TaskError."""
+    """Execute a problem and find the contents of its task. Raises TaskError."""
     try:
         source = file.read_text(encoding="utf-8")
         numbers = whole_numbers(source)

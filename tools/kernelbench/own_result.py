@@ -1,5 +1,5 @@
-"""Runs an imported module on small inputs, to find what its results depend on and which inputs its
-own float32 result can be judged on."""
+"""Runs an imported module on small inputs, to find the inputs and state that its results depend on,
+and the distributions on which its float32 result can be judged."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,11 +18,12 @@ LINEAR = (*NONLINEAR, "mixed", "large")
 _UNIT = 2.0**-24
 _NO_MORE = 1e-9
 _MOST_UNITS = 64.0
-"""How far the module's own float32 result may be from the float64 one, of its tensor's scale."""
+"""Largest distance of the module's float32 result from the float64 result, in units of its tensor's
+scale."""
 
 
 class OwnResults:
-    """A problem's module at one small size, on the CPU."""
+    """Results of a problem's module at a small size, on the CPU."""
 
     def __init__(self, source: str, file: Path, dims: Dims, trace: ModuleTrace) -> None:
         self._torch = import_torch()
@@ -39,7 +40,7 @@ class OwnResults:
     def results(
         self, inputs: Sequence[Any], state: Mapping[str, Any], *, double: bool = False
     ) -> list[Any]:
-        """Return the module's results. Raises TaskError where it fails."""
+        """Return the module's results. Raises TaskError where the module fails."""
 
         def typed(one: Any) -> Any:
             floats = self._torch.is_tensor(one) and one.is_floating_point()
@@ -84,7 +85,8 @@ class OwnResults:
         return (first, *(name for name in wider if name != first and self._is_judged(name)))
 
     def _is_judged(self, distribution: str) -> bool:
-        """Return whether the module's own result is right where all float inputs are drawn so."""
+        """Return whether the module's float32 result is right where all float inputs have this
+        distribution."""
         torch = self._torch
         generator = torch.Generator().manual_seed(2)
         drawn = [

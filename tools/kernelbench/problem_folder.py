@@ -17,21 +17,21 @@ _BYTES = {name: int("".join(filter(str.isdigit, name)) or 8) // 8 for name in CT
 
 @dataclass(frozen=True, kw_only=True)
 class SolveArgument:
-    """One argument of `solve`."""
+    """An argument of `solve`."""
 
     name: str
     source: str
-    """Its name in forward, or in the module's state; empty for outputs."""
+    """Name of the argument in forward, or in the module's state; empty for outputs."""
     dtype: str
     shape: tuple[str, ...]
     distributions: tuple[str, ...] = ()
     value: str = ""
-    """Of a number that forward is given."""
+    """Value of a number that forward takes; empty for tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedProblem:
-    """All that the files of a task folder say."""
+    """Contents of all files of a task folder."""
 
     title: str
     source: str

@@ -1,5 +1,5 @@
-"""Chooses the sizes at which an imported task is checked: small, unlike each other, all of them
-ones that the module accepts."""
+"""Chooses the sizes at which an imported task is checked: small, different from each other, and
+accepted by the module."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,14 +12,14 @@ from cuda_llm.tasks.task import DimRange
 from cuda_llm.tools.kernelbench.extents import Dims, Expressed, TraceAt
 
 MOST_ELEMENTS = 1 << 17
-"""Of all tensors of one check together."""
+"""Largest number of elements of all tensors of a check together."""
 MOST_FLOPS = 12_000_000
 _LEAST = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 16, 24, 32, 48, 64)
 _EVEN = (1 << 16, 1 << 14, 4096, 1024, 512, 256, 128, 96, 64, 48, 32, 24, 16, 12, 10, 8, 6, 4, 2, 1)
 _ODD = (1, 3, 5, 7, 13, 17, 33, 67, 129, 1023)
 _EDGES = 5
 _FEWEST_HIDDEN = 8
-"""Sizes that there should be to draw from."""
+"""Least number of hidden sizes to draw from."""
 _DRAWS = 24
 """Hidden sizes that are tried before a range is given to the validator."""
 
@@ -109,7 +109,7 @@ class _Chooser:
                 yield dims
 
     def edges(self, least: Dims) -> Iterator[Dims]:
-        """Yield sizes of odd extents, unlike from dim to dim."""
+        """Yield sizes of odd extents that differ from dim to dim."""
         found: list[Dims] = []
         for start in range(len(_ODD)):
             for shift in (1, 0):
@@ -124,7 +124,7 @@ class _Chooser:
         yield from found[::-1][::step][::-1]
 
     def hidden(self, known: Sequence[Dims]) -> Mapping[str, DimRange]:
-        """Return ranges all of whose sizes the module accepts, as far as trying tells."""
+        """Return ranges of sizes that the module accepts, as far as trials show."""
         ranges = {
             name: (min(one[name] for one in known), max(one[name] for one in known))
             for name in self._own

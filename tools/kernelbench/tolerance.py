@@ -1,4 +1,4 @@
-"""Chooses how results of an imported task are judged, by what its module does."""
+"""Chooses how results of an imported task are judged, from the operators of its module."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,19 +22,19 @@ _ADDING = frozenset(
         "narrow", "slice", "zeros", "_unsafe_view",
     }
 )  # fmt: skip
-"""Operators that are linear in each of what they are given."""
+"""Operators that are linear in each of their arguments."""
 _CONTRACTING = frozenset({"mm", "addmm", "bmm", "baddbmm", "mv", "dot", "convolution"})
 
 
 class ScaleRule(StrEnum):
-    """What an element's error is divided by."""
+    """Scale by which an element's error is divided."""
 
     NONE = "none"
-    """Nothing: results are exact."""
+    """No scale: results are exact."""
     TERMS = "terms"
-    """The sum of the absolute values of its terms."""
+    """Sum of the absolute values of the element's terms."""
     SPREAD = "spread"
-    """Its absolute value plus the root mean square of its tensor."""
+    """The element's absolute value plus the root mean square of its tensor."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""What a problem's module takes, gives and does at some sizes, seen without computing anything.
+"""Records inputs, outputs and operators of a problem's module at some sizes, without computing
+anything.
 
 The module runs on PyTorch's `meta` device, where tensors have extents and types but no elements.
 """
@@ -17,20 +18,20 @@ from cuda_llm.tasks.torch_trace import Operator, record_operators
 
 @dataclass(frozen=True, kw_only=True)
 class Extents:
-    """One tensor: its type's NumPy name, and its extents."""
+    """NumPy type name and extents of a tensor."""
 
     dtype: str
     shape: tuple[int, ...]
 
     @property
     def elements(self) -> int:
-        """Return how many elements it has."""
+        """Return the number of elements of the tensor."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleTrace:
-    """One run of a problem's module."""
+    """Inputs, state, outputs and operators of a run of a problem's module."""
 
     inputs: Mapping[str, Extents | int | float]
     """Forward's arguments by name, in order."""
@@ -39,23 +40,24 @@ class ModuleTrace:
     outputs: tuple[Extents, ...]
     operators: tuple[Operator, ...]
     highs: tuple[int, ...] = ()
-    """What random integers among forward's arguments are below, in the order they were drawn."""
+    """Exclusive upper limits of the random integers among forward's arguments, in the order of
+    drawing."""
 
     @property
     def tensors(self) -> tuple[Extents, ...]:
-        """Return all tensors that go in and out."""
+        """Return the extents of all input, state and output tensors."""
         given = (one for one in self.inputs.values() if isinstance(one, Extents))
         return (*given, *self.state.values(), *self.outputs)
 
     @property
     def flops(self) -> int:
-        """Return the operations that any kernel needs, where a single operator tells: others may
-        compute what nobody reads."""
+        """Return the operations that any kernel needs, where the module has a single operator; else
+        0, since several operators may compute values that are not used."""
         return self.operators[0].flops if len(self.operators) == 1 else 0
 
     @property
     def terms(self) -> int:
-        """Return how many terms the longest sum has."""
+        """Return the number of terms of the longest sum."""
         return max((one.terms for one in self.operators), default=1)
 
 

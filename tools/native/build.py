@@ -25,14 +25,15 @@ SOURCES = {".c", ".cpp", ".h", ".map"}
 """Suffixes of the files that decide whether a part is built again."""
 STANDARD_HEADER = re.compile(r"^#include <(\w+)>$", re.MULTILINE)
 WORTH_PRECOMPILING = 4
-"""From so many sources on, standard headers are read once: most of a short one's time is theirs."""
+"""Number of sources from which on standard headers are precompiled: they take most of a short
+source's time."""
 POLL_S = 0.005
 
 _log = Log(__name__)
 
 
 def find_gxx() -> str:
-    """Return the path of g++. Raises MissingError, which says how to install it."""
+    """Return the path of g++. Raises MissingError with the command that installs it."""
     path = shutil.which("g++")
     if path is None:
         raise MissingError("g++ is missing", "install it: apt-get install g++")
@@ -69,7 +70,7 @@ def content_key(compiler: str, flags: Sequence[str]) -> "hashlib.blake2b":
 
 
 def add_files(digest: "hashlib.blake2b", folders: Iterable[Path], suffixes: Set[str]) -> None:
-    """Add names and contents of all files below `folders` with one of these suffixes to a hash."""
+    """Add names and contents of all files below `folders` with a suffix of `suffixes` to a hash."""
     for folder in folders:
         found = (os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
         files = sorted(file for file in found if file.endswith(tuple(suffixes)))
@@ -91,9 +92,9 @@ def run_in_parallel(
 ) -> str | None:
     """Run the commands, as many at once as there are cores.
 
-    Returns None when all succeed, else what the first failing one wrote to stderr; the others are
-    ended then, as they are when an exception (Ctrl-C) comes in between. Raises Interrupted, see
-    `pause`.
+    Returns None when all succeed, else the stderr of the first failing command. Other commands are
+    ended then, as they are when an exception (Ctrl-C) comes in between. Raises Interrupted, as
+    `pause` does.
     """
     waiting = list(reversed(commands))
     running: list[subprocess.Popen[bytes]] = []
@@ -131,8 +132,8 @@ def build(
 ) -> Path:
     """Compile `sources` with g++ into `name` in the cache, once for each content, on all cores.
 
-    `watch` holds the folders whose files (headers included) decide whether to build again. Of any
-    number of processes that ask at once, one builds and the others wait. An exception (Ctrl-C too)
+    `watch` holds the folders whose files (headers included) decide whether to build again. Of
+    several processes that call at once, one builds and the others wait. An exception (Ctrl-C too)
     leaves no compiler running. Raises InfrastructureError with the first error, MissingError.
     """
     compiler = find_gxx()
@@ -177,10 +178,10 @@ def _compile(
 
 
 def _standard_headers(sources: Sequence[Path], folders: Sequence[Path]) -> list[str]:
-    """Return the standard headers that sources or our own headers name; none for few sources.
+    """Return the standard headers that sources or the project's headers name; none for few sources.
 
-    How many cores there are does not matter: a source that forgets one builds everywhere or
-    nowhere.
+    The result does not depend on the number of cores: a source that forgets a header builds
+    everywhere or nowhere.
     """
     if len(sources) < WORTH_PRECOMPILING:
         return []
@@ -192,9 +193,9 @@ def _standard_headers(sources: Sequence[Path], folders: Sequence[Path]) -> list[
 def _read_once(
     headers: Sequence[str], command: Sequence[str], scratch: Path, environment: Mapping[str, str]
 ) -> list[str]:
-    """Precompile the headers; return the options that give all of them to a source.
+    """Precompile the headers; return the options that include all of them in a source.
 
-    Where that fails each source reads its own, and the error is told of that.
+    Where precompiling fails, the options are empty and each source reads its own headers.
     """
     together = scratch / "standard.h"
     together.write_text("".join(f"#include <{name}>\n" for name in headers))

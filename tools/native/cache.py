@@ -1,6 +1,7 @@
-"""The folder of the user's cache, and the locks that say who uses, builds or removes an entry.
+"""The folder of the user's cache, and the locks of processes that use, build or remove an entry.
 
-A lock is on a single byte of a file. The system frees it when the process ends, in whatever way.
+A lock is on a single byte of a file. The system frees the lock when the process ends, in whatever
+way.
 """
 
 import contextlib
@@ -27,9 +28,9 @@ MOST_PINNED = 1024
 """Entries of other kinds that a process pins at once: those it used last."""
 
 NEEDED_BYTES = 8_000_000
-"""What the native parts and the work on one kernel of a usual size take, at first use."""
+"""Bytes that the native parts and the work on a kernel of a usual size take, at first use."""
 LEAST_FREE_BYTES = 1 << 20
-"""With less free, what failed may have failed for want of room."""
+"""Free bytes below which a full disk may be the cause of a failure."""
 POLL_S = 0.02
 
 _FLOCK = struct.Struct("hhqqi4x")
@@ -39,7 +40,7 @@ _guard = threading.RLock()
 
 
 def cache_dir() -> Path:
-    """Return the folder for everything that can be made again: the setting `cache`."""
+    """Return the folder for all data that can be made again: the setting `cache`."""
     return settings().cache
 
 
@@ -66,7 +67,7 @@ def write_cached(text: str, name: str, *folders: str) -> Path:
 
 
 def unwritable(error: OSError) -> MissingError:
-    """Return what to raise when something cannot be stored in the cache."""
+    """Return the MissingError for data that cannot be stored in the cache."""
     source = setting_source("cache")
     named = f" (named by {source})" if source else ""
     full = error.errno in FULL
@@ -78,16 +79,16 @@ def unwritable(error: OSError) -> MissingError:
 
 
 def require_room(folder: Path) -> None:
-    """Raise MissingError where the disk is full: what failed there may have failed for that.
+    """Raise MissingError where the disk is full: a failure there may have been caused by it.
 
-    Compilers say so in many ways, and remove what they could not write whole.
+    Compilers report a full disk in many ways, and remove files that they could not write whole.
     """
     if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
         raise unwritable(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 def pin_entry(folder: Path) -> None:
-    """Keep every process from removing an entry while this one uses it."""
+    """Keep other processes from removing an entry while this process uses it."""
     with _guard:
         if folder in _pinned:
             _pinned.move_to_end(folder)

@@ -1,7 +1,7 @@
-"""Native parts that another machine built for this one, which lacks the compilers.
+"""Native parts that another machine built for this machine, which lacks the compilers.
 
-A part that is given is kept under its name, our own code and the kind of processor: no compiler is
-part of that. A machine that can build a part itself does so, whatever it was given.
+A supplied part is stored under its name, the project's code and the kind of processor; the compiler
+is not part of the key. A machine that can build a part itself does so, whatever was supplied.
 """
 
 import hashlib
@@ -55,9 +55,9 @@ def find_given(part: str) -> Path | None:
 
 
 def require_loadable(part: str, file: Path) -> None:
-    """Raise MissingError where this machine's libraries are not those that a program needs.
+    """Raise MissingError where this machine's libraries lack versions that a program needs.
 
-    What was linked against a newer glibc or libstdc++ asks for versions of functions by name.
+    A program linked against a newer glibc or libstdc++ needs versions of functions by name.
     """
     command = [_loader(), "--list", str(file)]
     done = subprocess.run(

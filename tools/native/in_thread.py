@@ -1,4 +1,4 @@
-"""Runs a build on a thread, which ends soon after nobody waits for it any more."""
+"""Runs a build on a thread, which ends soon after its caller is cancelled."""
 
 import asyncio
 import threading
@@ -15,11 +15,12 @@ _stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 
 
 async def build_in_thread(work: Callable[[], T]) -> T:
-    """Build on a thread and return what `work` does; being cancelled ends the compilers there.
+    """Build on a thread and return the result of `work`; cancelling the call ends the compilers
+    there.
 
-    A first build takes up to minutes, for which nothing else on the loop would be heard. A thread
-    cannot be cancelled, and would go on to the build's end after Ctrl-C: `work` raises Interrupted
-    where it pauses.
+    A first build takes up to minutes, during which nothing else on the event loop could run. A
+    thread cannot be cancelled, and would continue to the build's end after Ctrl-C: `work` therefore
+    raises Interrupted where it pauses.
     """
     stop = threading.Event()
     token = _stop.set(stop)
@@ -31,7 +32,7 @@ async def build_in_thread(work: Callable[[], T]) -> T:
 
 
 def pause(duration_s: float) -> None:
-    """Sleep. Raises Interrupted in a thread of `build_in_thread` for which nobody waits."""
+    """Sleep. Raises Interrupted in a thread of `build_in_thread` whose caller was cancelled."""
     time.sleep(duration_s)
     stop = _stop.get()
     if stop is not None and stop.is_set():

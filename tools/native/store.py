@@ -1,8 +1,8 @@
 """Entries of the cache: stored and loaded whole, pinned while in use, evicted by last use.
 
 An entry is a folder `<kind>/<first two of key>/<key>` with files and a manifest of their digests.
-Processes share the store without a server: an entry appears by one rename, a process that uses it
-has a lock on it, and it is removed only under that lock.
+Processes share the store without a server: an entry appears by a single rename, a process that uses
+an entry holds a lock on it, and an entry is removed only under that lock.
 """
 
 import contextlib
@@ -31,7 +31,8 @@ from cuda_llm.tools.native.cache import (
 )
 
 KINDS = ("compiled", "translated", "native", "inspected", "travelled")
-"""What can be built again. Measured times, probes, quarantine and leases are small, and stay."""
+"""Kinds of entries that can be built again. Measured times, probes, quarantine and leases are small
+and are not evicted."""
 MANIFEST = "manifest.json"
 TRIM_EVERY_S = 600.0
 TOUCH_S = 60.0
@@ -47,7 +48,7 @@ _verified: dict[Path, tuple[int, int, int]] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class CacheEntry:
-    """One folder of the cache; it appears and goes as a whole."""
+    """A folder of the cache, which appears and is removed as a whole."""
 
     folder: Path
     size_bytes: int
@@ -57,14 +58,14 @@ class CacheEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Trimmed:
-    """What a trim removed, and what is there afterwards."""
+    """Entries that a trim removed, and entries that remain."""
 
     removed: int
     removed_bytes: int
     left: int
     left_bytes: int
     in_use: int
-    """Of those left: entries kept only because a process uses them."""
+    """Number of the remaining entries that are kept only because a process uses them."""
 
 
 def find_entries() -> list[CacheEntry]:
@@ -157,7 +158,7 @@ def _entry(folder: Path) -> CacheEntry | None:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove an entry in one step unless a process uses it; return whether it was removed."""
+    """Remove an entry by one rename unless a process uses it; return whether it was removed."""
     with try_exclusive_use(folder) as is_free:
         if is_free:
             gone = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".old-"))
@@ -182,9 +183,9 @@ def entry_folder(kind: str, key: str) -> Path:
 
 
 def load(kind: str, key: str) -> dict[str, object] | None:
-    """Return the record of an entry whose files are all as they were stored, else None.
+    """Return the record of an entry whose files are unchanged, else None.
 
-    The entry is pinned from then on: no process removes it while this one uses it.
+    The entry is pinned from then on: no process removes it while this process uses it.
     """
     folder = entry_folder(kind, key)
     if not folder.exists():
@@ -199,9 +200,10 @@ def load(kind: str, key: str) -> dict[str, object] | None:
 
 
 def store(kind: str, key: str, record: Mapping[str, object], files: Mapping[str, Path]) -> Path:
-    """Put an entry in place in one step, pin it and return its folder.
+    """Put an entry in place by a single rename, pin it and return its folder.
 
-    Of several writers one wins, whole. Raises MissingError when the cache cannot be written.
+    Of several writers of the same entry, one wins as a whole. Raises MissingError when the cache
+    cannot be written.
     """
     target = entry_folder(kind, key)
     parent = cache_folder(kind, key[:2])
@@ -228,9 +230,9 @@ def store(kind: str, key: str, record: Mapping[str, object], files: Mapping[str,
 
 
 def build_once(name: str, digest: str, make: Callable[[Path], Path]) -> Path:
-    """Return the file `name` that `digest` decides, made in a scratch folder if it is not there.
+    """Return the file `name` that `digest` decides, made in a scratch folder if it does not exist.
 
-    Of any number of processes and threads that ask at once, one makes it and the others wait.
+    Of several processes and threads that call at once, one makes the file and the others wait.
     Raises what `make` raises, and MissingError when the cache cannot be written.
     """
     key = hashlib.blake2b(f"{digest}/{name}".encode(), digest_size=20).hexdigest()

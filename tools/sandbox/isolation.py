@@ -1,4 +1,5 @@
-"""Finds what isolation this machine gives, and the GPUs to hide from a program that needs one."""
+"""Finds the isolation that this machine offers, and the GPUs to hide from a program that needs one
+GPU."""
 
 import asyncio
 import errno
@@ -20,20 +21,21 @@ _DRIVER_FACT = re.compile(r"^(GPU UUID|Device Minor):\s*(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class IsolationLevel:
-    """What a jailed program could not do when it tried."""
+    """Protections that held when a jailed program tried to break them."""
 
     landlock_abi: int
-    """0: none."""
+    """ABI version of Landlock; 0 without Landlock."""
     files: bool
-    """It could not read or write a file outside its view."""
+    """The jailed program could not read or write a file outside its view."""
     network: bool
-    """It could make no socket."""
+    """The jailed program could open no socket."""
     tracing: bool
-    """It could not trace, nor make namespaces: the seccomp filter works."""
+    """The jailed program could neither trace nor make namespaces: the seccomp filter works."""
     signals: bool
-    """It could not signal a process outside."""
+    """The jailed program could not signal a process outside."""
     own_pids: bool
-    """It had a process namespace of its own, so that nothing it starts can outlive it."""
+    """The jailed program had its own process namespace, so that no process that it starts outlives
+    it."""
     leftovers: bool
     """A detached grandchild had ended when the jail ended."""
 
@@ -46,7 +48,7 @@ class IsolationLevel:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Return what is missing, each as a line that says what it means."""
+        """Return the missing protections, each as a line with its consequence."""
         meanings = {
             "files": "no Landlock (Linux 5.13 or newer): a compiler can read this user's files",
             "network": "sockets are not denied",
@@ -111,10 +113,11 @@ def landlock_abi() -> int:
 def other_gpus(
     uuid: str, devices: Path = Path("/dev"), driver: Path = Path("/proc/driver/nvidia/gpus")
 ) -> tuple[str, ...]:
-    """Return the device nodes of all GPUs but one; none where the driver does not map them.
+    """Return the device nodes of all GPUs but the GPU `uuid`; empty where the driver does not map
+    them.
 
-    A starting driver initialises every GPU it can open, one process after the other: on a
-    machine with four H200s that took a quarter of the start (docs/evidence.md).
+    A starting driver initialises every GPU that it can open, one after another: on a machine with
+    four H200s that took a quarter of the start (docs/evidence.md).
     """
     try:
         files = [path.read_text() for path in driver.glob("*/information")]

@@ -1,6 +1,6 @@
-"""Runs one command in a jail: what it may see and use, and how it ended.
+"""Runs a command in a jail, with limited files and resources, and reports how it ended.
 
-The native programs that confine it are built at first use, or given.
+The native programs that confine the command are built at first use, or supplied.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ FLAGS = ("-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror")
 CONFINE = ("limits.c", "landlock.c", "namespaces.c", "seccomp.c", "filter.c", "calls.c")
 
 GRACE_S = 10.0
-"""What the jail program itself may take to clean up after the wall clock."""
+"""Seconds that the jail program may take to clean up after the wall-clock limit."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache",
           "/etc/alternatives", "/dev/zero", "/dev/urandom")  # fmt: skip
-"""What any program needs to start; no user's data lives there."""
+"""Files that any program needs to start; they hold no user's data."""
 
 SHELL_SIGNAL = 128
 """A shell exits with this and the signal's number."""
 
 JailEnd = Literal["exited", "signalled", "wall", "processes"]
-"""How a command ended: by itself, by a signal, at the wall clock, by having too many processes."""
+"""End of a command: by itself, by a signal, at the wall-clock limit, by too many processes."""
 
 _log = Log(__name__)
 
@@ -51,7 +51,7 @@ def probe_program() -> Path:
 
 
 def enclosing_program() -> Path:
-    """Return the path of the program that runs another in namespaces of its own."""
+    """Return the path of the program that runs another program in its own namespaces."""
     return _program("enclose", cache_dir())
 
 
@@ -73,7 +73,7 @@ class CapturedStream:
     text: str
     """Undecodable bytes are replaced."""
     omitted_bytes: int = 0
-    """How much more there was."""
+    """Number of bytes that were left out after the captured beginning."""
 
 
 async def capture(stream: asyncio.StreamReader | None, limit_bytes: int) -> CapturedStream:
@@ -89,51 +89,53 @@ async def capture(stream: asyncio.StreamReader | None, limit_bytes: int) -> Capt
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramLimit:
-    """Processor time of each process that runs one program."""
+    """Limit of processor time of each process that runs a program."""
 
     name: str
-    """15 characters at most count."""
+    """Name of the program, of which at most 15 characters count."""
     cpu_s: float
     until: Path | None = None
-    """The limit holds until this file is there."""
+    """File whose appearance ends the limit; None: the limit always holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Jail:
-    """What a command may see and use. Nothing else of the file system is there, and no network."""
+    """Files and resources of a command. No other part of the file system exists for it, and no
+    network."""
 
     folder: Path
-    """The one private folder: working directory, HOME, TMPDIR, writable."""
+    """The only private folder, which is writable: working directory, HOME and TMPDIR."""
     readable: tuple[Path, ...] = ()
-    """Files and folders it may read and execute, besides the system's programs and libraries."""
+    """Files and folders that the command may read and execute, besides the system's programs and
+    libraries."""
     path: tuple[Path, ...] = (Path("/usr/bin"), Path("/bin"))
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to PATH, HOME, TMPDIR and LANG; nothing is inherited."""
     wall_s: float = 60.0
     cpu_s: float = 60.0
-    """Per process."""
+    """Processor seconds of each process."""
     programs: tuple[ProgramLimit, ...] = ()
-    """With less processor time than the others."""
+    """Programs with a smaller limit of processor time."""
     memory_bytes: int = 4 << 30
     """Address space per process."""
     file_bytes: int = 64 << 20
-    """Largest file."""
+    """Bytes of the largest file that the command may write."""
     processes: int = 256
-    """Most at once."""
+    """Largest number of processes at once."""
     output_bytes: int = 1 << 20
-    """Captured of each of stdout and stderr; the rest is read and counted."""
+    """Bytes captured of stdout and of stderr; the rest is read and counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JailResult:
-    """How a jailed command ended, with no process left."""
+    """End of a jailed command, all of whose processes have ended."""
 
     command: tuple[str, ...]
     end: JailEnd
     exit_code: int | None
-    """None unless it exited by itself."""
+    """Exit status; None unless the command exited by itself."""
     signal: int | None
-    """The signal that ended it, if one did."""
+    """Signal that ended the command; None without a signal."""
     stdout: CapturedStream
     stderr: CapturedStream
     wall_s: float
@@ -141,9 +143,10 @@ class JailResult:
     peak_bytes: int
     """Resident memory of its largest process."""
     landlock_abi: int
-    """0: this kernel has no Landlock, and the file system was not confined."""
+    """ABI version of Landlock; 0: this kernel has no Landlock, and the file system was not
+    confined."""
     namespaces: bool
-    """Whether it had process, network and ipc namespaces of its own."""
+    """Whether the command had its own process, network and ipc namespaces."""
 
     @property
     def timed_out(self) -> bool:
@@ -152,7 +155,8 @@ class JailResult:
 
     @property
     def told_signal(self) -> int | None:
-        """Return the signal that ended it, or a process of which it tells as a shell does."""
+        """Return the signal that ended the command, or a child as a shell reports it by its exit
+        status; else None."""
         code = self.exit_code or 0
         return code - SHELL_SIGNAL if SHELL_SIGNAL < code < SHELL_SIGNAL + 32 else self.signal
 

@@ -25,20 +25,20 @@ _VECTOR = (
 )
 _ATOMIC = r"\batomic[A-Z]\w*\s*\(|\b(?:red|atom)\.(?:global|shared)"
 _BARRIER = r"\b__syncthreads(?:_\w+)?\s*\(|\bblock\.sync\s*\(|\bbar\.sync\b"
-_FACTS = """
-(if_statement) @if
-(else_clause) @else
-(for_statement) @for
-(for_range_loop) @for
-(while_statement) @while
-(do_statement) @do
-(return_statement) @return
-(function_definition body: (compound_statement)) @function
-(declaration (type_qualifier "__shared__")) @shared
-(init_declarator declarator: (pointer_declarator)) @pointer
-(call_expression (argument_list)) @call
-(call_expression (kernel_call_syntax)) @launch
-"""
+_KINDS = {
+    "if_statement": "if",
+    "else_clause": "else",
+    "for_statement": "for",
+    "for_range_loop": "for",
+    "while_statement": "while",
+    "do_statement": "do",
+    "return_statement": "return",
+    "function_definition": "function",
+    "declaration": "declaration",
+    "init_declarator": "value",
+    "call_expression": "call",
+}
+"""The kinds of nodes of the syntax tree that facts are read from."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,12 @@ class SourceFacts:
 
     @cached_property
     def nodes(self) -> Mapping[str, Sequence[Node]]:
-        """Return the nodes of the syntax tree that facts are read from, in order, by kind."""
-        return self.tree.find(_FACTS)
+        """Return the nodes that facts are read from, in order, by their kind of `_KINDS`."""
+        found: dict[str, list[Node]] = {kind: [] for kind in _KINDS.values()}
+        for one in self.tree.nodes():
+            if one.type in _KINDS:
+                found[_KINDS[one.type]].append(one)
+        return found
 
     @cached_property
     def blocks(self) -> tuple[CodeBlock, ...]:
@@ -116,24 +120,26 @@ class SourceFacts:
         found = (
             _block(self.tree, kind, node)
             for kind in ("if", "else", "for", "while", "do")
-            for node in self.nodes.get(kind, ())
+            for node in self.nodes[kind]
         )
         return tuple(one for one in found if one)
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
         """Return the functions."""
-        return tuple(_function(self.tree, one) for one in self.nodes.get("function", ()))
+        found = (_function(self.tree, one) for one in self.nodes["function"])
+        return tuple(one for one in found if one)
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         """Return the kernel launches, in order."""
-        return tuple(_launch(self.tree, one) for one in self.nodes.get("launch", ()))
+        found = (_launch(self.tree, one) for one in self.nodes["call"])
+        return tuple(one for one in found if one)
 
     @cached_property
     def shared_arrays(self) -> tuple[SharedArray, ...]:
         """Return the static and dynamic shared arrays, in order."""
-        declared = self.nodes.get("shared", ())
+        declared = self.nodes["declaration"]
         return tuple(array for one in declared for array in _arrays(self.tree, one))
 
     @cached_property
@@ -210,7 +216,7 @@ class SourceFacts:
 
     @cached_property
     def _return_lines(self) -> list[int]:
-        return [line_of(one) for one in self.nodes.get("return", ())]
+        return [line_of(one) for one in self.nodes["return"]]
 
     def _returns(self, line: int) -> Iterator[CodeBlock]:
         """Yield the `if` blocks before `line`, of its function, that hold a `return`."""
@@ -236,7 +242,10 @@ def _block(tree: SyntaxTree, kind: str, node: Node) -> CodeBlock | None:
     return CodeBlock(kind, " ".join((bracket + head).split()), line_of(node), last_line_of(body))
 
 
-def _function(tree: SyntaxTree, node: Node) -> Function:
+def _function(tree: SyntaxTree, node: Node) -> Function | None:
+    body = node.child_by_field_name("body")
+    if body is None or body.type != "compound_statement":
+        return None
     head = node.child_by_field_name("declarator")
     while head is not None and head.type != "function_declarator":
         head = _inner(head)
@@ -273,8 +282,10 @@ def _inner(declarator: Node) -> Node | None:
     )
 
 
-def _launch(tree: SyntaxTree, node: Node) -> Launch:
-    how = next(one for one in node.children if one.type == "kernel_call_syntax")
+def _launch(tree: SyntaxTree, node: Node) -> Launch | None:
+    how = next((one for one in node.children if one.type == "kernel_call_syntax"), None)
+    if how is None:
+        return None
     written = [" ".join(tree.text(one).split()) for one in _written(how)]
     grid, block, shared = (*written, "", "", "")[:3]
     kernel = plain_name(tree.text(node.child_by_field_name("function")))
@@ -287,6 +298,10 @@ def plain_name(name: str) -> str:
 
 
 def _arrays(tree: SyntaxTree, declaration: Node) -> Iterator[SharedArray]:
+    """Yield the arrays that a declaration puts into shared memory."""
+    words = (tree.text(one) for one in declaration.children if one.type == "type_qualifier")
+    if "__shared__" not in words:
+        return
     for one in declaration.children_by_field_name("declarator"):
         extents, declarator = list[str](), one
         while declarator.type == "array_declarator":
@@ -417,10 +432,12 @@ _Step: TypeAlias = tuple[Function | None, set[str], Function | None, str]
 def _assignments(source: SourceFacts) -> Iterator[_Step]:
     """Yield the declarations of pointers with a value."""
     tree = source.tree
-    for one in source.nodes.get("pointer", ()):
-        scope = source.function_around(line_of(one))
-        name = _declared(tree, one.child_by_field_name("declarator"))
-        yield scope, _words(tree.text(one.child_by_field_name("value"))), scope, name
+    for one in source.nodes["value"]:
+        declarator = one.child_by_field_name("declarator")
+        if declarator is not None and declarator.type == "pointer_declarator":
+            scope = source.function_around(line_of(one))
+            given = _words(tree.text(one.child_by_field_name("value")))
+            yield scope, given, scope, _declared(tree, declarator)
 
 
 def _arguments(source: SourceFacts) -> Iterator[_Step]:
@@ -429,7 +446,7 @@ def _arguments(source: SourceFacts) -> Iterator[_Step]:
     targets = defaultdict[str, list[Function]](list)
     for one in source.functions:
         targets[one.name].append(one)
-    for call in source.nodes.get("call", ()):
+    for call in source.nodes["call"]:
         called = plain_name(tree.text(call.child_by_field_name("function")))
         for target in targets[called]:
             scope = source.function_around(line_of(call))

@@ -6,14 +6,21 @@ The tree is of the text: no macro is expanded, both branches of an `#if` are in 
 
 import re
 import time
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import count
 
 import tree_sitter_cuda
-from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
+from tree_sitter import Language, Node, Parser, Tree
 
 LIMIT_S = 0.5
-"""Processor time for one source. Valid code of 1 MB takes that long, random brackets of 30 kB."""
+"""Processor time for the tree of one source, and for one walk through it.
+
+Valid code of 1 MB takes that long to parse, and random brackets of 30 kB.
+"""
 _CHUNK_BYTES = 1 << 16
+_STEPS = 1000
+"""Nodes between two looks at the clock."""
 _UNKNOWN = re.compile(rb"__(?:align|cluster_dims|maxnreg|block_size)__[ \t]*\([^();{}\n]*\)")
 """Attributes that the grammar does not know."""
 
@@ -25,20 +32,30 @@ class SyntaxTree:
         self._data = source.encode(errors="replace")
         self._tree = _parse(_UNKNOWN.sub(lambda found: b" " * len(found[0]), self._data))
 
-    def find(self, query: str) -> dict[str, list[Node]]:
-        """Return the nodes that a query of tree-sitter captures, in order, by the capture's name.
+    def nodes(self) -> Iterator[Node]:
+        """Yield the nodes in the order of the source, as many as are reached within `LIMIT_S`.
 
-        The query tests no texts: tree-sitter's own predicates and `Node.text` read a source that is
-        parsed under a limit one character a call, and crash where Python's stack is deep.
+        By steps of our own: queries of tree-sitter take quadratic time for a row of brackets, and
+        crash where they are given a callback to stop them.
         """
-        captured = QueryCursor(_query(query)).captures(self._tree.root_node)
-        return {
-            name: sorted(nodes, key=lambda node: node.start_byte)
-            for name, nodes in captured.items()
-        }
+        cursor, is_late = self._tree.walk(), _past_limit()
+        for step in count():
+            if cursor.node is not None:
+                yield cursor.node
+            if cursor.goto_first_child():
+                continue
+            while not cursor.goto_next_sibling():
+                if not cursor.goto_parent():
+                    return
+            if step % _STEPS == 0 and is_late():
+                return
 
     def text(self, node: Node | None) -> str:
-        """Return what a node spells; empty without a node."""
+        """Return what a node spells; empty without a node.
+
+        `Node.text` reads a source that is parsed under a limit one character a call, and crashes
+        where Python's stack is deep.
+        """
         return self.between(node.start_byte, node.end_byte) if node else ""
 
     def between(self, start_byte: int, end_byte: int) -> str:
@@ -53,24 +70,24 @@ class SyntaxTree:
 
 def _parse(data: bytes) -> Tree:
     """Return the tree, which is empty where `data` takes more than `LIMIT_S`."""
-    parser, started_s = Parser(_language()), time.thread_time()
     try:
-        return parser.parse(
+        return Parser(_language()).parse(
             lambda offset, _: data[offset : offset + _CHUNK_BYTES],
-            progress_callback=lambda _offset, _failed: time.thread_time() - started_s > LIMIT_S,
+            progress_callback=_past_limit(),
         )
     except ValueError:
         return Parser(_language()).parse(b"")
 
 
+def _past_limit() -> Callable[..., bool]:
+    """Return what tells tree-sitter, every few hundred steps, whether to stop."""
+    started_s = time.thread_time()
+    return lambda *_: time.thread_time() - started_s > LIMIT_S
+
+
 @cache
 def _language() -> Language:
     return Language(tree_sitter_cuda.language())
-
-
-@cache
-def _query(text: str) -> Query:
-    return Query(_language(), text)
 
 
 def line_of(node: Node) -> int:

@@ -31,12 +31,14 @@ def evaluate_condition(text: str, values: Mapping[str, int]) -> bool | None:
     literals, overflow and a division by zero that counts are left to the preprocessor.
     """
     tree = SyntaxTree(f"#if {text}\n#endif\n")
-    found = tree.find("(preproc_if condition: (_) @condition) (identifier) @name")
-    names = {tree.text(one) for one in found.get("name", ())}
-    if tree.has_error or "condition" not in found or not names <= values.keys():
+    nodes = list(tree.nodes())
+    blocks = (one for one in nodes if one.type == "preproc_if")
+    condition = next((one.child_by_field_name("condition") for one in blocks), None)
+    names = {tree.text(one) for one in nodes if one.type == "identifier"}
+    if tree.has_error or condition is None or not names <= values.keys():
         return None
     try:
-        return bool(_Condition(tree, values).value(found["condition"][0], MOST_DEPTH))
+        return bool(_Condition(tree, values).value(condition, MOST_DEPTH))
     except _UndecidableError:
         return None
 

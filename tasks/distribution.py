@@ -16,24 +16,24 @@ from cuda_llm.errors import TaskError
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
-    """One parsed spelling."""
+    """A distribution as parsed from its spelling: name and arguments."""
 
     name: str
     arguments: tuple[str, ...] = ()
-    """Expressions in dims."""
+    """Arguments as expressions in dims."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """What may be written for one name."""
+    """Meaning, input types and arguments of the distributions of one name."""
 
     meaning: str
     floats: bool = False
-    """Fits float inputs."""
+    """Whether the distributions fit float inputs."""
     integers: bool = False
-    """Fits integer inputs."""
+    """Whether the distributions fit integer inputs."""
     arguments: tuple[str, ...] = ()
-    """Names of the arguments, all required."""
+    """Names of the arguments, all of which are required."""
 
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(

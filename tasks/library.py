@@ -12,19 +12,19 @@ from cuda_llm.tasks.task_module import import_module_file, named_parameters
 
 @dataclass(frozen=True, kw_only=True)
 class Library:
-    """A loaded call."""
+    """A loaded library call of a task, with its name and arguments."""
 
     name: str
-    """For a person: `torch.softmax`."""
+    """Name of the call in reports: `torch.softmax`."""
     call: Callable[..., Any]
     wanted: tuple[str, ...]
-    """Arguments that it asks for."""
+    """Names of the arguments that the call takes."""
 
 
 def load_library(file: Path, arguments: Collection[str]) -> Library:
-    """Load `NAME` and `call(torch, *, ...)` from the file, which may ask for these arguments.
+    """Load `NAME` and `call(torch, *, ...)` from the file; `call` may take only `arguments`.
 
-    Raises TaskError naming what is off.
+    Raises TaskError that names the fault.
     """
     module = import_module_file(file, settings().reference_limit_s)
     name, call = getattr(module, "NAME", None), getattr(module, "call", None)

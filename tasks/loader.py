@@ -23,7 +23,7 @@ _FIELDS: Mapping[ArgumentRole, tuple[str, ...]] = {
     ArgumentRole.INOUT: ("shape", "distributions", "probe"),
     ArgumentRole.OUT: ("shape",),
 }
-"""What an argument of a role may have beside name, role and dtype."""
+"""Keys that an argument of a role may have beside name, role and dtype."""
 
 
 def read_task(folder: Path) -> Task:
@@ -213,7 +213,7 @@ def list_tasks() -> tuple[str, ...]:
 def load_task(name_or_path: str | Path) -> Task:
     """Read a shipped task by name, or any task folder by path.
 
-    Raises TaskError: one line naming the file, the key, what was found and what was expected.
+    Raises TaskError in a line that names the file, the key, the value found and the value expected.
     """
     return read_task(_find(name_or_path))
 

@@ -28,9 +28,10 @@ _DTYPES = {ctype: dtype for dtype, ctype in CTYPES.items()} | {
     "unsigned": "uint32",
     "uint32_t": "uint32",
 }
-"""Types of elements by their C++ names; those that are another type elsewhere are left out."""
+"""NumPy types of elements by C++ name; C++ types that differ between platforms are left out."""
 _SCALARS = _DTYPES | {"size_t": "uint64", "int64_t": "int64", "long": "int64", "uint64_t": "uint64"}
-"""Types by value: C++ converts them, so their exact spelling does not matter."""
+"""NumPy types of by-value arguments by C++ name: C++ converts values, so the exact type need not
+match."""
 
 _NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 _QUALIFIERS = re.compile(r"\b(?:__restrict__|__restrict|__grid_constant__|volatile)\b")
@@ -38,7 +39,7 @@ _QUALIFIERS = re.compile(r"\b(?:__restrict__|__restrict|__grid_constant__|volati
 _EDGES = (3, 31, 67, 33, 130)
 """Extents of edge sizes, rotated through the dims, so that they differ."""
 _EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
-"""Number of dims to the extents of emulated sizes."""
+"""Extents of emulated sizes, by number of dims."""
 
 
 def write_task(name: str, out: Path, files: Mapping[str, str]) -> Path:
@@ -72,19 +73,19 @@ def skeleton(name: str) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One parameter of a function."""
+    """A parameter of a C++ function."""
 
     name: str
     dtype: str
-    """NumPy name."""
+    """NumPy name of the parameter's element type."""
     pointer: bool
     const: bool
-    """Points to const."""
+    """Whether the parameter points to const."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CudaFunction:
-    """One function definition found in a source."""
+    """A function definition found in a source."""
 
     name: str
     is_kernel: bool
@@ -95,7 +96,7 @@ class CudaFunction:
 
 
 def find_function(source: str, name: str, where: str) -> CudaFunction:
-    """Find the definition of `name`. Raises UsageError, one line starting with `where`."""
+    """Find the definition of `name`. Raises UsageError in a line that starts with `where`."""
     text = _NOISE.sub(lambda match: '""' if match[0][0] == '"' else " ", source)
     for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
         closing = _matching(text, match.end() - 1)

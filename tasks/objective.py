@@ -1,8 +1,8 @@
-"""How the timed sizes make the one score that kernels are compared by.
+"""Makes the single score of a kernel from its speed-ups at the timed sizes.
 
-`geomean`: the geometric mean of the speed-ups, in which each size has its weight. `largest`: the
-speed-up at the largest size alone. `worst`: the smallest of the speed-ups. Every score of the
-project is made here: that of a verdict, of a contest, of a forecast.
+`geomean`: the geometric mean of the speed-ups, weighted by size. `largest`: the speed-up at the
+largest size alone. `worst`: the smallest of the speed-ups. Every score of the project is made here:
+scores of verdicts, contests and forecasts.
 """
 
 import math
@@ -18,22 +18,22 @@ from cuda_llm.tasks.task import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """The objective at the sizes that were timed."""
+    """The objective and the weights of the timed sizes."""
 
     objective: Objective
     shares: tuple[float, ...]
-    """How much each timed size counts in the mean, in their order; their sum is 1. Of `largest` one
-    of them is 1; `worst` has no use for them."""
+    """Weight of each timed size in the geometric mean, in order of the sizes, adding up to 1. For
+    `largest` a single weight is 1; `worst` ignores the weights."""
 
     def score(self, ratios: Sequence[float]) -> float:
-        """Return the score of one ratio at each size, speed-ups say; more is better."""
+        """Return the score of the ratios (such as speed-ups) at all sizes; larger is better."""
         if self.objective == "worst":
             return min(ratios)
         pairs = zip(self.shares, map(math.log, ratios), strict=True)
         return math.exp(sum(share * log for share, log in pairs))
 
     def deciding(self, speedups: Sequence[float]) -> tuple[float, ...]:
-        """Return how much the score rises with each size, in logarithms: of the worst alone."""
+        """Return d log(score) / d log(speed-up) of each size: for `worst`, 1 at its size alone."""
         if self.objective != "worst":
             return self.shares
         worst = min(range(len(speedups)), key=speedups.__getitem__)
@@ -41,12 +41,12 @@ class Scoring:
 
     @property
     def doubt(self) -> float:
-        """Return the doubt of the score where each size has a doubt of 1 of its own."""
+        """Return the uncertainty of the score for an independent uncertainty of 1 at each size."""
         return 1.0 if self.objective == "worst" else math.hypot(*self.shares)
 
 
 def scoring_of(task: Task, timed: Sequence[Mapping[str, int]]) -> Scoring:
-    """Return how the timed sizes, in any order, make the score of the task."""
+    """Return the Scoring of the task at the timed sizes, which may come in any order."""
     if task.objective == "largest":
         largest = _largest(task, timed)
         shares = tuple(float(at == largest) for at in range(len(timed)))
@@ -57,7 +57,7 @@ def scoring_of(task: Task, timed: Sequence[Mapping[str, int]]) -> Scoring:
 
 
 def _weights_of(task: Task, timed: Sequence[Mapping[str, int]]) -> tuple[float, ...]:
-    """Return the weights of the timed sizes: alike where the task does not say."""
+    """Return the weights of the timed sizes; equal weights where the task sets none."""
     alike = (1.0,) * len(timed)
     if len(task.weights) != len(task.sizes.bench):
         return task.weights if len(task.weights) == len(timed) else alike
@@ -70,7 +70,8 @@ def _weights_of(task: Task, timed: Sequence[Mapping[str, int]]) -> tuple[float, 
 
 
 def _largest(task: Task, timed: Sequence[Mapping[str, int]]) -> int:
-    """Return the place of the largest: the last one in the task's own order."""
+    """Return the index of the largest timed size, which is the last in the order of the task's
+    file."""
     order = [dict(dims) for dims in chain(task.sizes.emulated, task.sizes.bench)]
     found = [order.index(dict(dims)) if dict(dims) in order else -1 for dims in timed]
     return max(range(len(timed)), key=lambda at: (found[at], at))

@@ -1,4 +1,4 @@
-"""Sizes of the user's own in place of those a task is timed at."""
+"""Replaces the sizes at which a task is timed by the user's own sizes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -11,10 +11,10 @@ from cuda_llm.tasks.task import ArgumentRole, Task
 
 
 def with_sizes(task: Task, spelled: Iterable[str]) -> Task:
-    """Return the task timed at sizes spelled `M=4096,N=2048`; none leaves its own.
+    """Return the task timed at sizes spelled `M=4096,N=2048`; without sizes, the unchanged task.
 
-    What is checked for results alone stays as it was, and so do hidden sizes, so that no kernel
-    need only be right where it is timed. Raises UsageError for a size that the task cannot have.
+    Sizes that are only checked, and hidden sizes, stay unchanged, so that a kernel has to be right
+    beyond the timed sizes. Raises UsageError for a size that the task cannot have.
     """
     sizes = tuple(_read_size(task, text) for text in spelled)
     if not sizes:
@@ -26,12 +26,12 @@ def with_sizes(task: Task, spelled: Iterable[str]) -> Task:
 
 
 def spell_size(size: Mapping[str, int]) -> str:
-    """Return a size as `--size` takes it."""
+    """Return a size in the form that `--size` takes."""
     return ",".join(f"{name}={value}" for name, value in size.items())
 
 
 def _read_size(task: Task, text: str) -> Mapping[str, int]:
-    """Read one size, its dims in the task's order."""
+    """Parse a size; return its dims in the task's order."""
     found: dict[str, int] = {}
     for part in text.split(","):
         name, equals, value = (one.strip() for one in part.partition("="))

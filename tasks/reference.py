@@ -1,7 +1,7 @@
-"""A task's reference.py, loaded when it is first needed and called as validation needs it.
+"""Loads a task's reference.py when it is first needed, and calls its functions for validation.
 
-What a reference.py may define (`xp` is NumPy or CuPy; every other parameter is named after an
-`in` or `inout` argument, a scalar argument or a dim of the task, and only those it names are
+A reference.py may define these functions (`xp` is NumPy or CuPy; every other parameter is named
+after an `in` or `inout` argument, a scalar argument or a dim of the task; only named parameters are
 passed):
 
     def reference(xp, *, A, B, n): -> {"C": array}           required
@@ -10,21 +10,21 @@ passed):
 
 - Float inputs arrive as float64, integers and bools as int64, shaped as in task.toml. They are
   private copies: a reference may overwrite them.
-- `PROMOTED = False` says that inputs may come as they lie instead, in their own types, which spares
-  a pass over them: nothing may then be written to them, and float sums are float64 by `dtype`.
+- `PROMOTED = False` declares that inputs may arrive in their own types, without a copy: the
+  reference may then not write to inputs, and computes float sums in float64 by `dtype`.
 - `reference` returns the value of every `out` and `inout` argument, float64 or exact integers,
   in the argument's shape; values that are only moved may keep their type.
-- `scale` returns what an element's error is divided by before it is counted in rounding units:
-  sum|x| for a sum, |A||B| for a product of matrices. Without it the scale is |reference|.
+- `scale` returns the divisor of each element's error, before the error is counted in rounding
+  units: sum|x| for a sum, |A||B| for a product of matrices. Without `scale` it is |reference|.
 - `SPLIT = "M"` names a dim along which outputs can be computed in parts: for some of its indices,
-  the function is given inputs cut down to them, and returns the outputs cut down likewise. Every
-  output must have it as an extent. It keeps the memory that large sizes need within bounds.
-- `BATCHED = True` says that `reference` and `scale` also take inputs with one more axis in front,
-  one index a call, and give outputs with it: many small calls are then judged at once.
+  the function gets the inputs restricted to these indices, and returns the outputs restricted
+  likewise. Every output must have the dim as an extent. `SPLIT` bounds the memory of large sizes.
+- `BATCHED = True` declares that `reference` and `scale` also take inputs with a leading axis, one
+  index for each call, and return outputs with this axis: many small calls are then judged at once.
 - `project(xp, vectors, *, ...)` returns each output times `vectors`, whose columns have the length
   of the output's last axis, without computing the output; `project_scale` returns, in that shape,
-  at least the Euclidean norm of an output row's scales times the vector. Both together let sizes be
-  checked whose reference would take too long.
+  at least the Euclidean norm of an output row's scales times the vector. Both together make it
+  possible to check sizes whose reference would take too long.
 - A comparator gets the candidate's outputs and returns, for every output, the error of each
   element in rounding units; NaN is wrong.
 """
@@ -62,9 +62,11 @@ class Reference:
     split: str = ""
     """Dim along which outputs can be computed in parts."""
     promoted: bool = True
-    """Inputs are copied into float64 and int64; else functions get them as they are."""
+    """Whether inputs are copied into float64 and int64; else functions get inputs in their own
+    types."""
     batched: bool = False
-    """Inputs may have one more axis in front, one index a call; so have the outputs then."""
+    """Whether inputs may have a leading axis, one index for each call; outputs then have this axis
+    too."""
     project: Callable[[Any, Any, Arrays, Dims], dict[str, Any]] | None = None
     """`project(xp, vectors, inputs, dims)`: outputs times vectors."""
     project_scale: Callable[[Any, Any, Arrays, Dims], dict[str, Any]] | None = None
@@ -164,7 +166,7 @@ def _scalars(task: Task, dims: Dims) -> dict[str, int | float]:
 
 
 def _calls(task: Task, inputs: Arrays, batched: bool) -> tuple[int, ...]:
-    """Return the extent of the axis in front of the inputs, where there is one."""
+    """Return the extent of the inputs' leading axis as a tuple; empty without such an axis."""
     for argument in task.arguments:
         if batched and argument.name in inputs:
             array = inputs[argument.name]

@@ -1,6 +1,4 @@
-"""What one size makes of a task: shapes and values of its arguments, and its least time on a
-GPU.
-"""
+"""Shapes and values of a task's arguments at a size, and the least time of the size on a GPU."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +12,8 @@ from cuda_llm.tasks.task import Task, TaskArgument
 
 
 def shape_of(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the extents of a buffer. Raises TaskError where one is no whole number from 1 on."""
+    """Return the extents of a buffer. Raises TaskError where an extent is no whole number of at
+    least 1."""
     extents = []
     for text in argument.shape:
         extent = evaluate(text, dims)
@@ -28,19 +27,19 @@ def shape_of(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[int, ...]
 
 
 def scalar_value(argument: TaskArgument, dims: Mapping[str, int]) -> int | float:
-    """Return the value of a scalar argument, a float where its dtype is one."""
+    """Return the value of a scalar argument, as a float where its dtype is a float type."""
     value = evaluate(argument.value, dims)
     return float(value) if argument.dtype.startswith("float") else int(value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeastTime:
-    """What one size of a task needs at least."""
+    """Least time, bytes and operations of a task at a size."""
 
     time_us: float
-    """Time at published peaks. A kernel whose data stay in L2 may be faster."""
+    """Microseconds at published peaks. A kernel whose data stay in L2 may be faster."""
     attainable_us: float
-    """Time at the bandwidth that a large copy reaches, with one launch."""
+    """Microseconds at the bandwidth that a large copy reaches, including a launch."""
     bound: Literal["compute", "memory"]
     flops: float
     bytes_moved: float
@@ -51,7 +50,7 @@ class LeastTime:
 def least_time(
     task: Task, hardware: Hardware, dims: Mapping[str, int], *, precision: str = ""
 ) -> LeastTime:
-    """Compute the roofline of one size, by default in the fastest precision the task allows."""
+    """Compute the roofline of a size, by default in the fastest precision the task allows."""
     precision = precision or usable_precision(task, hardware)
     flops = float(evaluate(task.roofline.flops, dims))
     bytes_moved = float(evaluate(task.roofline.bytes, dims))

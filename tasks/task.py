@@ -1,4 +1,4 @@
-"""What a task is, as values, which are also the schema of `task.toml`.
+"""The values that make up a task, which are also the schema of `task.toml`.
 
 A task is read from its folder by `tasks.loader.load_task`.
 """
@@ -59,7 +59,7 @@ Precision = Annotated[str, _one_of(("fp32", "tf32", "fp16", "bf16", "fp64"))]
 
 
 class ArgumentRole(StrEnum):
-    """What an argument of `solve` is to the candidate."""
+    """Role of an argument of `solve`: input, output, both, or scalar."""
 
     IN = "in"
     OUT = "out"
@@ -69,7 +69,7 @@ class ArgumentRole(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskArgument:
-    """One argument of `solve`, in order."""
+    """An argument of `solve`; arguments are kept in their order."""
 
     name: Identifier
     role: ArgumentRole
@@ -80,13 +80,13 @@ class TaskArgument:
     value: OptionalExpression = ""
     """Scalars: an expression in dims, e.g. `n`."""
     distributions: tuple[str, ...] = ()
-    """Inputs: spelled as in `tasks.distribution`; the first is the one used for timing."""
+    """Distributions of an input, spelled as in `tasks.distribution`; timing uses the first."""
     probe: str = ""
     """Float inputs of linear tasks: the distribution of the exactness probe."""
 
 
 class ToleranceClass(StrEnum):
-    """How an element's error is normalised (`docs/validation.md`)."""
+    """Rule by which an element's error is normalised (`docs/validation.md`)."""
 
     ELEMENTWISE = "elementwise"
     REDUCTION = "reduction"
@@ -95,17 +95,17 @@ class ToleranceClass(StrEnum):
 
 
 class SummationOrder(StrEnum):
-    """How a kernel may add up the terms of one output element."""
+    """Order in which a kernel may add up the terms of an output element."""
 
     ANY = "any"
-    """One accumulator may take every term in turn, as float atomics do."""
+    """A single accumulator may take every term in turn, as float atomics do."""
     TREE = "tree"
     """Partial sums must be combined pairwise: the error may not grow with the number of terms."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
-    """When a result counts as right.
+    """Limits of a result's error within which the result counts as correct.
 
     The error of an element is normalised by its scale (`tasks.reference`) and counted in rounding
     units of `precision` (2^-24 for fp32). What an honest fp32 kernel may reach depends on how its
@@ -122,18 +122,19 @@ class Tolerance:
     precision: Precision = "fp32"
     """`fp32`, `tf32`, `fp16`, `bf16`: the rounding the task allows inside."""
     max_units: Amount = 0.0
-    """Largest normalised error in units of the precision's rounding unit; 0: the class's own."""
+    """Largest normalised error in units of the precision's rounding unit; 0: the limit of the
+    class."""
     rms_units: Amount = 0.0
     order: SummationOrder = SummationOrder.ANY
     terms: Expression = "1"
-    """Expression in dims: how many terms are added for one output element."""
+    """Number of terms that are added for an output element, as an expression in dims."""
     bits: bool = False
-    """With `exact`: values are moved, so -0 and the bits of a NaN have to arrive as they were."""
+    """With `exact`: values are moved, so -0 and the bits of a NaN have to be preserved."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DimRange:
-    """What a hidden size may choose for one dim."""
+    """Range and step from which a hidden size draws one dim."""
 
     __pydantic_config__: ClassVar[Any] = {
         "alias_generator": lambda name: {"minimum": "min", "maximum": "max"}.get(name, name)
@@ -146,7 +147,7 @@ class DimRange:
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenSizes:
-    """Where the validator draws fresh sizes from. Never shown to an agent.
+    """Ranges from which the validator draws fresh sizes. Never shown to an agent.
 
     A drawn size must also meet `Task.requires` and have `cost` at most `max_cost`.
     """
@@ -154,7 +155,7 @@ class HiddenSizes:
     dims: Mapping[str, DimRange]
     count: Count = 4
     cost: Expression = "1"
-    """Expression in dims: roughly the work of the baseline at that size."""
+    """Expression in dims: approximate work of the baseline at a size."""
     max_cost: Amount = float("inf")
 
 
@@ -165,16 +166,16 @@ class Sizes:
     bench: tuple[Mapping[str, Count], ...]
     edge: tuple[Mapping[str, Count], ...]
     emulated: tuple[Mapping[str, Count], ...]
-    """Where an emulated device executes every block and looks at results."""
+    """Sizes at which an emulated device executes every block and compares results."""
     large: tuple[Mapping[str, Count], ...] = ()
-    """Where results are looked at before a kernel becomes the incumbent, on a GPU whose memory
-    holds them: more than 2^31 bytes, or more than 2^16 rows. None of them is timed."""
+    """Sizes at which results are compared before a kernel becomes the incumbent, on a GPU with
+    enough memory: more than 2^31 bytes, or more than 2^16 rows. Large sizes are never timed."""
     hidden: HiddenSizes = field(default_factory=lambda: HiddenSizes(dims={}))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Roofline:
-    """Least work any kernel must do, as expressions in dims."""
+    """Least work that any kernel must do, as expressions in dims."""
 
     flops: Expression
     bytes: Expression
@@ -182,7 +183,7 @@ class Roofline:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCapabilities:
-    """What a candidate of this task may do beyond launching kernels."""
+    """Permissions and compiler inputs of a task's candidates beyond launching kernels."""
 
     scratch_bytes: Expression = "0"
     """Expression in dims: device memory `solve` may hold beyond its arguments."""
@@ -196,7 +197,7 @@ class TaskCapabilities:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedSpeedup:
-    """What somebody says of a kernel's speed-up over a baseline. Ours are never mixed with it."""
+    """A published speed-up of a kernel over a baseline, never mixed with measured speed-ups."""
 
     gpu: Text
     factor: Positive
@@ -205,17 +206,17 @@ class PublishedSpeedup:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What is published of a task of the CUDA-LLM benchmark."""
+    """Published figures of a task of the CUDA-LLM benchmark."""
 
     absolute_tolerance: Positive
-    """What its own check allows an element to differ by."""
+    """Largest difference of an element that the benchmark's check allows."""
     speedups: tuple[PublishedSpeedup, ...]
-    """Of each GPU; several of one GPU where sources disagree."""
+    """Speed-ups by GPU; several for a GPU where sources disagree."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One task, ready to be judged."""
+    """A task that is ready to be judged."""
 
     name: str
     folder: Path
@@ -223,7 +224,7 @@ class Task:
     origin: str = ""
     description: str
     dims: Mapping[Identifier, Text]
-    """Name to what it means."""
+    """Meaning of each dim, by name."""
     arguments: tuple[TaskArgument, ...]
     requires: OptionalExpression = ""
     """Condition every drawn size must meet, e.g. `H >= R and W >= S`."""
@@ -232,13 +233,14 @@ class Task:
     tolerance: Tolerance
     capabilities: TaskCapabilities = field(default_factory=TaskCapabilities)
     linear: bool = False
-    """Linear in its float inputs: the exactness probe applies."""
+    """Whether the task is linear in its float inputs, so that the exactness probe applies."""
     baseline: Path
-    """baseline.cu, or baseline.py: a call of PyTorch."""
+    """Path of the baseline: baseline.cu, or baseline.py with a call of PyTorch."""
     host: str
     """Host-code context for a prompt."""
     reference: Path | None
-    """None: the baseline is the oracle and verdicts say `differential`."""
+    """Path of reference.py; None: the baseline is the oracle and verdicts are marked
+    `differential`."""
     comparator: str = ""
     """Name of a function in reference.py that judges results not compared element by element."""
     playbook: Path | None = None
@@ -247,8 +249,8 @@ class Task:
     professional would use instead of a kernel."""
     published: Published | None = None
     objective: Objective = "geomean"
-    """How the timed sizes make one score (`tasks.objective`)."""
+    """Rule by which the timed sizes make a single score (`tasks.objective`)."""
     weights: tuple[Positive, ...] = ()
-    """One a bench size; empty means equal."""
+    """Weight of each bench size; empty means equal weights."""
     regression_limit: Amount = 1.1
-    """No size may become slower than this times the incumbent."""
+    """Largest allowed time at any size, as a multiple of the incumbent's time."""

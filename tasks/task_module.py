@@ -31,9 +31,9 @@ def import_module_file(path: Path, limit_s: float) -> Any:
 def named_parameters(
     function: Callable[..., Any], leading: int, known: Collection[str], where: str
 ) -> tuple[str, ...]:
-    """Return the parameters of `function` after its `leading` positional ones.
+    """Return the parameters of `function` after its `leading` positional parameters.
 
-    Raises TaskError where one is not `known`.
+    Raises TaskError where a parameter is not in `known`.
     """
     wanted = tuple(inspect.signature(function).parameters)[leading:]
     for name in wanted:

@@ -12,12 +12,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 REPEAT_S = 0.2
-"""Between two exceptions: code that catches the first gets another one."""
+"""Seconds between two exceptions: code that catches the first exception gets another."""
 
 
 SOON_S = 1e-3
 STEPS = 1000
-"""Of Python, in which a pending exception is raised."""
+"""Python steps within which a pending exception is raised."""
 
 
 class Overdue(BaseException):
@@ -25,10 +25,10 @@ class Overdue(BaseException):
 
 
 def call_within(limit_s: float, work: Callable[[], T]) -> T:
-    """Return what `work` returns. Raises Overdue where it takes longer.
+    """Return the result of `work`. Raises Overdue where `work` takes longer than `limit_s` seconds.
 
-    Python code is ended between two of its steps. In the main thread that holds for whatever waits
-    as well; in another thread what waits in the system is ended when it comes back.
+    Python code is interrupted between two of its steps. In the main thread, waiting system calls
+    are interrupted as well; in another thread, a waiting system call has to return first.
     """
     is_main = threading.current_thread() is threading.main_thread()
     with _by_signal(limit_s) if is_main else _by_thread(limit_s):
@@ -83,10 +83,10 @@ def _by_thread(limit_s: float) -> Iterator[None]:
 
 
 def _take_pending() -> None:
-    """Let an exception that was not raised yet be raised here.
+    """Let a pending exception be raised here.
 
-    To take one back by PyThreadState_SetAsyncExc(thread, NULL) leaves CPython 3.11 looking for it
-    at each step, and a profiler that is enabled later never goes on.
+    Cancelling it by PyThreadState_SetAsyncExc(thread, NULL) leaves CPython 3.11 looking for an
+    exception at each step, and a profiler that is enabled later never continues.
     """
     with suppress(Overdue):
         for _ in range(STEPS):

@@ -16,7 +16,7 @@ from cuda_llm.errors import MissingError, TaskError
 from cuda_llm.tasks.expressions import evaluate
 
 _KEPT = 4
-"""Modules that are kept built, of the sizes called last."""
+"""Number of sizes whose modules are kept built, most recent calls first."""
 
 
 def import_torch() -> Any:
@@ -31,7 +31,7 @@ def import_torch() -> Any:
 def whole_numbers(source: str) -> dict[str, int]:
     """Return the whole numbers that the source assigns at its top level, by name.
 
-    Those of a tuple have its name and their place: `shape_0`.
+    Numbers of a tuple are named by the tuple and their index: `shape_0`.
     """
     return {
         name: value
@@ -43,7 +43,7 @@ def whole_numbers(source: str) -> dict[str, int]:
 def execute_with(source: str, file: Path, numbers: Mapping[str, int]) -> dict[str, Any]:
     """Execute the source with other whole numbers at its top level, and return its names.
 
-    Raises TaskError where it fails.
+    Raises TaskError where the source fails.
     """
     try:
         tree = ast.parse(source, str(file))
@@ -93,7 +93,7 @@ def _replace(statement: ast.stmt, node: ast.expr, new: ast.expr) -> None:
 
 
 class TorchModule:
-    """The module of one file, at any of the task's sizes."""
+    """The PyTorch module of a file, at any of the task's sizes."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -194,7 +194,7 @@ def double_precision(torch: Any) -> Iterator[None]:
 
 
 def _tensor(torch: Any, given: Any) -> Any:
-    """Return an array as a tensor of float64 where it is one of floats; numbers as they are."""
+    """Return an array as a tensor, float64 for float arrays; numbers are returned unchanged."""
     if not hasattr(given, "dtype"):
         return given
     tensor = torch.from_dlpack(given) if hasattr(given, "device") and not _is_host(given) else None

@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from typing import Any
 
 _SUMMING = re.compile(r"sum|mean|norm|std|var|logsumexp|softmax|_loss|prod|cdist|avg_pool")
-"""In the names of operators that add up elements, or multiply them."""
+"""Pattern of names of operators that add up elements, or multiply them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """One call of an operator of ATen that reads and writes memory."""
+    """A call of an ATen operator that reads and writes memory."""
 
     name: str
     bytes_moved: int
-    """Of its tensors, each once."""
+    """Bytes of the operator's tensors, each counted once."""
     flops: int
-    """Of contractions; others do about one an element."""
+    """Floating-point operations of a contraction; 0 for other operators."""
     terms: int
-    """How many terms are added for one element of the result, at most."""
+    """Largest number of terms that are added for an element of the result."""
 
 
 def record_operators(
     torch: Any, run: Callable[[], Any], highs: list[int] | None = None
 ) -> tuple[tuple[Operator, ...], Any]:
-    """Run `run` and return the operators it called, with its result.
+    """Run `run` and return the operators that it called, with its result.
 
-    What integers drawn at random are below is added to `highs`.
+    The exclusive upper limits of integers drawn at random are appended to `highs`.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry

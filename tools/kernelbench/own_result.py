@@ -18,8 +18,8 @@ LINEAR = (*NONLINEAR, "mixed", "large")
 _UNIT = 2.0**-24
 _NO_MORE = 1e-9
 _MOST_UNITS = 64.0
-"""Largest distance of the module's float32 result from the float64 result, in units of its tensor's
-scale."""
+"""Largest error of the module's float32 result, in rounding units times the sum of the float64
+result's absolute value and its tensor's root mean square."""
 
 
 class OwnResults:

@@ -144,8 +144,8 @@ class Hardware:
     def origin_of(self, key: str) -> FigureOrigin | None:
         """Return the origin of the figure with this key; None for a figure without a source."""
         places = (key, key.split(".")[0])
-        told = {named: origin for origin, keys in self.origins.items() for named in keys}
-        found = next((told[place] for place in places if place in told), None)
+        listed = {named: origin for origin, keys in self.origins.items() for named in keys}
+        found = next((listed[place] for place in places if place in listed), None)
         has_source = any(place in self.sources for place in places)
         return found or ("published" if has_source else None)
 

@@ -63,15 +63,15 @@ def _require_sources(keys: list[str], sources: Mapping[str, str]) -> None:
 def _require_figures(keys: list[str], origins: Mapping[FigureOrigin, tuple[str, ...]]) -> None:
     """Raise UnfitError for an origin of a key that is not in the file, and for a second origin of a
     key."""
-    known, told = {*keys, *(key.split(".")[0] for key in keys)}, set[str]()
+    known, listed = {*keys, *(key.split(".")[0] for key in keys)}, set[str]()
     for origin, named in origins.items():
         for key in named:
             if key not in known:
                 expected = "keys that are in the file"
                 raise UnfitError(f"the origin of nothing: {key}", expected, "origins", origin)
-            if key in told:
+            if key in listed:
                 raise UnfitError(f"a second origin of {key}", "one for each key", "origins", origin)
-            told.add(key)
+            listed.add(key)
 
 
 def _sources(table: Mapping[str, str]) -> dict[str, str]:

@@ -57,7 +57,7 @@ def open_device(spec: str, *, report: ReportLine = print_line, library: str = DR
     """Open the device that `spec` names. `report` gets which one `auto` takes and why, and what
     disturbs times on a GPU.
 
-    Raises UsageError naming what there is, HardwareError for a GPU nobody has described,
+    Raises UsageError naming what there is, HardwareError for a GPU without a profile,
     MissingError where a real GPU is asked for and something lacks, DeviceLost for one in
     quarantine, InfrastructureError where the driver fails, and what a device of the user's own
     raises of ours.

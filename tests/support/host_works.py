@@ -173,7 +173,7 @@ async def spoil(_site: "Site", marks: str) -> None:
 
 
 ERRORS = (
-    NoMemory("device memory", "8,589,934,592 bytes are not to be had"),
+    NoMemory("device memory", "8,589,934,592 bytes cannot be allocated"),
     MissingError("nvcc", "install it"),
     InfrastructureError("runner", "did not start"),
     TaskError("reference.py: broken"),

@@ -200,12 +200,12 @@ def test_without_nvml_it_is_said_that_company_is_not_known(
     )
 
 
-def test_a_gpu_nobody_has_described_is_used_with_a_draft_and_a_note(machine: Path) -> None:
+def test_a_gpu_without_a_profile_is_used_with_a_draft_and_a_note(machine: Path) -> None:
     unknown = replace(H200, name="NVIDIA H200 NVL", sm_count=114)
     device, lines = opened("cuda:0", build_driver(machine, unknown))
     assert (device.hardware.name, device.hardware.sm_count) == ("NVIDIA H200 NVL", 114)
     assert device.target == "sm_90a"
-    assert "nobody has described NVIDIA H200 NVL" in "".join(lines)
+    assert "NVIDIA H200 NVL has no profile" in "".join(lines)
 
 
 def test_a_gpu_in_quarantine_is_not_opened(machine: Path) -> None:

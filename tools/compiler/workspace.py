@@ -107,7 +107,7 @@ def find_ended(result: JailResult, folder: Path) -> tuple[str, int | None]:
     output = result.stderr.text
     if died := DIED_BY_SIGNAL.search(output):
         return died[1], int(died[2])
-    return _program_in_turn(output, folder), result.told_signal
+    return _program_in_turn(output, folder), result.reported_signal
 
 
 def _program_in_turn(output: str, folder: Path) -> str:

@@ -44,13 +44,13 @@ def require_nvrtc(nvrtc: Any) -> None:
         nvrtc.getVersion()
     except (ImportError, RuntimeError, OSError) as error:
         what = "CuPy lacks the libraries of a CUDA toolkit (NVRTC)"
-        remedy = "install a CUDA toolkit, or what CuPy takes of one: pip install 'cuda-llm[worker]'"
+        remedy = "install a CUDA toolkit, or CuPy's parts of it: pip install 'cuda-llm[worker]'"
         raise MissingError(what, remedy) from error
 
 
 _EXACT = "-DCUDA_LLM_KEEPS_SUBNORMALS"
 """Option that marks sources to compile without `-ftz`, also in the keys of CuPy's cache."""
-FLUSHED = "this CuPy takes subnormal numbers for zeros: kernels that do so are not found out"
+FLUSHED = "this CuPy flushes subnormal numbers to zero: kernels that do so are not detected"
 
 
 def keep_subnormals(compiler: Any) -> None:

@@ -70,7 +70,7 @@ def _build_runner(extra: Sequence[str], confine: Path | None) -> Path:
         parts["confine_gpu"] = confine
     common = [_COMMON / f"{part}.cpp" for part in _COMMON_PARTS]
     sources = [*(parts[name] for name in sorted(parts)), *common, *sandbox_sources()]
-    # What candidates need is in the process before it is confined: they open no file but their own.
+    # Libraries are loaded before the process is confined: candidates open only their own file.
     libraries = ["-Wl,--no-as-needed", "-lstdc++", "-lm", "-lgcc_s", "-ldl", "-Wl,-z,now"]
     flags = [*_FLAGS, *_includes(), *libraries, *extra]
     watch = [_NATIVE, _COMMON, _SANDBOX, *([confine.parent] if confine else [])]

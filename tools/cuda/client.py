@@ -116,7 +116,7 @@ class HostProcess:
         try:
             self.process.wait(0.1)
         except subprocess.TimeoutExpired:
-            # Popen would complain of a process that nobody has waited for; init will.
+            # Popen warns of a process that is not reaped; init reaps it.
             self.process.returncode = -9
         self.records.join()
 
@@ -213,7 +213,7 @@ class HostClient:
             await self._kill_in_thread()
             raise
         except BaseException:
-            # Cancelled: whoever waits for that must find nothing running afterwards.
+            # After a cancellation no process may be left running.
             self.kill()
             raise
         if isinstance(reply, WorkFailed):

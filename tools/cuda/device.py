@@ -159,7 +159,7 @@ async def try_isolation(site: Site) -> tuple[str, tuple[str, ...]]:
     except DeviceLost:
         raise
     except InfrastructureError as error:
-        untried = f"its self-test came to no end: {error}"
+        untried = f"its self-test did not finish: {error}"
         return site.isolation.summary, (*site.isolation.missing, untried)
     return found.summary, found.missing
 

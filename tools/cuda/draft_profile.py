@@ -37,7 +37,7 @@ def find_most_similar(gpu: GpuAttributes) -> Hardware:
     major = gpu.compute_capability[0]
     related = [one for one in list_hardware() if one.compute_capability[0] == major]
     if not related:
-        msg = f"{gpu.name}: nothing of compute capability {major}.x is described to start from"
+        msg = f"{gpu.name}: no profile of compute capability {major}.x exists to start from"
         raise HardwareError(msg)
     return min(
         related,
@@ -59,7 +59,7 @@ def draft_profile(gpu: GpuAttributes, like: Hardware) -> str:
 
 def _lines(gpu: GpuAttributes, like: Hardware) -> Iterator[str]:
     major, minor = gpu.compute_capability
-    yield f"# {gpu.name}, drafted from its driver. Look at every source that says CONFIRM."
+    yield f"# {gpu.name}, drafted from its driver. Check every source that begins with CONFIRM."
     yield ""
     yield f"name = {json.dumps(gpu.name)}"
     yield "aliases = []"

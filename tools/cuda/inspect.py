@@ -100,7 +100,7 @@ async def inspect_there(
     await site.release_unused()
     able, options = site.capabilities, options or InspectionOptions()
     if not able.sanitizers and not able.counters:
-        return Inspection(notes=(f"{site.name} has no further tools to look with",))
+        return Inspection(notes=(f"{site.name} has neither profiler nor sanitizers",))
     wanted = replace(
         options,
         counters=options.counters and able.counters,
@@ -214,7 +214,7 @@ async def _run_sanitizers(
         return await asyncio.gather(*runs)
 
     done = await run_all(confined=True)
-    # A kernel of ours is tried only where none of these came to a result: that takes a second.
+    # A trusted kernel is tried only where no tool gave a result: the trial takes a second.
     if any(one.state in _RESULTS for one in done) or await sanitizer_works_confined(
         sanitizer, toolkit, compiled.target, wall_s=options.wall_s
     ):

@@ -49,9 +49,7 @@ class GpuIsolation:
             "no Landlock (Linux 5.13 or newer): it can read files of this user": (
                 self.landlock_abi == 0
             ),
-            f"the self-test got through with: {', '.join(self.attempts or ())}": bool(
-                self.attempts
-            ),
+            f"the self-test succeeded in: {', '.join(self.attempts or ())}": bool(self.attempts),
         }
         return tuple(text for text, holds in lacking.items() if holds)
 

@@ -145,7 +145,7 @@ class LibrarySession:
             ):
                 self._capture_steps(batch)
         except Exception as error:
-            # What the call itself raised is hidden by how the broken capture ends.
+            # The error of the broken capture hides the call's own error.
             first = error.__context__
             raise self._fault(first if isinstance(first, OURS) else error) from error
         self._graph.replay()

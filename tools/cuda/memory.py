@@ -231,14 +231,14 @@ class MemoryPool:
         self._free: list[Memory] = []
 
     def acquire(self, wanted_bytes: int, least_bytes: int) -> Memory:
-        """Return memory of `wanted_bytes` or more; where that is not to be had, of `least_bytes`.
+        """Return memory of `wanted_bytes` or more; where too little is free, of `least_bytes`.
 
         Raises MemoryFull.
         """
         wanted = max(LEAST_BYTES, wanted_bytes)
         found = self._find(wanted) or self._make(_rounded(wanted)) or self._make(wanted)
         if found is None:
-            # The largest free one may do; if not, all of them make room for a new one.
+            # The largest free block may suffice; if not, all blocks are freed for a new block.
             largest = max(self._free, key=lambda memory: memory.size_bytes, default=None)
             if largest is not None and largest.size_bytes >= least_bytes:
                 self._free.remove(largest)
@@ -246,7 +246,7 @@ class MemoryPool:
             self.close()
             found = self._make_most(wanted, least_bytes)
         if found is None:
-            raise MemoryFull("device memory", f"{least_bytes:,} bytes are not to be had")
+            raise MemoryFull("device memory", f"{least_bytes:,} bytes cannot be allocated")
         return found
 
     def reserve(self, wanted_bytes: int) -> bool:

@@ -286,5 +286,5 @@ def _why(run: ToolRun, wall_s: float) -> str:
         for line in run.output.splitlines()
         if line.startswith("==ERROR==")
     ]
-    last = (errors or [line for line in lines if line] or ["it said nothing"])[-1]
+    last = (errors or [line for line in lines if line] or ["no output"])[-1]
     return f"no counters: ncu ended with code {run.exit_code}: {last[:200]}"

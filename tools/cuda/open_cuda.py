@@ -107,7 +107,7 @@ def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> Cud
     Where no GPU works, raises the error of the first GPU.
     """
     if library == DRIVER and not has_nodes():
-        raise MissingError("no GPU is here", "see what is looked for: cuda-llm doctor")
+        raise MissingError("this machine has no GPU", "see the checks of cuda-llm doctor")
     gpus, usage = detect_gpus(library), ask_usage()
     working, lacking = [], []
     for gpu in gpus:
@@ -154,7 +154,7 @@ def describe_gpu(gpu: GpuAttributes) -> tuple[Hardware, tuple[str, ...]]:
     """Return the GPU's profile, or a drafted profile, with notes. Raises HardwareError."""
     profile = find_profile(gpu)
     if profile is None:
-        note = f"nobody has described {gpu.name}: peaks are guessed, rooflines not known"
+        note = f"{gpu.name} has no profile: peaks are estimated, rooflines not known"
         return draft_hardware(gpu), (
             f"{note}; draft a profile: cuda-llm hardware detect --write DIR",
         )
@@ -180,4 +180,4 @@ def require_memory(gpu: GpuAttributes, usages: MachineUsage) -> None:
     free = usage_of(gpu, usages).free_bytes
     if free is not None and free < LEAST_FREE_BYTES:
         what = f"cuda:{gpu.ordinal} has {free / 2**30:.1f} GiB of memory free"
-        raise MissingError(what, "end what holds the rest: nvidia-smi names it")
+        raise MissingError(what, "end the processes that hold the rest: nvidia-smi lists them")

@@ -50,7 +50,7 @@ def fp32_tflops(gpu: ProbedGpu) -> float:
 def tensor_tflops(gpu: ProbedGpu, name: str) -> float:
     """Measure cuBLAS on inputs of that type with random bits: zeros would draw less power.
 
-    Raises what CuPy raises where the type or cuBLAS is not to be had.
+    Raises what CuPy raises where the type or cuBLAS is not available.
     """
     import numpy as np
 

@@ -101,7 +101,7 @@ class ProbedGpu:
                 for _ in range(count):
                     step()
             finally:
-                # A stream that still captures would break whatever comes next.
+                # A stream that still captures would break the next operation.
                 graph = self.stream.end_capture()
             return graph
 

@@ -314,7 +314,7 @@ def read_result(tool: str, run: ToolRun, compiled: Compiled, wall_s: float) -> S
     if run.exit_code == 0 and summary_errors(run.output) == 0:
         return SanitizerResult(tool=tool, state="clean", missing=run.missing)
     lines = [line.removeprefix("=========").strip() for line in run.output.splitlines()]
-    output = [line for line in lines if line and line != "COMPUTE-SANITIZER"] or ["it said nothing"]
+    output = [line for line in lines if line and line != "COMPUTE-SANITIZER"] or ["no output"]
     ours = [line for line in output if line.startswith("driver:")]
-    note = f"{tool} came to no result (code {run.exit_code}): {(ours or output)[0][:200]}"
+    note = f"{tool} gave no result (code {run.exit_code}): {(ours or output)[0][:200]}"
     return SanitizerResult(tool=tool, state="not run", note=note, missing=run.missing)

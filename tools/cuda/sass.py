@@ -125,7 +125,7 @@ async def disassemble(
         return Disassembly(note=f"no SASS: {error}")
     facts = read_sass(listing)
     if not run.ok or not facts:
-        lines = (run.stderr.text + run.stdout.text).strip().splitlines() or ["it said nothing"]
+        lines = (run.stderr.text + run.stdout.text).strip().splitlines() or ["no output"]
         return Disassembly(note=f"no SASS: {Path(run.command[0]).name}: {lines[-1][:200]}")
     path = folder / "kernel.sass"
     path.write_text(listing)

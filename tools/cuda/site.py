@@ -148,7 +148,7 @@ class GpuSite:
 
         Raises TaskError where its file is broken, MissingError without PyTorch.
         """
-        # A minute from a cold disk, in which this process has to give a sign of life.
+        # Takes a minute from a cold disk, during which this process has to send heartbeats.
         await asyncio.to_thread(import_torch)
         with library_session(library, self._allocate_own, self._step_kernels) as opened:
             yield opened
@@ -172,7 +172,7 @@ class GpuSite:
             self.sessions.memory_pool.close()
             memory = allocate(arrays, size_bytes)
         if memory is None:
-            raise NoMemory("device memory", f"{size_bytes:,} bytes are not to be had")
+            raise NoMemory("device memory", f"{size_bytes:,} bytes cannot be allocated")
         return memory
 
     async def __aenter__(self) -> "GpuSite":

@@ -124,7 +124,7 @@ class GpuTimedSession(GpuSession):
         )
         if not isinstance(reply, ReplyFrame):
             return reply
-        # What was read before the next inputs were opened counts, whatever is there by now.
+        # Tags read before the next inputs were opened count, whatever the memory holds now.
         self._tags = (*early_tags, *runner.read_tags(count)[len(early_tags) :])
         return time.perf_counter() - started
 

@@ -28,7 +28,7 @@ _ELSEWHERE = {
     "cuobjdump": (),
     "nvdisasm": (),
 }
-_MENDS = {
+_REMEDIES = {
     "ncu": "install Nsight Compute (package cuda-nsight-compute-*) and put ncu on PATH",
     "compute-sanitizer": "install it (package cuda-sanitizer-*) and put it on PATH",
     "cuobjdump": "install it (package cuda-cuobjdump-*) and put it on PATH",
@@ -50,7 +50,7 @@ def find_tool(name: str, toolkit: Toolkit) -> Path | None:
 
 def missing_note(name: str, for_what: str) -> str:
     """Return a sentence for a person who lacks a tool."""
-    return f"no {for_what}: {name} is not installed; {_MENDS[name]}"
+    return f"no {for_what}: {name} is not installed; {_REMEDIES[name]}"
 
 
 def _candidates(name: str, toolkit: Toolkit) -> Iterator[Path]:

@@ -101,7 +101,7 @@ def load_failure(reply: ReplyFrame) -> Verdict:
 def _on_final_reply(reply: ReplyFrame, context: CallContext) -> Verdict:
     match reply.reply:
         case RunnerReply.FAULTED:
-            # Using the pointer of an allocation that was refused is not where things went wrong.
+            # The cause is the refused allocation, not the access through its pointer.
             if context.log.out_of_memory is not None:
                 return context.log.out_of_memory
             return verdict_on_error(reply.number, _last_kernel(context), context.limit_s)

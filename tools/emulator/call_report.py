@@ -112,14 +112,14 @@ def _arithmetic(record: CallRecord, tables: Sequence[KernelTable]) -> float:
         sum(count_tensor_operations(account, tables[account.kernel]).values())
         for account in record.accounts
     )
-    # The unit that holds the memory adds what an atomic operation adds.
+    # An atomic addition executes in the unit that holds the memory.
     in_memory = sum(
         count.lanes
         for account in record.accounts
         for site, count in zip(tables[account.kernel].sites, account.sites, strict=True)
         if site.kind == "atomic"
     )
-    # An instruction of a core that multiplies and adds is one; so it is there.
+    # A multiply-add counts once on CUDA cores, and likewise on tensor cores.
     return on_cores + in_memory + on_tensor_cores / 2
 
 
@@ -148,7 +148,7 @@ def verdict_on_end(
 def _fault(record: CallRecord, fault: Verdict, limit_s: float) -> Verdict:
     if isinstance(fault, TimedOut):
         return replace(fault, limit_s=limit_s)
-    # Using the pointer of an allocation that was refused is not where things went wrong.
+    # The cause is the refused allocation, not the access through its pointer.
     if record.out_of_memory is not None and not isinstance(fault, InfraFailed):
         return record.out_of_memory
     return fault

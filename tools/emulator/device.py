@@ -128,7 +128,7 @@ def runner_program() -> Path:
     sources = [*sorted(_NATIVE.glob("*.cpp")), *sandbox]
     flags = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror"]
     includes = [f"-I{folder}" for folder in (_NATIVE, _RUNTIME, _SANDBOX)]
-    # What candidates need is in the process before it is confined: they open no file but their own.
+    # Libraries are loaded before the process is confined: candidates open only their own file.
     libraries = ["-Wl,--no-as-needed", "-lstdc++", "-lm", "-lgcc_s", "-ldl", "-Wl,-z,now"]
     watch = [_NATIVE, _SANDBOX, _RUNTIME / "emu"]
     return build("runner", sources, [*flags, *includes, *libraries], watch)
@@ -251,7 +251,7 @@ class EmulatedDevice:
         if not isinstance(translated, Translated):
             yield translated
             return
-        # Building them takes up to minutes, and on this loop others wait for processes of theirs.
+        # Building takes up to minutes, while other tasks on this loop wait for their processes.
         parts = await build_in_thread(native_parts)
         loaded = LoadedCandidate(candidate=candidate, translated=translated, hardware=self.hardware)
         with _memory("arena", ARENA_BYTES) as arena, _memory("report", _REPORT_BYTES) as report:

@@ -154,7 +154,7 @@ class JailResult:
         return self.end == "wall"
 
     @property
-    def told_signal(self) -> int | None:
+    def reported_signal(self) -> int | None:
         """Return the signal that ended the command, or a child as a shell reports it by its exit
         status; else None."""
         code = self.exit_code or 0

@@ -211,7 +211,7 @@ def _draft(gpu: "GpuAttributes", folder: Path | None) -> str:
             file.write(draft_profile(gpu, find_most_similar(gpu)))
     except FileExistsError:
         raise UsageError(f"{path}: exists already; edit it, or remove it first") from None
-    return f"{path}: look at what says CONFIRM, then set CUDA_LLM_HARDWARE_DIR={folder}"
+    return f"{path}: check the sources marked CONFIRM, then set CUDA_LLM_HARDWARE_DIR={folder}"
 
 
 def _figures(profile: "Hardware") -> "Table":

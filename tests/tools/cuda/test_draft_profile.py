@@ -56,7 +56,7 @@ def test_the_likest_has_the_same_capability_and_size() -> None:
 
 
 def test_an_unknown_generation_is_not_guessed_at() -> None:
-    with pytest.raises(HardwareError, match=r"nothing of compute capability 5\.x"):
+    with pytest.raises(HardwareError, match=r"no profile of compute capability 5\.x"):
         find_most_similar(replace(LAPTOP, compute_capability=(5, 2)))
 
 

@@ -124,7 +124,7 @@ def test_a_kernel_does_not_beat_itself_and_an_emulated_device_needs_no_sanitizer
 
     outcome, notes = asyncio.run(run())
     assert outcome == "tie"
-    assert notes == ("emulated RTX 3090 Ti has no further tools to look with",)
+    assert notes == ("emulated RTX 3090 Ti has neither profiler nor sanitizers",)
 
 
 def test_a_race_that_a_gpu_does_not_show_is_found_by_the_emulated_device_of_its_chip() -> None:

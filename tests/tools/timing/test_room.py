@@ -37,7 +37,7 @@ def cupy_error() -> Exception:
 
 
 def layout_error() -> Exception:
-    return MemoryFull("device memory", "8,589,934,592 bytes are not to be had")
+    return MemoryFull("device memory", "8,589,934,592 bytes cannot be allocated")
 
 
 @dataclass

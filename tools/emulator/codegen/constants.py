@@ -69,7 +69,7 @@ def _registers(operand: Operand | None) -> Iterator[str]:
 
 def _rewrite(statement: Statement, constants: Mapping[str, Imm]) -> Statement:
     if not isinstance(statement, Instruction) or statement.opcode[0] == "call":
-        # What the runtime provides takes registers.
+        # Functions of the runtime take registers.
         return statement
     sources = tuple(_read(operand, constants) for operand in statement.operands[1:])
     if sources == statement.operands[1:]:

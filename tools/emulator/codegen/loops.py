@@ -15,7 +15,7 @@ def write_segment(
     lines = [f"const auto {name} = {text};" for name, text in _uniforms(segment)]
     masks = sorted(r for r in segment.stores if kernel.is_predicate(r))
     lines += [f"emu::Mask n_{kernel.name(r)} = 0;" for r in masks]
-    # No lane touches what another one does, which g++ cannot see through the pointers.
+    # Lanes access disjoint elements, which g++ cannot see through the pointers.
     lines += ["#pragma GCC ivdep", "for (int i = 0; i < emu::kLanes; ++i) {"]
     lines += _body(kernel, segment, array)
     lines += [f"n_{kernel.name(r)} |= emu::Mask({kernel.name(r)}) << i;" for r in masks]

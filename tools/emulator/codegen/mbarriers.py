@@ -80,7 +80,7 @@ def _wait(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 def _arrive(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     opcode = instruction.opcode
     operands = list(instruction.operands)
-    # Of another block's mbarrier no state comes back, and none need be named.
+    # An arrival at another block's mbarrier returns no state, and needs no destination.
     state = None if isinstance(operands[0], Address) else operands.pop(0)
     is_kept = not (state is None or (isinstance(state, Vector) and state.items == (None,)))
     kept = register(state) if is_kept and state is not None else None

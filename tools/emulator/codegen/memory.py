@@ -27,7 +27,7 @@ def space_of(opcode: tuple[str, ...]) -> str:
         if name in _SPACES:
             if scope == "func":
                 raise NotSupported
-            # What may be of another block is looked for by its rank.
+            # An address that may belong to another block is resolved by the rank of the block.
             return "generic" if scope == "cluster" else name
     return "generic"
 

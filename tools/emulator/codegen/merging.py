@@ -210,7 +210,7 @@ class _Chunks:
     """Aligned chunks of memory within which accesses of a basic block may be merged."""
 
     def __init__(self, found: Iterable[_Access | _Stop]) -> None:
-        # A vector is aligned, and so is what it varies by.
+        # A vector is aligned, and so is the varying part of its address.
         self._vectors: dict[object, int] = {}
         for one in found:
             if isinstance(one, _Access):

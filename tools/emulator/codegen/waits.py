@@ -106,7 +106,7 @@ def arithmetic_chain(
             case InstructionClass.SHUFFLE:
                 return SHUFFLE_CHAIN
             case InstructionClass.TENSOR:
-                # A product of a warpgroup is waited for where its group is.
+                # The wait for a warpgroup's product is at the wait for its group.
                 return 0 if one.instruction.opcode[0] == "wgmma" else CHAIN
             case _:
                 return 1

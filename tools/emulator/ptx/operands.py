@@ -91,7 +91,7 @@ class Operands:
         if not cursor.accept("]"):
             if cursor.accept(",") and cursor.accept("{"):
                 coordinates = self._vector(scope).items
-            # What else a texture may be asked is kept out, as those operations are refused.
+            # Other texture queries are left out: these operations are refused.
             if not cursor.accept("]"):
                 cursor.skip_past("]")
         if isinstance(base, Symbol):

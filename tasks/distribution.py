@@ -129,7 +129,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 
 @lru_cache(maxsize=1024)
 def parse_distribution(text: str) -> Distribution:
-    """Split a spelling into name and arguments. Raises TaskError saying what is wrong with it."""
+    """Split a spelling into name and arguments. Raises TaskError that names the fault."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:

@@ -63,7 +63,7 @@ _CALLS: Mapping[str, Callable[..., Number]] = MappingProxyType(
 
 
 def evaluate(text: str, dims: Mapping[str, int]) -> Number:
-    """Return the value of `text`, whose names are dims. Raises TaskError naming what is wrong."""
+    """Return the value of `text`, whose names are dims. Raises TaskError that names the fault."""
     tree = _parse(text)
     try:
         return _value(tree, dims)

@@ -245,8 +245,8 @@ class Task:
     """Name of a function in reference.py that judges results not compared element by element."""
     playbook: Path | None = None
     libraries: tuple[Path, ...] = ()
-    """`vendor.py`, a call of PyTorch, and `vendor.cu`, a candidate of header libraries: what a
-    professional would use instead of a kernel."""
+    """`vendor.py`, a call of PyTorch, and `vendor.cu`, a candidate of header libraries:
+    professional alternatives to an own kernel."""
     published: Published | None = None
     objective: Objective = "geomean"
     """Rule by which the timed sizes make a single score (`tasks.objective`)."""

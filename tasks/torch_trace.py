@@ -1,4 +1,4 @@
-"""Records which operators PyTorch is asked for, and what each of them moves and computes."""
+"""Records the ATen operators of a PyTorch call, with the bytes and operations of each."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping

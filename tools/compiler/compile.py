@@ -184,7 +184,7 @@ def _jail(request: CompileRequest, toolkit: Toolkit, folder: Path) -> Jail:
 async def _find_failure(
     result: JailResult, diagnostics: Diagnostics, places: PathNames
 ) -> SourceFailure | None:
-    """Return what is wrong with the source, None if nothing is."""
+    """Return the failure that the source causes; None without a failure."""
     violation = find_violation(diagnostics, places)
     if violation is not None:
         return violation

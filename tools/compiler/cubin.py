@@ -63,7 +63,8 @@ def true_resources(
 
 
 def read_entries(cubin: Path) -> Mapping[str, EntryFacts]:
-    """Return the kernels of a cubin by their symbols. Raises InfrastructureError, as above."""
+    """Return the kernels of a cubin by their symbols. Raises InfrastructureError for a cubin that
+    is not valid."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 

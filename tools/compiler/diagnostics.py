@@ -48,7 +48,7 @@ CONSTANT = re.compile(r"(\d+) bytes cmem")
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnostics:
-    """Errors in their order, then warnings in theirs, bounded."""
+    """Errors in their order, then warnings in their order, bounded in number."""
 
     messages: tuple[Diagnostic, ...]
     omitted: int
@@ -103,7 +103,7 @@ def _named(diagnostic: Diagnostic, names: Mapping[str, str], places: PathNames) 
 
 
 def limit_diagnostics(diagnostics: Iterable[Diagnostic]) -> Diagnostics:
-    """Return errors first, then warnings, cut to what a person or a prompt can read."""
+    """Return errors first, then warnings, cut to a length for a person or a prompt."""
     ordered = sorted(diagnostics, key=lambda diagnostic: diagnostic.severity != "error")
     shown: list[Diagnostic] = []
     room = MOST_TOTAL_CHARACTERS

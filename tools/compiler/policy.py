@@ -1,4 +1,4 @@
-"""Finds what a candidate's source may not do, in the source and in what the compiler read."""
+"""Finds forbidden constructs in a candidate's source and in the files that the compiler read."""
 
 import re
 from collections.abc import Sequence

@@ -25,7 +25,7 @@ ENDED_BY_DRIVER = re.compile(r"signal terminated program (\w+)")
 ASSEMBLES_OR_LINKS = re.compile(r"^(?:\S*/)?(as|ld|collect2): .*memory", re.MULTILINE)
 SAID_BY_PREPROCESSOR = re.compile(r"^virtual memory exhausted|\bcc1plus\b", re.MULTILINE)
 FRONT_END = ("cpp", "cc1plus", "cudafe++", "as", "collect2", "ld", "fatbinary")
-"""Programs that read the source or what others made of it, and optimise no device code."""
+"""Programs that read the source or its preprocessed form, and optimise no device code."""
 
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]] = (
@@ -43,7 +43,7 @@ def compile_slot() -> asyncio.Semaphore:
 
 
 def lock_of(key: str) -> asyncio.Lock:
-    """Return the lock of what is kept under `key`, for whoever makes it on this loop."""
+    """Return this event loop's lock for making the cache entry `key`."""
     of_loop = _locks.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     return of_loop.setdefault(key, asyncio.Lock())
 

@@ -102,7 +102,7 @@ async def answer(
 ) -> WorkDone | WorkFailed | DeviceBroken:
     """Check the device, do the work, and check the device again where the work raised.
 
-    A device whose memory is full, by whoever uses it beside us, is not broken.
+    A device whose memory is full, whichever process holds the memory, is not broken.
     """
     before = wrong_answer(opening, site)
     if before is not None and lacks_memory(before):

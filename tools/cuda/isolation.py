@@ -30,7 +30,7 @@ class GpuIsolation:
 
     @property
     def is_tested(self) -> bool:
-        """True once the self-test has been run and managed nothing."""
+        """True once the self-test has been run and no forbidden action succeeded."""
         return self.attempts == ()
 
     @property
@@ -82,10 +82,11 @@ _OUT = BufferSpec(name="out", role=Role.OUT, dtype="int32", shape=(1,))
 
 
 async def self_test(sessions: Sessions, arrays: Arrays, isolation: GpuIsolation) -> GpuIsolation:
-    """Try what runners are isolated from, on the path of candidates; return what it managed.
+    """Try forbidden actions in a runner, loaded as candidates are; return the isolation with the
+    actions that succeeded.
 
-    `arrays` is where the buffers of `sessions` lie. Raises InfrastructureError where not even a
-    kernel runs, MissingError without nvcc.
+    `arrays` holds the buffers of `sessions`. Raises InfrastructureError where not even a kernel
+    runs, MissingError without nvcc.
     """
     target = sessions.hardware.target
     library = attempts_library(target)

@@ -26,7 +26,8 @@ class Lease:
     """The right to use one GPU. The Linux kernel releases the lease of a holder that dies."""
 
     def __init__(self, gpu: str, label: str, report: Callable[[str], None]) -> None:
-        """`gpu` names the file: its UUID. `label` is what a person calls it."""
+        """`gpu` is the GPU's UUID, which names the lock file. `label` is the GPU's name in
+        messages."""
         self._gpu = gpu
         self._label = label
         self._report = report

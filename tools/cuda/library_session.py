@@ -234,7 +234,7 @@ class LibrarySession:
         return NoMemory("device memory", detail) if lacks_memory(error) else TaskError(detail)
 
     def _deliver(self, slot: int, results: Sequence[Any]) -> None:
-        """Copy what a call returned to the outputs."""
+        """Copy the results of a call to the outputs."""
         spans = self.arena.layout.spans
         for name, result in zip(self._outputs, results, strict=False):
             wanted = self._tensor(spans[name].begin, spans[name].spec, slot)

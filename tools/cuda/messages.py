@@ -23,7 +23,7 @@ class OpenSite:
     """A module's function or class."""
     arguments: tuple[Any, ...] = ()
     known_answer: "Callable[[Site], None]"
-    """Raises where the device does not compute what it should. Called before each work."""
+    """Function that raises where the device computes a wrong result. Called before each work."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the GPU host process beside our own."""
 

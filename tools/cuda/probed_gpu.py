@@ -12,10 +12,11 @@ REPEATS = 9
 
 
 def slope_s(seconds_of: Callable[[int], float], few: int, many: int) -> float:
-    """Return the seconds of a step; `seconds_of(count)` runs `count` steps and returns theirs.
+    """Return the seconds of a step; `seconds_of(count)` runs `count` steps and returns their
+    seconds.
 
-    The median of several slopes, each between neighbours in time. Raises ValueError unless
-    `few` is less than `many`.
+    The result is the median of several slopes, each between neighbours in time. Raises ValueError
+    unless `few` is less than `many`.
     """
     if not 0 < few < many:
         raise ValueError(f"no slope between {few} and {many} steps")
@@ -70,7 +71,8 @@ class ProbedGpu:
         return slope_s(lambda count: self._run(graphs[count]), few, many)
 
     def queued_s(self, step: GpuStep) -> float:
-        """Return the same of steps that cannot be captured, long enough to hide their launches."""
+        """Return the seconds of a step that cannot be captured, from runs long enough to hide
+        launches."""
         few, many = steps_for(self._queue(step, 1), 5 * WANTED_S, MOST_STEPS)
         return slope_s(lambda count: self._queue(step, count), few, many)
 

@@ -69,7 +69,7 @@ def lift_quarantine(name: str) -> list[Quarantine]:
 
 
 def quarantine_remedy(label: str) -> str:
-    """Return what a person can do about it."""
+    """Return the steps by which a person can end the quarantine of a GPU."""
     return f"look at nvidia-smi, restart the machine if need be; `cuda-llm doctor --lift {label}`"
 
 

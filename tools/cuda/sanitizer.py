@@ -1,7 +1,5 @@
-"""compute-sanitizer on small sizes, and what it prints as verdicts.
-
-Its texts are those of version 2025.3.
-"""
+"""Runs compute-sanitizer at small sizes, and reads its output as verdicts. The texts are those of
+version 2025.3."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,5 @@
-"""Sealing inputs and tagging outputs where they lie: our side of `native/seal.cu`, and the same
-in NumPy.
-"""
+"""Seals inputs and tags outputs in place: the Python side of `native/seal.cu`, and the same
+arithmetic in NumPy."""
 
 import ctypes
 from collections.abc import Sequence

@@ -53,7 +53,7 @@ class RunnerPool:
         return len(self._waiting)
 
     def refill(self) -> None:
-        """Start what is missing. Raises InfrastructureError, MissingError."""
+        """Start the missing runners of the pool. Raises InfrastructureError, MissingError."""
         while len(self._waiting) < self._count:
             self._begin()
 
@@ -84,7 +84,7 @@ class RunnerPool:
         raise failure
 
     async def settle(self) -> None:
-        """Wait until all are warm: a context in the making disturbs what is timed beside it."""
+        """Wait until all runners are warm: making a context disturbs what is timed beside it."""
         warming = [task for _, task in self._waiting if not task.done()]
         if warming:
             await asyncio.wait(warming)
@@ -133,7 +133,7 @@ class SessionResources:
 
     @property
     def is_alive(self) -> bool:
-        """True while its runner lives."""
+        """True while the session's runner lives."""
         return self._runner is not None and self._runner.is_alive
 
     async def load(self, wanted_bytes: int) -> LoadedRunner | Verdict:
@@ -228,7 +228,7 @@ class ClosingSessions:
         return len(self._tasks)
 
     def begin(self, resources: SessionResources) -> None:
-        """Start giving back what a session held."""
+        """Start giving back the runner and memory of a session."""
         self._tasks[asyncio.create_task(resources.release())] = resources.held_bytes
 
     async def wait_for_one(self) -> None:

@@ -137,7 +137,7 @@ class Sessions:
     sealing: Sealing
     flush: L2Flush
     notes: tuple[str, ...] = ()
-    """Reported with every call: what is not confined."""
+    """Missing confinement, reported with every call."""
     opened_s: float = 0.0
     """Seconds from opening the last session until its candidate was loaded."""
     _closing: ClosingSessions = field(default_factory=ClosingSessions)

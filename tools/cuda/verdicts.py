@@ -43,7 +43,8 @@ _PARTS: Mapping[Order, frozenset[str]] = {
     ),
     Order.GO: frozenset({"graph launch"}),
 }
-"""Parts of the runner that can fail in an order: no other word of it is repeated."""
+"""Parts of the runner that can fail in an order: no other word of the runner is repeated in a
+verdict."""
 _CALLS_SOLVE = frozenset({Order.CALL, Order.CAPTURE, Order.GO})
 """Orders in which host code of the candidate runs, in the process that replies.
 

@@ -36,7 +36,7 @@ class LoadedCandidate:
 
 @dataclass(frozen=True, kw_only=True)
 class EmulatedCallReport(CallReport):
-    """A call that came back, and what was counted of it."""
+    """Report of a call that returned, with the counters of its launches."""
 
     accounts: tuple[LaunchCounters, ...] = ()
     """Counters of each launch, from which `launches` is computed; empty where launches were not

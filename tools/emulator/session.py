@@ -28,7 +28,8 @@ _ALIGNMENT = 256
 _LEVELS = {Level.CHECK: 0, Level.ACCOUNT: 1, Level.FULL: 2, Level.SAMPLE: 3}
 _ROLES = {Role.IN: 0, Role.OUT: 1, Role.INOUT: 2}
 _BACK_EDGES_PER_S = 200_000_000
-"""More than any machine emulates: the clock decides what is endless, not this."""
+"""Allowed loop iterations per second of a call's time limit: more than any machine emulates, so
+that the time limit ends an endless launch."""
 _slots: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
     weakref.WeakKeyDictionary()
 )

@@ -1,4 +1,4 @@
-"""Writes what is known of a problem as the files of a task folder."""
+"""Writes the files of a task folder from an imported problem."""
 
 import json
 import keyword

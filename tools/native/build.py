@@ -80,7 +80,7 @@ def add_files(digest: "hashlib.blake2b", folders: Iterable[Path], suffixes: Set[
 
 @lru_cache
 def _hash(states: tuple[tuple[str, tuple[int, int, int]], ...]) -> bytes:
-    """Hash files once for each state of them: every kernel that is opened asks for our parts."""
+    """Hash files once for each state of them: every opened kernel asks for the native parts."""
     digest = hashlib.blake2b(digest_size=16)
     for file, _ in states:
         digest.update(os.path.basename(file).encode() + b"\0" + Path(file).read_bytes())

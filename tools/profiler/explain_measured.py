@@ -22,8 +22,9 @@ WASTE_WEIGHT = 2.0
 """A waste is listed before a busy unit of up to this many times its share: it can be avoided. Less
 than for modelled times, which include what the kernel would take without the waste."""
 BUSY = 0.6
-"""A unit that is at less of its peak is not what limits a kernel: warps wait. It is the threshold
-of Nsight Compute's "Speed Of Light" rule; below it, a unit's share counts half."""
+"""Share of its peak below which a unit does not limit a kernel, whose warps wait instead. The
+threshold is that of Nsight Compute's "Speed Of Light" rule; below it, a unit's share counts half.
+"""
 REPLACED = {"dram_bandwidth", "fp32", "fp64", "fp16", "tensor", "latency"}
 """Reasons that counters show better than rates do."""
 
@@ -127,9 +128,10 @@ def profile_call(
 def explain_with_counters(
     task: Task, hardware: Hardware, profile: Profile, counters: Sequence[KernelCounters]
 ) -> Profile:
-    """Explain the largest timed size by its counters, where there are some.
+    """Explain the largest timed size by its counters, where there are counters.
 
-    The counters must be those of that size. Raises HardwareError as `profile_call` does.
+    The counters must be those of that size. Raises HardwareError where the file of a probe cannot
+    be read.
     """
     if not counters or not profile.sizes:
         return profile

@@ -63,7 +63,8 @@ def with_values_reused(launch: ModelledLaunch) -> LaunchTime:
 
 
 def _reuse(launch: ModelledLaunch, spaces: Container[str]) -> float:
-    """Return the part of what is loaded from `spaces` that was loaded or stored there before."""
+    """Return the part (0 to 1) of the data loaded from `spaces` that was loaded or stored there
+    before."""
     pairs = list(zip(launch.table.sites, launch.account.sites, strict=True))
     loads = [(site, n) for site, n in pairs if site.kind == "load" and site.space in spaces]
     if "shared" in spaces:
@@ -113,7 +114,7 @@ def in_single_precision(launch: ModelledLaunch) -> LaunchTime:
 
 
 def with_larger_tiles(launch: ModelledLaunch) -> LaunchTime:
-    """Model loads that L1 may serve, and that ask L2 less often for what was there before."""
+    """Model loads that L1 may serve with fewer repeated requests to L2, as with larger tiles."""
 
     def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
         past_l1 = not _PAST_L1.isdisjoint(site.opcode.split("."))
@@ -191,7 +192,7 @@ def _fetching_less(
 
 
 def without_contention(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
-    """Return the counters with no two lanes of a warp at the same atomic."""
+    """Return the counters of the launch if no two lanes of a warp used the same atomic."""
 
     def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
         if site.kind != "atomic":
@@ -260,7 +261,7 @@ def is_plain_global(space: str, kind: str) -> bool:
 
 
 def _scaled(count: SiteCounters, part: float) -> SiteCounters:
-    """Return fewer requests for the same data."""
+    """Return the counters of a site with `part` of its requests for the same data."""
     return replace(
         count,
         requests=count.requests * part,

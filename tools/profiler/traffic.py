@@ -23,7 +23,7 @@ WORD_BYTES = 4
 BULK = ("bulk_load", "bulk_store")
 """Copies beside the warps."""
 CONSTANT_SPACES = ("const", "param")
-"""Parameters lie in constant memory, too."""
+"""State spaces that lie in constant memory, parameters among them."""
 L2_SLICE_BYTES_PER_CLK = 64
 """Bytes per clock of an L2 slice, which gives the number of slices and atomic units of a chip (an
 estimate)."""
@@ -47,7 +47,7 @@ class Traffic:
     l1_clk: float = 0.0
     """Clocks of the SMs' L1 data path, all SMs together."""
     shared_clk: float = 0.0
-    """Clocks of the same data path for shared memory."""
+    """Clocks of the data path of L1 and shared memory for accesses to shared memory."""
     l2_bytes: float = 0.0
     l2_clk: float = 0.0
     """Clocks of all L2 slices side by side."""
@@ -124,16 +124,19 @@ def _l2_sectors(site: InstructionSite, count: SiteCounters) -> float:
 
 
 def _l2_clk(count: SiteCounters, sectors: float, hardware: Hardware) -> float:
-    """A slice takes a line of a request a clock, and of that line two sectors a clock."""
+    """Return the clocks of L2: a slice serves a line of a request per clock, and two sectors of the
+    line per clock."""
     lines = count.lines * sectors / count.sectors
     slots = max(sectors * SECTOR_BYTES, lines * L2_SLICE_BYTES_PER_CLK)
     return slots / hardware.model.l2_bytes_per_clk
 
 
 def _l2_atomic_clk(atomics: Sequence[SiteCounters], blocks: int, hardware: Hardware) -> float:
-    """The slices work side by side, a pass a clock each; a line takes its passes in turn.
+    """Return the clocks of atomics in L2: slices work in parallel at a pass per clock, and a line
+    serves its passes in turn.
 
-    Where the passes of each line were not counted, all lines are taken to have as many.
+    Where the passes of each line were not counted, all lines are assumed to have equally many
+    passes.
     """
     passes = sum(_l2_passes(count) for count in atomics)
     sectors = max(
@@ -196,7 +199,7 @@ def warp_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) ->
 
 
 def warp_waits(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> Waits:
-    """Return what an average warp waits for, by what it is."""
+    """Return the clocks for which an average warp waits, by kind of wait."""
     warps = warps_per_block(account) * account.blocks_total
     if not warps:
         return Waits()

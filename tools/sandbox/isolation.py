@@ -61,10 +61,8 @@ class IsolationLevel:
 
 
 async def find_isolation_level() -> IsolationLevel:
-    """Run a program in a jail that tries what is forbidden.
-
-    Raises InfrastructureError when no jail can be set up.
-    """
+    """Run a program in a jail that tries forbidden actions. Raises InfrastructureError when no jail
+    can be set up."""
     with tempfile.TemporaryDirectory(prefix="cuda-llm-") as base:
         secret, folder = Path(base, "secret"), Path(base, "folder")
         secret.write_text("secret")

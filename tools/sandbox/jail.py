@@ -46,7 +46,7 @@ def jail_program() -> Path:
 
 
 def probe_program() -> Path:
-    """Return the path of the program that tries what a jail forbids."""
+    """Return the path of the program that tries actions that a jail forbids."""
     return _program("probe", cache_dir())
 
 

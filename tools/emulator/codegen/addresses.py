@@ -168,7 +168,7 @@ class Addresses:
         return Sum(0, (((register, value), 1),), self.bits_of(register))
 
     def bits_of(self, register: str) -> int:
-        """Return how many low bits of a register are zero, whoever wrote it last."""
+        """Return how many low bits of a register are zero, whichever instruction wrote it last."""
         if register not in self._bits:
             self._settle(register)
         return self._bits[register]

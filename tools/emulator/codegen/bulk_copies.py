@@ -89,7 +89,7 @@ def _bulk_copy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 
 def _reduction(instruction: Instruction, parts: list[str], element: str = "") -> str:
-    """Return the C++ of what is done with what is there, taking its words out of `parts`."""
+    """Return the C++ of a bulk copy's reduction, removing its words from `parts`."""
     if instruction.opcode[1] != "reduce":
         return "{}"
     operation = next((part for part in parts if part in _REDUCTIONS), None)

@@ -159,7 +159,7 @@ def _ends(instruction: Instruction) -> bool:
 
 
 def _barrier_result(barrier: Instruction) -> Instruction | None:
-    """Make the read of what a reducing barrier found, once its lanes go on."""
+    """Make the read of a reducing barrier's result, once its lanes continue."""
     if "red" not in barrier.opcode:
         return None
     kind = barrier.opcode[-1]

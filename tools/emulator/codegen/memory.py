@@ -45,7 +45,7 @@ def pointer(
 ) -> Pointer:
     """Return the address operand of a memory instruction as a register of its space's width.
 
-    Appends to `steps` what has to be computed first.
+    Steps that compute the address first are appended to `steps`.
     """
     if not isinstance(operand, Address):
         raise NotSupported

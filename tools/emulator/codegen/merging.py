@@ -73,10 +73,8 @@ class _Stop:
 def merge_accesses(
     kernel: KernelDraft, blocks: Sequence[BlockInstructions], target: str
 ) -> tuple[SiteDraft, ...]:
-    """Return the kernel's sites. Of those that are merged, the first has the width of the whole.
-
-    The width of the others is 0.
-    """
+    """Return the kernel's sites with the widths of merged instructions: the first access of a
+    merged group has the whole width, the others have width 0."""
     placed = list(kernel.sites)
     if not any(one.space == "shared" for one in placed):
         return tuple(placed)
@@ -111,7 +109,7 @@ class _Values:
         self._folded: dict[str, Sum] = {}
 
     def read(self, operand: Operand) -> Sum | None:
-        """Return an operand as a sum; None for what is neither register nor literal."""
+        """Return an operand as a sum; None for an operand that is neither register nor literal."""
         found = self._addresses.lasting(operand)
         if not isinstance(operand, Reg):
             return found
@@ -160,7 +158,7 @@ class _Values:
 def _accesses(
     kernel: KernelDraft, body: Sequence[LoweredInstruction], values: _Values
 ) -> Iterator[_Access | _Stop]:
-    """Yield what a basic block does to shared memory, in order."""
+    """Yield the accesses of a basic block to shared memory, in order."""
     for one in body:
         if (access := _access(kernel, one, values)) is not None:
             yield access

@@ -1,6 +1,4 @@
-"""PTX to C++: a whole module, and the instructions of it that the emulated device does not
-execute.
-"""
+"""Translates a PTX module to C++, and lists its instructions that the emulated device lacks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -101,12 +101,12 @@ def lower_mapa(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 
 def lower_policy(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower createpolicy: what a hint is made of changes nothing."""
+    """Lower createpolicy: cache hints change no result."""
     return [Lane(((register(instruction.operands[0]), "0ull"),), (), instruction.guard)]
 
 
 def lower_isspacep(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Does a generic address lie in a space?"""
+    """Lower isspacep, the test whether a generic address lies in a space."""
     target, source = instruction.operands
     space = instruction.opcode[1].split("::")[0]
     reader = OperandReader(kernel)

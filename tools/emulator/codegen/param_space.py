@@ -1,7 +1,7 @@
 """Arguments and results of inlined calls: .param variables become registers.
 
 A variable that is read in other pieces than it was written in, or whose address is taken, becomes
-local memory instead, which behaves the same.
+local memory instead, with the same results.
 """
 
 from collections.abc import Iterator

@@ -119,9 +119,8 @@ def basic_block(
 
 
 def _costliest(body: Sequence[LoweredInstruction], block: FlowBlock) -> Loc | None:
-    """Return the location of most instructions, of those with accesses to memory where there are
-    any: the head of a loop is rarely what takes its time.
-    """
+    """Return the location of most instructions, among instructions that access memory where there
+    are any: the head of a loop rarely takes its time."""
     issued = [one for one in body if one.instruction.loc is not None]
     counts = Counter(
         one.instruction.loc for one in issued if pipe(one.instruction) is not InstructionClass.FREE

@@ -70,7 +70,7 @@ def _steering_registers(
 
 
 def _stored(body: Sequence[LoweredInstruction]) -> list[str]:
-    """Return what is stored to memory that the block may read again."""
+    """Return the registers that are stored to memory which the block may read again."""
     return [
         register
         for one in body

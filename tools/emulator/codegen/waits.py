@@ -120,7 +120,8 @@ def shared_chain(body: Iterable[LoweredInstruction]) -> int:
 
 
 def cached_chain(body: Iterable[LoweredInstruction], loaded: frozenset[str]) -> int:
-    """Return the same of local memory, and of constants at addresses that were `loaded`."""
+    """Return the length of the longest chain of dependent reads of local memory, and of constants
+    at addresses that were `loaded`."""
 
     def weight(one: LoweredInstruction) -> int:
         space = one.loads_from
@@ -178,7 +179,7 @@ def batches(body: Sequence[LoweredInstruction]) -> tuple[int, int]:
 def place_waits(
     sites: Sequence[SiteDraft], blocks: Sequence[BlockInstructions]
 ) -> tuple[SiteDraft, ...]:
-    """Return the sites with what a warp waits for at each: `waits`, `copy` and `loop`."""
+    """Return the sites with the waits of a warp at each: `waits`, `copy` and `loop`."""
     placed = list(sites)
     for block in blocks:
         loads, groups = batches(block.body)
@@ -228,7 +229,7 @@ def _keeps_order(one: LoweredInstruction) -> bool:
 
 
 def _depend(members: Sequence[int], blocks: Sequence[BlockInstructions]) -> bool:
-    """Return whether copies wait for what others of them have loaded."""
+    """Return whether copies of a loop's body wait for values that other copies have loaded."""
     loads = [one for index in members for one in blocks[index].body if one.is_slow]
     loaded = follow((register for one in loads for register in one.writes), blocks)
     if any(one.address & loaded for one in loads):

@@ -77,7 +77,7 @@ class Product:
 
 
 def product_of(opcode: Opcode) -> Product | None:
-    """Return what a product instruction computes; None where the emulated device lacks it."""
+    """Return the matrix product of an instruction; None where the emulated device lacks it."""
     wmma = opcode[0] == "wmma"
     rest = [part for part in opcode[2 if wmma else 1 :] if part not in {"sync", "aligned"}]
     narrow = "kind::f8f6f4" in rest
@@ -136,7 +136,7 @@ class Tile:
 
     @property
     def registers(self) -> int:
-        """Return the registers a lane holds of it."""
+        """Return the number of registers of a lane that hold its part of the tile."""
         if self.role in {"a", "b"} and self.element == "f16":
             return 8
         rows, columns = self.elements

@@ -93,7 +93,7 @@ class Scope:
         return unique
 
     def find(self, name: str) -> Operand | None:
-        """Return what a name means here; None where no block declares it."""
+        """Return the operand that a name stands for; None where no block declares the name."""
         scope: Scope | None = self
         while scope is not None:
             found = scope.names.get(name)

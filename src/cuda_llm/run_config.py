@@ -54,7 +54,13 @@ AboveZero = Field(gt=0, allow_inf_nan=False)
 class GraphInput(BaseModel):
     """The options that the graph itself takes as its input, as LangGraph Studio sends them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        defer_build=True,
+        json_schema_extra={"required": ["task"]},
+    )
 
     task: Annotated[str, Field(description="Name of a task, or its folder.")] = ""
     """Empty only beside `replay`, which knows its task."""

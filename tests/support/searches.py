@@ -52,7 +52,8 @@ def attempt(name: str, speedup: float | None = None, **fields: Any) -> Attempt:
 
 def situation(*attempts: Attempt, incumbent: str | None = None, **fields: Any) -> Situation:
     """A search of `matrix_transpose` after `attempts`, planning the round after theirs."""
-    options = {name: fields.pop(name) for name in list(fields) if name in RunConfig.model_fields}
+    of_the_run = RunConfig.model_fields.keys() - Situation.__dataclass_fields__.keys()
+    options = {name: fields.pop(name) for name in of_the_run & fields.keys()}
     task, hardware = _transpose_on_ampere()
     whole = Situation(
         task=task,

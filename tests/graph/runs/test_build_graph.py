@@ -93,7 +93,7 @@ def test_input_that_does_not_fit_is_refused_by_name() -> None:
     [
         ({"task": "vector_add", "max_token": 5}, "no key 'max_token'; did you mean max_tokens?"),
         ({"task": "vector_add", "voltage": "red"}, "no key 'voltage'; there are: "),
-        ({"task": "vector_add", "agents": []}, "cannot have 'agents'; give agents to build_graph"),
+        ({"task": "vector_add", "agents": []}, "has no 'agents'; give them to build_graph"),
         ({"candidates": 2}, "lacks 'task'"),
     ],
 )

@@ -109,6 +109,7 @@ class Contenders:
     """Of those refused: who was faster still in the same contest, and may be at fault yet."""
     inspected: set[str] = field(default_factory=set)
     duels_held: int = 0
+    contests_held: int = 0
 
     def refuse(self, name: str, why: str) -> None:
         """Exclude an attempt from this choice."""
@@ -242,8 +243,10 @@ async def contest_incumbent(
     place = None if isinstance(found, InfraFailed) else found.fastest
     fastest = None if place is None else names[place]
     contenders.duels_held += len(duels)
+    contenders.contests_held += 1
     for name, outcome in zip(names, duels, strict=False):
-        event = duel_event(contenders.situation.round, name, incumbent.id, outcome, seconds)
+        event = duel_event(round_, name, incumbent.id, outcome, seconds)
+        event = replace(event, number=contenders.contests_held)
         context.record(event)
         if event.outcome not in ("faster", "slower", "tie"):
             contenders.refuse(name, f"no duel: {event.fault}")

@@ -33,7 +33,7 @@ RECORDED_ONCE: Mapping[str, tuple[str, ...]] = {
     "hint_given": ("channel", "hint"),
     "hints_tried": ("candidate",),
     "round_reviewed": ("round",),
-    "contest_held": ("round", "contender", "incumbent"),
+    "contest_held": ("round", "number", "contender"),
     "kernel_inspected": ("round", "attempt"),
     "incumbent_chosen": ("round",),
     "routed": ("round",),

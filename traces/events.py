@@ -194,6 +194,8 @@ class ContestHeld:
 
     kind: ClassVar[str] = "contest_held"
     round: int
+    number: int = 1
+    """Of the contest in its round, from 1."""
     contender: str
     incumbent: str
     outcome: str

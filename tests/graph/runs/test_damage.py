@@ -141,7 +141,7 @@ REMOVE = "remove .*checkpoint.sqlite: resume works the run out again"
     [
         (overwritten("checkpoint.sqlite", b"no database" * 99), "not a database.*; remove it"),
         (garble_values, "checkpoint.sqlite: broken .*; remove it: resume works the run out again"),
-        (removed("candidates"), f"attempt.json: gone; .*{REMOVE}"),
+        (removed("candidates"), f"brief.json: gone; .*{REMOVE}"),
         (removed("hints/r1-h1.json"), f"hints/r1-h1.json: gone; .*{REMOVE}"),
         (removed("run.json"), "no run.json; expected the folder of a run"),
         (

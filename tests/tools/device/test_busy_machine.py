@@ -24,7 +24,7 @@ import os, socket, sys, time
 socket.socket(fileno=int(sys.argv[1])).send({DONE!r})
 time.sleep(60)
 """
-COMPUTES = "while time.process_time() < 0.3: pass"
+COMPUTES = "while time.process_time() < 1.0: pass"
 SLEEPS = "time.sleep(60)"
 
 
@@ -66,12 +66,13 @@ def test_what_computes_may_take_longer_where_others_compute_too(busy_processor: 
     async def run() -> tuple[ReplyFrame | RunnerEnded, float, float]:
         async with runner_that(COMPUTES, busy_processor) as runner:
             begun = time.monotonic()
-            outcome = await wait_for_it(runner, 0.5)
+            outcome = await wait_for_it(runner, 1.5)
             return outcome, time.monotonic() - begun, find_queued_s(runner.pids)
 
     outcome, took_s, queued_s = asyncio.run(run())
-    assert isinstance(outcome, ReplyFrame), "it had a third of a second of work"
-    assert took_s > 0.5 and queued_s > 0.1, "the machine was not as busy as this test needs"
+    # One second of work beside two loops takes three; waiting counts for nothing up to 7.5.
+    assert isinstance(outcome, ReplyFrame), f"it has one second of work, and ended after {took_s}"
+    assert took_s > 1.5 and queued_s > 0.2, "the machine was not as busy as this test needs"
 
 
 def test_what_sleeps_has_no_more_than_its_time(busy_processor: int) -> None:

@@ -318,6 +318,7 @@ def test_a_missing_compiler_raises_with_the_mend(
 
 
 CALL = """
+import ctypes
 import sys
 sys.path.insert(0, {folder!r})
 from mine import _load

@@ -163,7 +163,7 @@ def find_critique(brief: Brief) -> Hint | None:
 def find_aim(against: str, bottlenecks: Sequence[Bottleneck]) -> Bottleneck | None:
     """Return the bottleneck that an order is against; of one that names none, the first.
 
-    None where a mend of it is not known to save anything.
+    None where a remedy of it is not known to save anything.
     """
     found = [one for one in bottlenecks if one.saved_us > 0 and against in ("", one.code)]
     return next(iter(found), None)

@@ -46,8 +46,8 @@ def no_client(agent: str) -> Ask:
     """Return a client that answers every call with `no_model`."""
 
     async def ask(call: Call) -> Reply | CallFailed:
-        mend = f"name one with --agent-model {agent}=MODEL, or with --model"
-        detail = f"no model is named for {agent}; {mend}"
+        remedy = f"name one with --agent-model {agent}=MODEL, or with --model"
+        detail = f"no model is named for {agent}; {remedy}"
         return CallFailed(kind="no_model", detail=detail, tries=0)
 
     return ask

@@ -30,7 +30,7 @@ from cuda_llm.traces.files import broken, read_json, write_json
 
 NODE = "review"
 CHANNELS = ("error_hints", "performance_hints")
-MEND = "remove it: resume asks for the review again"
+REMEDY = "remove it: resume asks for the review again"
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ def review_file(run: Path, round_: int) -> Path:
 
 def read_review(path: Path) -> Reviewed | None:
     """Read what was decided; None where nobody has. Raises UsageError for a broken file."""
-    data = read_json(path, MEND)
+    data = read_json(path, REMEDY)
     try:
         return None if data is None else decode(Reviewed, data)
     except (ValueError, TypeError):
-        raise broken(path, MEND) from None
+        raise broken(path, REMEDY) from None
 
 
 def orders_of(state: SearchState, context: RunContext) -> tuple[Brief, ...]:

@@ -8,8 +8,8 @@ Each line is a function that was called from another file (with --rooms: from an
 its caller, in the order of first calls; calls within a file are folded into it, and calls of one
 function from one place are counted. `^` marks a call that climbs: the file called is an ancestor
 of the caller in the drawing, as where a callback is passed down. A task of asyncio and a thread
-stand below the function that started them. Calls in other processes do not appear, except those of
-the process that holds a GPU, with --host.
+stand below the function that started them. Calls in other processes do not appear, and
+so nothing of the process that holds a GPU.
 """
 
 import argparse
@@ -27,8 +27,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("src", "agents", "graph", "tools", "traces", "tasks", "hardware_profiles")
-HOST = "CUDA_LLM_DRAW_CALLS"
-"""Names the file that the process which holds a GPU draws into."""
 
 
 @dataclass

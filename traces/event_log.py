@@ -106,7 +106,7 @@ class Recorder:
         try:
             observer(event)
         except CudaLLMError:
-            # It names the mend: what belongs to the run cannot be stored.
+            # It names the remedy: what belongs to the run cannot be stored.
             raise
         except Exception as error:
             if observer in self._observers:

@@ -7,7 +7,7 @@ from typing import Any
 from cuda_llm.atomic_file import FULL, describe_full_disk, write_atomically
 from cuda_llm.errors import UnusableFile, UsageError
 
-MEND = "restore it"
+REMEDY = "restore it"
 
 
 def write_file(path: Path, text: str | bytes) -> None:
@@ -20,18 +20,18 @@ def write_json(path: Path, data: Any) -> None:
     write_file(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def read_json(path: Path, mend: str = MEND) -> Any:
-    """Return what the file holds; None where there is none. Raises UnusableFile with `mend`."""
+def read_json(path: Path, remedy: str = REMEDY) -> Any:
+    """Return what the file holds; None where there is none. Raises UnusableFile with `remedy`."""
     text = read_text(path)
     try:
         return None if text is None else json.loads(text)
     except (ValueError, RecursionError):
-        raise broken(path, mend) from None
+        raise broken(path, remedy) from None
 
 
-def broken(path: Path, mend: str = MEND) -> UnusableFile:
+def broken(path: Path, remedy: str = REMEDY) -> UnusableFile:
     """Return the error of a file that is not as a run wrote it."""
-    return UnusableFile(path, "broken", f"expected what a run writes: {mend}")
+    return UnusableFile(path, "broken", f"expected what a run writes: {remedy}")
 
 
 def copy_file(path: Path, made: Path) -> None:

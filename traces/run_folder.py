@@ -117,11 +117,11 @@ class RunFolder:
 
     def gone(self, path: Path) -> UnusableFile:
         """Return the error of a missing file that was written before it was named."""
-        return UnusableFile(path, "gone", self.mend)
+        return UnusableFile(path, "gone", self.remedy)
 
     @property
-    def mend(self) -> str:
-        """The mend for files that resume writes again where it has no checkpoint."""
+    def remedy(self) -> str:
+        """The remedy for files that resume writes again where it has no checkpoint."""
         return f"restore it, or remove {self.checkpoint}: {WORKED_OUT_AGAIN}"
 
     def keep_hints(self, hints: Iterable[Hint]) -> tuple[Hint, ...]:
@@ -288,11 +288,11 @@ class RunFolder:
 
     def _read_value(self, name: str, kind: type[T]) -> T | None:
         path = self._below(name)
-        data = read_json(path, self.mend)
+        data = read_json(path, self.remedy)
         try:
             return None if data is None else self._decode(kind, data)
         except UNFIT:
-            raise broken(path, self.mend) from None
+            raise broken(path, self.remedy) from None
 
     def _decode(self, kind: type[T], data: Any) -> T:
         if kind is Brief:

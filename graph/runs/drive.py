@@ -55,16 +55,16 @@ def unusable_checkpoint(folder: RunFolder, why: object) -> UsageError:
 
 @contextmanager
 def checkpoints_of(folder: RunFolder) -> Iterator[None]:
-    """Turn errors of the database into a UsageError with its mend."""
+    """Turn errors of the database into a UsageError with its remedy."""
     try:
         yield
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise unusable_checkpoint(folder, error) from None
-        mend = "free space there, make it writable, and resume the run"
+        remedy = "free space there, make it writable, and resume the run"
         is_full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
         why = describe_full_disk(folder.path) if is_full else error
-        raise UsageError(f"{folder.checkpoint}: {why}; {mend}") from None
+        raise UsageError(f"{folder.checkpoint}: {why}; {remedy}") from None
 
 
 @dataclass(frozen=True)

@@ -181,9 +181,9 @@ def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorCh
             raise MissingError("generator llm: no model is named", NAME_A_MODEL)
         return GeneratorChoice("llm")
     if task.playbook is None:
-        mend = f"{NAME_A_MODEL}, or write tunable kernels into {task.folder / 'playbook.cu'}"
+        remedy = f"{NAME_A_MODEL}, or write tunable kernels into {task.folder / 'playbook.cu'}"
         lacks = "" if wanted == "playbook" else " and no model is named"
-        raise MissingError(f"task {task.name} has no playbook{lacks}", mend)
+        raise MissingError(f"task {task.name} has no playbook{lacks}", remedy)
     if wanted == "playbook":
         return GeneratorChoice("playbook")
     note = "no model is named, so the playbook writes the kernels; --model NAME asks a model"

@@ -228,16 +228,16 @@ def _check_brought(
     missing = [one for one in run["brought"] if one not in answered | set(overrides.given)]
     if missing:
         own = ", ".join(missing)
-        mend = f"bring it again: optimize(replay=..., {missing[0]}=...)"
-        raise UsageError(f"run {folder.name} was started from Python with its own {own}; {mend}")
+        remedy = f"bring it again: optimize(replay=..., {missing[0]}=...)"
+        raise UsageError(f"run {folder.name} was started from Python with its own {own}; {remedy}")
     if brought := [name for name in OF_MODELS if name in overrides.given]:
         raise UsageError(f"{brought[0]}: a replay asks no model; leave it out")
 
 
 def _check_replies(folder: RunFolder, calls: Mapping[str, ModelCalled]) -> None:
     """Check that replies and drafts can be read. Raises UsageError naming the first that cannot."""
-    for call, told in calls.items():
-        if told.outcome == "ok" and call != PREFLIGHT and folder.load_reply(call) is None:
+    for call, recorded_call in calls.items():
+        if recorded_call.outcome == "ok" and call != PREFLIGHT and folder.load_reply(call) is None:
             path = folder.path / call / "reply.json"
             raise UnusableFile(path, "gone or damaged", "a replay needs it: restore it")
     for name in folder.candidates():
@@ -276,24 +276,33 @@ class RecordedClients:
         record = self.replay.folder
         self.store.write_prompt(call)
         place = self.replay.find_place(call.id)
-        told = None if place is None else self.replay.calls.get(place)
+        recorded_call = None if place is None else self.replay.calls.get(place)
         reply = None if place is None else record.load_reply(place)
-        if place is None or (reply is None and (told is None or told.outcome == "cancelled")):
+        if place is None or (
+            reply is None and (recorded_call is None or recorded_call.outcome == "cancelled")
+        ):
             detail = f"the record of {record.name} holds no answer to {call.id}"
             self._tell(call, {"outcome": NOT_RECORDED, "detail": detail, "tries": 0})
             return CallFailed(kind=NOT_RECORDED, detail=detail, tries=0)
         asked = [read_text(one / "prompt.md") for one in (record.path / place, self._path(call))]
         told_now = {"replayed": SAME if asked[0] == asked[1] else OTHER}
         if reply is None:
-            assert told is not None, "the call failed, as its event says"
-            self._tell(call, {**vars(told), **told_now})
+            assert recorded_call is not None, "the call failed, as its event says"
+            self._tell(call, {**vars(recorded_call), **told_now})
             return CallFailed(
-                kind=told.outcome, detail=told.detail, tries=told.tries, seconds=told.seconds
+                kind=recorded_call.outcome,
+                detail=recorded_call.detail,
+                tries=recorded_call.tries,
+                seconds=recorded_call.seconds,
             )
         if not self.budget.counts(call.id):
             # Where a kill prevented the event of a reply, the reply says what it cost.
             cost = {"tries": reply.tries, "seconds": reply.seconds, **vars(reply.usage)}
-            known = vars(told) if told is not None and told.outcome == "ok" else cost
+            known = (
+                vars(recorded_call)
+                if recorded_call is not None and recorded_call.outcome == "ok"
+                else cost
+            )
             self._tell(call, {"model": reply.model, **known, **told_now, "outcome": "ok"})
         self.store.write_reply(call.id, reply)
         return reply
@@ -496,11 +505,11 @@ def recorded_device(
     base = next((one for one in reversed(events) if isinstance(one, BaselineJudged)), None)
     if base is None:
         raise UsageError(f"{folder.path}: its record ends before the baseline was timed")
-    told, sizes = run["device_details"], [dict(one) for one in base.sizes]
+    details, sizes = run["device_details"], [dict(one) for one in base.sizes]
     try:
-        hardware = decode(Hardware, told["hardware"])
-        capabilities = decode(Capabilities, told["capabilities"])
-        target, notes = str(told["target"]), tuple(told["notes"])
+        hardware = decode(Hardware, details["hardware"])
+        capabilities = decode(Capabilities, details["capabilities"])
+        target, notes = str(details["target"]), tuple(details["notes"])
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{folder.path / 'run.json'}: device_details.{error}") from None
     changed = changed_files(task, run["task_files"])

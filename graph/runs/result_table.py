@@ -163,8 +163,8 @@ def make_frame(rows: Sequence[CandidateRow], library: str = "") -> Any:
             return frames.DataFrame(columns).astype(dict.fromkeys(FLOATS, "float64"))
         types = dict.fromkeys(FLOATS, frames.Float64) | {"parent": frames.String}
         return frames.DataFrame(columns, schema_overrides=types)
-    mend = f"table() needs none; install it: pip install {library or FRAMES[0]}"
-    raise MissingError(f"{library or ' or '.join(FRAMES)} is not installed", mend)
+    remedy = f"table() needs none; install it: pip install {library or FRAMES[0]}"
+    raise MissingError(f"{library or ' or '.join(FRAMES)} is not installed", remedy)
 
 
 def cell(row: CandidateRow, name: str) -> Any:

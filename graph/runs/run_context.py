@@ -120,7 +120,7 @@ async def preflight(
 ) -> tuple[ModelCalled, ...]:
     """Try the models within the budget and build what the device needs; return the trial calls.
 
-    Raises UsageError and MissingError with the mend.
+    Raises UsageError and MissingError with the remedy.
     """
     from cuda_llm.graph.runs.drive import sends_spans
 

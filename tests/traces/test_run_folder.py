@@ -211,7 +211,7 @@ def test_what_cannot_be_used_is_told_apart_from_its_mend_in_another_process_too(
         run.look_up(Hint, "r1-h1")
     arrived = pickle.loads(pickle.dumps(caught.value))
     assert (arrived.path, arrived.what) == (tmp_path / "hints/r1-h1.json", "gone")
-    assert arrived.remedy == run.mend
+    assert arrived.remedy == run.remedy
     assert str(arrived) == str(caught.value)
 
 

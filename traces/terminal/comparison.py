@@ -18,7 +18,7 @@ SPELLINGS: dict[str, Callable[[float], str]] = {
     "": lambda value: f"{value:,.0f}",
 }
 """By unit."""
-MEND = "their speed-ups stand on different scales: task, device or source of times differ"
+REMEDY = "their speed-ups stand on different scales: task, device or source of times differ"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ def describe_comparison(found: RunComparison) -> Iterator[Line]:
     heading = f"  {'':<{label}}  {printable(found.a):<{width}}  {printable(found.b)}"
     yield ((heading, "strong"),)
     if not found.comparable:
-        yield ((f"  ({MEND})", "bad"),)
+        yield ((f"  ({REMEDY})", "bad"),)
     for title, some in parts:
         if title and some:
             yield (("", ""),)

@@ -3,11 +3,12 @@ and the trace that its events go to.
 """
 
 import asyncio
-import os
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cuda_llm.atomic_file import describe_full_disk
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from langgraph.types import Durability, StateSnapshot
 
 _log = Log(__name__)
+LiveSender = Callable[[RunFolder], Callable[[], object]]
+"""Starts to send the spans of a run while the run goes on; returns what ends the sending."""
+LIVE_SENDERS: Mapping[str, str] = MappingProxyType({"otlp": "cuda_llm.traces.otlp.send"})
+"""The module of each optional room that sends a run elsewhere, by the setting that asks for it: the
+module is imported where the setting is true, and its `find_live_sender` returns a LiveSender."""
 DURABILITY: "Durability" = "sync"
 """A step's checkpoint is on disk before the next step begins: as cheap as `async` (2.5 ms a step),
 and a kill repeats one step at most. `exit` would keep nothing."""
@@ -184,8 +190,8 @@ def open_recorder(
 ) -> Recorder:
     """Open the run's trace; `probes`, trial calls of the models, follow its first event.
 
-    Where the settings say so, it is sent as spans too. Raises UsageError where another process
-    writes it.
+    Where the settings say so, the run is sent as spans too. Raises UsageError where another process
+    writes the trace, and what `find_live_sender` raises.
     """
     waiting = [*probes]
 
@@ -197,21 +203,17 @@ def open_recorder(
 
     folder = RunFolder(parts.run)
     recorder = Recorder(folder.events, (record_probes, BestKeeper(folder), pass_on, *observers))
-    if sends_spans():
-        from cuda_llm.traces.otlp.send import LiveSender, wants_content
-
-        recorder.at_close = LiveSender(folder, content=wants_content()).close
+    if (send := find_live_sender()) is not None:
+        recorder.at_close = send(folder)
     return recorder
 
 
-def sends_spans() -> bool:
-    """Return whether runs are sent as spans. Raises MissingError and UsageError where they should
-    be and cannot."""
+def find_live_sender() -> LiveSender | None:
+    """Return what sends the spans of a run, or None where the settings ask for no spans.
+
+    Raises MissingError and UsageError where spans cannot be sent from here.
+    """
     from cuda_llm.settings import settings
 
-    if not settings().otlp or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return False
-    from cuda_llm.traces.otlp.send import check_exporter
-
-    check_exporter()
-    return True
+    wanted = [module for name, module in LIVE_SENDERS.items() if getattr(settings(), name)]
+    return import_module(wanted[0]).find_live_sender() if wanted else None

@@ -122,9 +122,9 @@ async def preflight(
 
     Raises UsageError and MissingError with the remedy.
     """
-    from cuda_llm.graph.runs.drive import sends_spans
+    from cuda_llm.graph.runs.drive import find_live_sender
 
-    sends_spans()
+    find_live_sender()
     trials: list[ModelCalled] = []
     if parts.replay is None:
         chats = RunModels(parts)

@@ -51,6 +51,7 @@ OPTIONAL = (
     "tools.kernelbench",
     "graph.benchmark",
     "traces.export",
+    "traces.otlp",
     "traces.report.serve",
 )
 """Rooms that only a command of the command line imports, or a name that a user writes."""

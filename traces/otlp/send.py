@@ -61,6 +61,16 @@ def check_exporter() -> None:
             raise UsageError(f"{here}: spans are sent as http/protobuf alone, often on port 4318")
 
 
+def find_live_sender() -> Callable[[RunFolder], Callable[[], None]] | None:
+    """Return what starts to send a run and returns what ends the sending; None where
+    OTEL_SDK_DISABLED is true. Raises as `check_exporter` does.
+    """
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return None
+    check_exporter()
+    return lambda folder: LiveSender(folder, content=wants_content()).close
+
+
 def find_endpoint() -> str:
     """Return where spans go, without what may be secret in it."""
     base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://localhost:4318"

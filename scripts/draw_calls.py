@@ -8,15 +8,18 @@ Each line is a function that was called from another file (with --rooms: from an
 its caller, in the order of first calls; calls within a file are folded into it, and calls of one
 function from one place are counted. `^` marks a call that climbs: the file called is an ancestor
 of the caller in the drawing, as where a callback is passed down. A task of asyncio and a thread
-stand below the function that started them. Calls in other processes do not appear, and
-so nothing of the process that holds a GPU.
+stand below the function that started them. The process that holds a GPU is drawn after the command;
+the sandboxed runners of candidates hold no Python.
 """
 
 import argparse
+import atexit
 import contextvars
 import opcode
 import os
+import pickle
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -97,6 +100,43 @@ class Recorder:
             inside = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in OURS
             self._files[code] = str(path.relative_to(ROOT)) if inside else ""
         return self._files[code]
+
+
+RECORDS = "DRAW_CALLS_RECORDS"
+"""Variable of the environment: the folder that child processes write their calls to."""
+
+
+def record_children(folder: Path) -> None:
+    """Record each Python process that starts from now on and runs a module of ours."""
+    (folder / "sitecustomize.py").write_text(
+        f"import sys\nsys.path.append({str(ROOT / 'scripts')!r})\n"
+        "import draw_calls\ndraw_calls.record_this_process()\n"
+    )
+    known = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, [known])])
+    os.environ[RECORDS] = str(folder)
+
+
+def record_this_process() -> None:
+    """Record a process of a module of ours, from its start to its end; leave others alone."""
+    module = sys.orig_argv[sys.orig_argv.index("-m") + 1] if "-m" in sys.orig_argv else ""
+    if not module.startswith("cuda_llm"):
+        return
+    recorder = Recorder()
+    recorder.install()
+
+    def write() -> None:
+        recorder.remove()
+        record = Path(os.environ[RECORDS], f"{os.getpid()}.calls")
+        record.write_bytes(pickle.dumps((module, recorder.root)))
+
+    atexit.register(write)
+
+
+def children_calls(folder: Path) -> Iterator[tuple[str, Call]]:
+    """Yield the module and the calls of each process that was recorded and has ended."""
+    for record in sorted(folder.glob("*.calls")):
+        yield pickle.loads(record.read_bytes())
 
 
 def _is_suspended(frame: FrameType) -> bool:
@@ -192,25 +232,30 @@ def main() -> None:
     from cuda_llm.__main__ import main as run_command
 
     recorder = Recorder()
-    sys.argv = ["cuda-llm", *arguments.command]
-    recorder.install()
-    try:
-        run_command()
-    except SystemExit as ended:
-        print(f"(ended with {ended.code})", file=sys.stderr)
-    finally:
-        recorder.remove()
-    skip = frozenset([*VALUES, *arguments.skip])
+    with tempfile.TemporaryDirectory() as folder:
+        record_children(Path(folder))
+        sys.argv = ["cuda-llm", *arguments.command]
+        recorder.install()
+        try:
+            run_command()
+        except SystemExit as ended:
+            print(f"(ended with {ended.code})", file=sys.stderr)
+        finally:
+            recorder.remove()
+        roots = [("", recorder.root), *children_calls(Path(folder))]
     start, _, function = arguments.start.partition(":")
-    whole = recorder.root.below.values()
-    tops = list(find(recorder.root, start, function)) if start else list(whole)
-    top = Call("", "")
-    for one in tops:
-        _add(top, one)
-    for call in top.below.values():
-        shown = fold(call, rooms=arguments.rooms)
-        shown = shown if arguments.leaves else without_leaves(shown)
-        print(*draw(shown, "", (), skip, arguments.depth), sep="\n")
+    skip = frozenset([*VALUES, *arguments.skip])
+    for module, root in roots:
+        tops = list(find(root, start, function)) if start else list(root.below.values())
+        top = Call("", "")
+        for one in tops:
+            _add(top, one)
+        if module and top.below:
+            print(f"\nprocess {module}")
+        for call in top.below.values():
+            shown = fold(call, rooms=arguments.rooms)
+            shown = shown if arguments.leaves else without_leaves(shown)
+            print(*draw(shown, "", (), skip, arguments.depth), sep="\n")
 
 
 if __name__ == "__main__":

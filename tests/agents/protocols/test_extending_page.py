@@ -1,4 +1,4 @@
-"""The code of docs/extending.md works."""
+"""The code of docs/extending.md and the declarations of docs/playbook.md work."""
 
 import asyncio
 import os
@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from graph_runs import context_in, run_graph
 from model_server import ModelServer, Say
 from reflection_scenes import UNPADDED
@@ -25,6 +24,7 @@ from cuda_llm.traces.events import AgentDecided, AttemptJudged
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/extending.md").read_text()
+PLAYBOOK_PAGE = (ROOT / "docs/playbook.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -104,12 +104,11 @@ def test_its_reflector_takes_part(tmp_path: Path) -> None:
     assert [one.decisions for one in decided] == [("one hint is enough",)]
 
 
-@pytest.mark.parametrize("name", ["remote", "accelerator"])
-def test_its_devices_tell_a_right_kernel_from_a_wrong_one(tmp_path: Path, name: str) -> None:
-    saved(tmp_path, f"{name}.py")
+def test_its_device_tells_a_right_kernel_from_a_wrong_one(tmp_path: Path) -> None:
+    saved(tmp_path, "accelerator.py")
     lines = [
         line
-        for words in ("cp tasks/vector_add", "sed ", f"cuda-llm evaluate .*--device {name}.py:")
+        for words in ("cp tasks/vector_add", "sed ", "cuda-llm evaluate .*--device accelerator.py:")
         for line in lines_of_page(words)
     ]
     ran = subprocess.run(
@@ -124,8 +123,9 @@ def test_its_devices_tell_a_right_kernel_from_a_wrong_one(tmp_path: Path, name: 
     assert re.findall(r"^  \w+\.cu +([A-Z_]+)", ran.stdout, re.M) == ["PASSED", "WRONG_RESULT"]
 
 
-def test_the_declaration_of_tunables_it_shows_is_understood() -> None:
-    lines = [one.strip() for one in PAGE.splitlines() if "tunable" in one and "    " in one[:4]]
+def test_the_declaration_of_tunables_of_the_playbook_page_is_understood() -> None:
+    (block,) = re.findall(r"```c\+\+\n(.*?)```", PLAYBOOK_PAGE, re.DOTALL)
+    lines = [one for one in block.splitlines() if "tunable" in one]
     space = read_space("\n".join(lines) + "\n" + UNPADDED)
     assert isinstance(space, Space)
     assert {"TILE", "VARIANT"} <= {one.name for one in space.tunables}

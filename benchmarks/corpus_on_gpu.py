@@ -32,9 +32,9 @@ from corpus import HIDDEN_KINDS, KINDS, Known, fault_of
 from cuda_llm.errors import CudaLLMError, DeviceLost
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.inspection import Inspection, InspectionOptions
 from cuda_llm.tools.judge.compile import compile_baseline, compile_source
 from cuda_llm.tools.judge.judge import (
     ignore_stage,

@@ -40,10 +40,7 @@ MAY_KNOW_INSIDE_TOOLS = {
     "validator": {"device", "compiler"},
     "timing": {"device", "validator", "profiler", "native"},
     "kernelbench": set(),
-    "judge": {
-        *("device", "timing", "validator", "compiler", "profiler", "native"),
-        *("emulator", "cuda"),
-    },
+    "judge": {"device", "timing", "validator", "compiler", "profiler", "native"},
 }
 
 OPTIONAL = (

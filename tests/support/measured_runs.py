@@ -10,6 +10,7 @@ from graph_runs import TableBench, context_in
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.graph.context import RunContext
 from cuda_llm.outcomes import Verdict
+from cuda_llm.tools.cuda.inspect import inspect
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
@@ -27,6 +28,9 @@ class MeasuringDevice(EmulatedDevice):
     @property
     def capabilities(self) -> Capabilities:
         return GPU_CAPABILITIES
+
+    inspect = staticmethod(inspect)
+    """See `InspectingSite.inspect`."""
 
 
 def measuring_device() -> MeasuringDevice:

@@ -10,106 +10,21 @@ import random
 import shutil
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from cuda_llm.errors import MissingError
-from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
 from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.cuda.ncu import NcuResult, ncu_works_confined, run_ncu
-from cuda_llm.tools.cuda.sanitizer import TOOLS, SanitizerResult, sanitize, sanitizer_works_confined
-from cuda_llm.tools.cuda.sass import Disassembly, SassFacts, disassemble
+from cuda_llm.tools.cuda.sanitizer import sanitize, sanitizer_works_confined
+from cuda_llm.tools.cuda.sass import Disassembly, disassemble
 from cuda_llm.tools.cuda.solve_driver import driver_command
 from cuda_llm.tools.cuda.vendor_tools import NO_LANDLOCK, find_tool, missing_note
-from cuda_llm.tools.device import Site
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.inspection import Inspection, InspectionOptions, SanitizerResult
 from cuda_llm.tools.native import cache_folder, pin_entry
-from cuda_llm.tools.profiler.kernel_counters import KernelCounters
-
-
-@dataclass(frozen=True, kw_only=True)
-class InspectionOptions:
-    """Tools to run, and the time limit of each run."""
-
-    counters: bool = True
-    sanitizers: tuple[str, ...] = TOOLS
-    sass: bool = True
-    wall_s: float = 30.0
-    """Longest wall-clock seconds of each run of each tool."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inspection:
-    """Findings of NVIDIA's tools on one candidate."""
-
-    counters: tuple[KernelCounters, ...] = ()
-    """Counters of each kernel launch of one call, in order."""
-    sanitized: tuple[SanitizerResult, ...] = ()
-    """Results of compute-sanitizer, one for each tool and size."""
-    sass: tuple[SassFacts, ...] = ()
-    artefacts: Mapping[str, Path] = field(default_factory=dict)
-    """Paths of the files `counters.ncu-rep` and `kernel.sass`, by name."""
-    large: Verdict | None = None
-    """Fault of a call at a size that is never timed."""
-    emulated: Verdict | None = None
-    """Fault that the emulated device found."""
-    emulated_clean: bool = False
-    """True where the emulated device executed the kernel and found no fault."""
-    notes: tuple[str, ...] = ()
-    """Sentences for a person: which inspections were made, and which were not possible."""
-    not_inspected: str = ""
-    """Why nothing was inspected on the GPU; empty where it was."""
-    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """Seconds of the parts `counters` and `sanitizers` (which includes the disassembly beside
-    them)."""
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether every sanitizer that was started came to a result."""
-        return all(one.state in _RESULTS for one in self.sanitized)
-
-    @property
-    def fault(self) -> Verdict | None:
-        """The first finding of a sanitizer, else of a large size, else of the emulated device, else
-        a doubted race.
-
-        A doubted race of a sanitizer does not count where the emulated device found no fault.
-        """
-        found = (verdict for one in self.sanitized for verdict in one.verdicts)
-        doubted = (verdict for one in self.sanitized for verdict in one.doubted)
-        unrefuted = None if self.emulated_clean else next(doubted, None)
-        return next(found, self.large or self.emulated or unrefuted)
-
-
-async def inspect_there(
-    site: Site,
-    task: Task,
-    compiled: Compiled,
-    dims: Mapping[str, int],
-    options: InspectionOptions | None = None,
-) -> Inspection:
-    """Inspect a candidate in the GPU host process, with the tools that the site has.
-
-    The tools run in processes of their own and need the memory that the host process keeps for
-    later sessions. They come with a CUDA toolkit: a machine without a toolkit, as a worker of a
-    cluster may be, reports that in a note.
-    """
-    await site.release_unused()
-    able, options = site.capabilities, options or InspectionOptions()
-    if not able.sanitizers and not able.counters:
-        return Inspection(notes=(f"{site.name} has neither profiler nor sanitizers",))
-    wanted = replace(
-        options,
-        counters=options.counters and able.counters,
-        sanitizers=options.sanitizers if able.sanitizers else (),
-    )
-    try:
-        return await inspect(task, compiled, dims, wanted)
-    except MissingError as error:
-        return Inspection(not_inspected=str(error))
 
 
 async def inspect(
@@ -215,15 +130,12 @@ async def _run_sanitizers(
 
     done = await run_all(confined=True)
     # A trusted kernel is tried only where no tool gave a result: the trial takes a second.
-    if any(one.state in _RESULTS for one in done) or await sanitizer_works_confined(
+    if any(one.is_finished for one in done) or await sanitizer_works_confined(
         sanitizer, toolkit, compiled.target, wall_s=options.wall_s
     ):
         return tuple(done)
     name, unconfined = "compute-sanitizer", await run_all(confined=False)
     return tuple(replace(one, missing=_without_landlock(one.missing, name)) for one in unconfined)
-
-
-_RESULTS = ("clean", "found", "doubted")
 
 
 def _without_landlock(missing: tuple[str, ...], tool: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from cuda_llm.tools.cuda.vendor_tools import (
     run_untrusted,
     works_confined,
 )
-from cuda_llm.tools.profiler.kernel_counters import KernelCounters, Stall
+from cuda_llm.tools.device.inspection import KernelCounters, Stall
 
 _SCALES = {
     **{"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0},

@@ -3,9 +3,7 @@ version 2025.3."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from cuda_llm.outcomes import (
     AccessKind,
@@ -26,6 +24,7 @@ from cuda_llm.tools.compiler.names import without_parameters
 from cuda_llm.tools.compiler.nvcc import SOURCE, Toolkit
 from cuda_llm.tools.cuda.vendor_tools import ToolRun, run_untrusted, works_confined
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.inspection import SanitizerResult
 
 _INVALID = re.compile(r"Invalid __(\w+)__ (read|write|atomic\w*) of size (\d+)")
 _UNINITIALISED = re.compile(r"Uninitialized __(\w+)__ memory read of size (\d+)")
@@ -225,7 +224,6 @@ def summary_errors(text: str) -> int | None:
     return None
 
 
-TOOLS = ("memcheck", "racecheck", "initcheck")
 _EXIT_CODE = 86
 _OPTIONS = (
     "--print-limit",
@@ -247,23 +245,6 @@ _DOUBT = (
     "{} reports a race, but does not follow barriers at which some warps arrive without waiting "
     "(bar.arrive): it counts unless the emulated device runs the kernel and finds nothing"
 )
-State = Literal["clean", "found", "doubted", "not finished", "not run"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SanitizerResult:
-    """Result of one compute-sanitizer tool at one size."""
-
-    tool: str
-    state: State
-    verdicts: tuple[Verdict, ...] = ()
-    doubted: tuple[Verdict, ...] = ()
-    """Races in kernels whose barriers racecheck does not follow: another tool has to confirm them,
-    unless none can run the kernel."""
-    note: str = ""
-    """Reason why the state is neither clean nor found; never empty in other states."""
-    missing: tuple[str, ...] = ()
-    """Parts of the confinement that this machine does not grant."""
 
 
 async def sanitize(

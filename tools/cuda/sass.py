@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,60 +9,11 @@ from cuda_llm.errors import InfrastructureError
 from cuda_llm.tools.compiler.nvcc import Toolkit
 from cuda_llm.tools.cuda.vendor_tools import find_tool, missing_note
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.inspection import SassFacts
 from cuda_llm.tools.sandbox.jail import Jail, run_jailed
 
 _FUNCTION = re.compile(r"^\.text\.(\S+):$")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
-_GLOBAL = ("LDG", "STG", "LD", "ST")
-_TENSOR = re.compile(r"(?:HMMA|HGMMA|IMMA|IGMMA|QGMMA|BMMA|BGMMA|DMMA|OMMA|UTC\w*MMA)(?:\.|$)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SassFacts:
-    """Static counts of instructions in a kernel's machine code, however often they execute."""
-
-    symbol: str
-    opcodes: Mapping[str, int]
-    """Number of instructions by opcode with its modifiers: `LDG.E.128`."""
-
-    @property
-    def instructions(self) -> int:
-        """Return how many there are, without the padding after the last."""
-        return sum(self.opcodes.values())
-
-    @property
-    def wide_global(self) -> tuple[int, int]:
-        """Return how many global loads and stores take 16 bytes, and how many there are."""
-        found = {name: count for name, count in self.opcodes.items() if _base(name) in _GLOBAL}
-        wide = sum(count for name, count in found.items() if ".128" in name)
-        return wide, sum(found.values())
-
-    @property
-    def tensor(self) -> int:
-        """Return how many tensor instructions there are."""
-        return sum(count for name, count in self.opcodes.items() if _TENSOR.match(name))
-
-    @property
-    def local(self) -> int:
-        """Return how many accesses go to local memory: spills, or arrays indexed at run time."""
-        return sum(count for name, count in self.opcodes.items() if _base(name) in ("LDL", "STL"))
-
-    @property
-    def ffma_share(self) -> float:
-        """Return the fused multiply-adds in fp32 over all instructions."""
-        ffma = sum(count for name, count in self.opcodes.items() if _base(name) == "FFMA")
-        return ffma / self.instructions if self.instructions else 0.0
-
-    def __str__(self) -> str:
-        wide, accesses = self.wide_global
-        facts = [f"{self.instructions} instructions", f"{self.ffma_share:.0%} FFMA"]
-        if accesses:
-            facts.append(f"{wide} of {accesses} global accesses 16 bytes wide")
-        if self.tensor:
-            facts.append(f"{self.tensor} tensor instructions")
-        if self.local:
-            facts.append(f"{self.local} accesses to local memory")
-        return ", ".join(facts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +41,6 @@ def read_sass(text: str) -> tuple[SassFacts, ...]:
     return tuple(
         SassFacts(symbol=name, opcodes=dict(opcodes)) for name, opcodes in found.items() if opcodes
     )
-
-
-def _base(opcode: str) -> str:
-    return opcode.partition(".")[0]
 
 
 async def disassemble(

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
@@ -17,10 +17,12 @@ from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import InfrastructureError, NoMemory
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.task import Task
 from cuda_llm.tasks.torch_module import import_torch
 from cuda_llm.tools.cuda.arrays import FLUSHED, keeps_subnormals, on_gpu
 from cuda_llm.tools.cuda.build import runner_program, seal_cubin, shim_library
 from cuda_llm.tools.cuda.free_memory import allocate, free_caches, share_room
+from cuda_llm.tools.cuda.inspect import inspect
 from cuda_llm.tools.cuda.isolation import GpuIsolation
 from cuda_llm.tools.cuda.library_session import LibrarySession, library_session
 from cuda_llm.tools.cuda.memory import (
@@ -50,6 +52,7 @@ from cuda_llm.tools.cuda.verdicts import failed_to_start
 from cuda_llm.tools.device import MOST_OPENING_PART, ClockReading
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
+from cuda_llm.tools.device.inspection import Inspection, InspectionOptions
 from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply
 from cuda_llm.tools.sandbox.isolation import landlock_abi
 
@@ -141,6 +144,18 @@ class GpuSite:
         gc.collect()  # What an exception of before still holds.
         if self.arrays is not HOST:
             free_caches(self.arrays)
+
+    async def inspect(
+        self,
+        task: Task,
+        compiled: Compiled,
+        dims: Mapping[str, int],
+        options: InspectionOptions,
+    ) -> Inspection:
+        """See `InspectingSite.inspect`. The tools run in processes of their own and need the memory
+        that this process keeps for later sessions. Raises MissingError without nvcc, g++ or a
+        writable cache."""
+        return await inspect(task, compiled, dims, options)
 
     @asynccontextmanager
     async def open_library(self, library: LibraryCall) -> AsyncIterator[tuple[str, LibrarySession]]:

@@ -9,11 +9,10 @@ import time
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 
-from cuda_llm.errors import describe_error, lacks_memory
+from cuda_llm.errors import MissingError, describe_error, lacks_memory
 from cuda_llm.outcomes import InfraFailed, OutOfMemory, TimedOut, Verdict
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions, inspect_there
 from cuda_llm.tools.device import (
     CallReport,
     Device,
@@ -24,6 +23,7 @@ from cuda_llm.tools.device import (
     opening_bytes,
 )
 from cuda_llm.tools.device.candidate import Baseline, Compiled
+from cuda_llm.tools.device.inspection import InspectingSite, Inspection, InspectionOptions
 from cuda_llm.tools.judge.compile import compile_baseline
 from cuda_llm.tools.judge.watched_check import WatchedCheck
 from cuda_llm.tools.timing.measurement import open_oracle
@@ -38,7 +38,40 @@ LARGE = "large"
 """The group of sizes that are checked here alone."""
 NOT_CHECKED = "not checked"
 TRIES = 2
-"""Of what lacked memory of ours."""
+"""Calls of a kernel at a large size for which the judge's own memory lacked."""
+ROOMY_BYTES = 40 << 30
+"""Memory of a GPU, in bytes, that has room for calls at large sizes while sanitizers run."""
+SHARE_BESIDE_TOOLS = 0.6
+"""Part of the memory that calls at large sizes may use while sanitizers run: each sanitizer keeps a
+copy of the state of all memory that the kernel may access."""
+
+
+async def inspect_there(
+    site: Site,
+    task: Task,
+    compiled: Compiled,
+    dims: Dims,
+    options: InspectionOptions,
+) -> Inspection:
+    """Inspect a candidate in the process that holds the device, with the tools that the site has.
+
+    The tools run in processes of their own and need the memory that the host process keeps for
+    later sessions. They come with a CUDA toolkit: a machine without a toolkit, as a worker of a
+    cluster may be, reports that in a note.
+    """
+    await site.release_unused()
+    able = site.capabilities
+    if not isinstance(site, InspectingSite) or not (able.sanitizers or able.counters):
+        return Inspection(notes=(f"{site.name} has neither profiler nor sanitizers",))
+    wanted = replace(
+        options,
+        counters=options.counters and able.counters,
+        sanitizers=options.sanitizers if able.sanitizers else (),
+    )
+    try:
+        return await site.inspect(task, compiled, dims, wanted)
+    except MissingError as error:
+        return Inspection(not_inspected=str(error))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,12 +185,6 @@ async def inspect_on_gpu(
         return await device.carry_out(inspect_there, task, compiled, dims, options)
     baseline = await compile_baseline(task, device.target)
     return await device.carry_out(inspect_all_there, task, compiled, baseline, dims, options)
-
-
-ROOMY_BYTES = 40 << 30
-"""Of a GPU where calls at large sizes leave memory for sanitizers beside them."""
-SHARE_BESIDE_TOOLS = 0.6
-"""Sanitizers keep a copy of states beside what a kernel may access, and there are some at once."""
 
 
 async def inspect_all_there(

@@ -40,10 +40,10 @@ from cuda_llm.profile import Profile
 from cuda_llm.source_file import numbers_in
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device, Session, Site
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.device.device import do_no_work
+from cuda_llm.tools.device.inspection import Inspection, InspectionOptions
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench, Inspected, PublishedBench
 from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
 from cuda_llm.tools.judge.compile import compile_baseline, compile_source

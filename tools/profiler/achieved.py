@@ -13,7 +13,7 @@ from cuda_llm.hardware_profiles.roofline import peak_tflops
 from cuda_llm.profile import LaunchProfile
 from cuda_llm.tasks.sizes import least_time
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.profiler.kernel_counters import KernelCounters
+from cuda_llm.tools.device.inspection import KernelCounters
 from cuda_llm.tools.profiler.roofs import ROOF_ADVICE
 from cuda_llm.tools.profiler.time_model import TimeReason
 from cuda_llm.tools.profiler.wastes import WASTE_ADVICE

@@ -7,6 +7,7 @@ from cuda_llm.hardware_profiles.ceilings import Ceilings, find_ceilings
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.profile import Bottleneck, LaunchProfile, Profile
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device.inspection import KernelCounters
 from cuda_llm.tools.profiler.achieved import Achieved, achieve, find_rates, find_shapes
 from cuda_llm.tools.profiler.bottlenecks import (
     EXPLAINED_BY,
@@ -15,7 +16,7 @@ from cuda_llm.tools.profiler.bottlenecks import (
     as_bottleneck,
     least_share,
 )
-from cuda_llm.tools.profiler.kernel_counters import KernelCounters, find_counted, with_counters
+from cuda_llm.tools.profiler.kernel_counters import find_counted, with_counters
 from cuda_llm.tools.profiler.time_model import TimeReason
 
 WASTE_WEIGHT = 2.0

@@ -1,50 +1,13 @@
-"""Counters that Nsight Compute read of a kernel, and the reasons for its time in them."""
+"""The reasons for a kernel's time in the counters that Nsight Compute read of the kernel."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from cuda_llm.profile import LaunchProfile
+from cuda_llm.tools.device.inspection import KernelCounters
 from cuda_llm.tools.profiler.roofs import ROOF_ADVICE
 from cuda_llm.tools.profiler.time_model import TimeReason
 from cuda_llm.tools.profiler.wastes import WASTE_ADVICE
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stall:
-    """A reason for which warps could not issue, with its share."""
-
-    reason: str
-    """Name in Nsight Compute: `long_scoreboard`, `barrier`, `math_pipe_throttle` ..."""
-    share: float
-    """Part of the clocks between two instructions of a warp, 0 to 1."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelCounters:
-    """Counters of one kernel launch of a call of `solve`, counted while nothing else ran."""
-
-    kernel: str
-    """Name without its parameter list."""
-    duration_us: float
-    """Microseconds of the counted launch at the clocks of that moment: a time to compare, not to
-    rank by."""
-    flushed: bool
-    """Whether caches were flushed before the launch."""
-    figures: Mapping[str, float] = field(default_factory=dict)
-    """Figures by name, as far as the chip counts them:
-
-    - parts of a peak, 0 to 1: `dram_share`, `l2_share`, `l1_share` (L1 and shared memory),
-      `issue_share`, `fp32_share`, `int_share`, `fp64_share`, `sfu_share`, `tensor_share`;
-    - `idle_sm_share`: part of the busiest SM's clocks in which an SM has no warp, on average;
-    - `achieved_occupancy`: resident warps over the most; `simd_efficiency`: active lanes of 32;
-    - `dram_bytes`, `l2_bytes`, `l2_hit_share`, `l1_hit_share`;
-    - `sectors_per_request`, `useful_byte_share` of global loads and stores together;
-    - `bank_ways`: passes of a shared-memory access over those needed without conflicts;
-      `shared_passes_share`: part of the L1 data path's passes that are for shared memory.
-    """
-    stalls: tuple[Stall, ...] = ()
-    """Stalls, the largest first, without `selected` (the warp did issue)."""
-
 
 ORIGIN = "(Nsight Compute)"
 WARP_LANES = 32

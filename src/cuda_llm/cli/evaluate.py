@@ -15,8 +15,8 @@ from cuda_llm.source_file import read_source, read_stdin
 if TYPE_CHECKING:
     from cuda_llm.cli.progress import Progress
     from cuda_llm.tasks.task import Task
-    from cuda_llm.tools.cuda.inspect import Inspection
     from cuda_llm.tools.device import Device
+    from cuda_llm.tools.device.inspection import Inspection
     from cuda_llm.tools.judge.judge import Judged
     from cuda_llm.tools.timing.options import MeasureOptions
 
@@ -170,7 +170,7 @@ async def inspect_all(
 ) -> "dict[int, Inspection]":
     """Inspect each kernel that passed, at its largest timed size. Return findings by place."""
     from cuda_llm.outcomes import Passed
-    from cuda_llm.tools.cuda.inspect import InspectionOptions
+    from cuda_llm.tools.device.inspection import InspectionOptions
     from cuda_llm.tools.judge.judge import open_bench
     from cuda_llm.tools.open_device import open_watcher
 

@@ -18,8 +18,8 @@ from cuda_llm.profile import KernelResources, Profile, SizeTime
 from cuda_llm.redaction import printable
 from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.device import Device
+from cuda_llm.tools.device.inspection import Inspection
 from cuda_llm.tools.judge.judge import Judged
 from cuda_llm.traces.text import describe_circumstances, describe_time_source
 from cuda_llm.verdict_wording import describe, phrase

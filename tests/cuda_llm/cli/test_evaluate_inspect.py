@@ -14,8 +14,8 @@ from cuda_llm.cli.evaluate_output import evaluate_document, inspected_rows
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.cuda.inspect import Inspection
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.inspection import Inspection
 from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.judge.judge import Judged
 

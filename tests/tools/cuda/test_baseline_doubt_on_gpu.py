@@ -20,11 +20,12 @@ from cuda_llm.outcomes import BaselineDoubt, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
-from cuda_llm.tools.cuda.inspect import inspect_there
 from cuda_llm.tools.cuda.library_session import LibrarySession
 from cuda_llm.tools.cuda.site import GpuSite
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
 from cuda_llm.tools.device.candidate import Baseline, Compiled, CompileRequest
+from cuda_llm.tools.device.inspection import InspectionOptions
+from cuda_llm.tools.judge.inspection import inspect_there
 from cuda_llm.tools.timing.failures import FailedCase
 from cuda_llm.tools.timing.measure import measure_candidate
 from cuda_llm.tools.timing.options import MeasureOptions
@@ -179,7 +180,7 @@ def test_tools_that_inspect_a_kernel_leave_the_cached_process_as_it_was(
     async def use(bench: Bench) -> None:
         assert is_sure(await bench.measure())
         dims = bench.task.sizes.bench[-1]
-        found = await inspect_there(bench.site, bench.task, bench.copy, dims)
+        found = await inspect_there(bench.site, bench.task, bench.copy, dims, InspectionOptions())
         assert found.fault is None
         assert is_sure(await bench.measure())
         assert bench.site.retired == 0

@@ -14,18 +14,14 @@ from cuda_llm.outcomes import DataRace
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate
 from cuda_llm.tools.compiler.nvcc import Toolkit
-from cuda_llm.tools.cuda.inspect import (
-    Inspection,
-    InspectionOptions,
-    inspect,
-    inspect_there,
-    small_sizes,
-)
+from cuda_llm.tools.cuda.inspect import inspect, small_sizes
 from cuda_llm.tools.cuda.ncu import ncu_duration_us
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.cuda.vendor_tools import find_tool, missing_note
 from cuda_llm.tools.device import Site
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.inspection import Inspection, InspectionOptions
+from cuda_llm.tools.judge.inspection import inspect_there
 
 RECORDED = Path(__file__).parents[2] / "fixtures/counters"
 TASK = load_task("matrix_transpose")
@@ -107,12 +103,15 @@ class Gpu:
     async def release_unused(self) -> None:
         """See `Site.release_unused`."""
 
+    inspect = staticmethod(inspect)
+    """See `InspectingSite.inspect`."""
+
 
 def test_a_machine_without_a_toolkit_inspects_nothing_and_says_why(
     compiled: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_LLM_NVCC", "/nowhere/nvcc")
-    found = asyncio.run(inspect_there(cast(Site, Gpu()), TASK, compiled, DIMS))
+    found = asyncio.run(inspect_there(cast(Site, Gpu()), TASK, compiled, DIMS, InspectionOptions()))
     assert found.not_inspected.startswith("the setting nvcc")
     assert found.fault is None and found.is_finished
 

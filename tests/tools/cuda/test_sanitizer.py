@@ -18,13 +18,13 @@ from cuda_llm.outcomes import (
 from cuda_llm.profile import KernelResources
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.cuda.sanitizer import (
-    SanitizerResult,
     read_findings,
     read_result,
     summary_errors,
 )
 from cuda_llm.tools.cuda.vendor_tools import ToolRun
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.inspection import SanitizerResult
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/counters"
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from cuda_llm.tools.cuda.sass import SassFacts, read_sass
+from cuda_llm.tools.cuda.sass import read_sass
+from cuda_llm.tools.device.inspection import SassFacts
 
 LISTING = (Path(__file__).parents[2] / "fixtures/counters/kernels.sass").read_text()
 

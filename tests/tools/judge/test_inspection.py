@@ -23,10 +23,10 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.cuda.inspect import Inspection, InspectionOptions
 from cuda_llm.tools.device import Device, Session
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.device.forwarding import ForwardingDevice
+from cuda_llm.tools.device.inspection import Inspection, InspectionOptions
 from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.judge.inspection import conclude_large, inspect_on_gpu
 from cuda_llm.tools.judge.judge import StepRetry, open_bench

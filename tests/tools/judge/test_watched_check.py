@@ -27,9 +27,8 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tools.compiler.nvcc import find_toolkit
-from cuda_llm.tools.cuda.inspect import Inspection
-from cuda_llm.tools.cuda.sanitizer import SanitizerResult
 from cuda_llm.tools.device import Level
+from cuda_llm.tools.device.inspection import Inspection, SanitizerResult
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.inspection import join_inspections
 from cuda_llm.tools.judge.watched_check import (

@@ -9,9 +9,10 @@ from cuda_llm.hardware_profiles.ceilings import Ceilings, published_ceilings
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import LaunchProfile
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.device.inspection import KernelCounters, Stall
 from cuda_llm.tools.profiler.achieved import Achieved, achieve
 from cuda_llm.tools.profiler.explain_measured import explain_measured
-from cuda_llm.tools.profiler.kernel_counters import KernelCounters, Stall, with_counters
+from cuda_llm.tools.profiler.kernel_counters import with_counters
 
 H200 = find_hardware("H200")
 PUBLISHED = published_ceilings(H200)

@@ -13,7 +13,7 @@ the sandboxed runners of candidates hold no Python.
 """
 
 import argparse
-import atexit
+import contextlib
 import contextvars
 import opcode
 import os
@@ -21,6 +21,7 @@ import pickle
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_OPTIMIZED
@@ -118,23 +119,28 @@ def record_children(folder: Path) -> None:
 
 
 def record_this_process() -> None:
-    """Record a process of a module of ours, from its start to its end; leave others alone."""
+    """Record a process that runs a module of ours, from its start on; leave others alone."""
     module = sys.orig_argv[sys.orig_argv.index("-m") + 1] if "-m" in sys.orig_argv else ""
     if not module.startswith("cuda_llm"):
         return
+    record = Path(os.environ[RECORDS], f"{os.getpid()}.calls")
     recorder = Recorder()
+    threading.Thread(target=_keep_writing, args=(recorder, module, record), daemon=True).start()
     recorder.install()
 
-    def write() -> None:
-        recorder.remove()
-        record = Path(os.environ[RECORDS], f"{os.getpid()}.calls")
-        record.write_bytes(pickle.dumps((module, recorder.root)))
 
-    atexit.register(write)
+def _keep_writing(recorder: Recorder, module: str, record: Path) -> None:
+    """Write what is recorded again and again: a process that holds a GPU is killed at its end."""
+    part = record.with_suffix(".part")
+    while True:
+        time.sleep(0.1)
+        with contextlib.suppress(RuntimeError):  # a call was added meanwhile
+            part.write_bytes(pickle.dumps((module, recorder.root)))
+            part.replace(record)
 
 
 def children_calls(folder: Path) -> Iterator[tuple[str, Call]]:
-    """Yield the module and the calls of each process that was recorded and has ended."""
+    """Yield the module and the calls of each process that was recorded."""
     for record in sorted(folder.glob("*.calls")):
         yield pickle.loads(record.read_bytes())
 

@@ -6,7 +6,6 @@ The sources are ours, so g++ runs without a jail.
 import contextlib
 import hashlib
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -23,10 +22,9 @@ from cuda_llm.tools.native.store import build_once
 
 SOURCES = {".c", ".cpp", ".h", ".map"}
 """Suffixes of the files that decide whether a part is built again."""
-STANDARD_HEADER = re.compile(r"^#include <(\w+)>$", re.MULTILINE)
-WORTH_PRECOMPILING = 4
-"""Number of sources from which on standard headers are precompiled: they take most of a short
-source's time."""
+BATCHES = 6
+"""Most translation units that the sources of a part are compiled as: g++ spends more time on the
+standard headers than on a source of a few hundred lines, so sources are compiled together."""
 POLL_S = 0.005
 
 _log = Log(__name__)
@@ -132,6 +130,9 @@ def build(
 ) -> Path:
     """Compile `sources` with g++ into `name` in the cache, once for each content, on all cores.
 
+    Of more than BATCHES C++ sources several are compiled as one translation unit: names that only
+    one source uses are unique among all sources of a part.
+
     `watch` holds the folders whose files (headers included) decide whether to build again. Of
     several processes that call at once, one builds and the others wait. An exception (Ctrl-C too)
     leaves no compiler running. Raises InfrastructureError with the first error, MissingError.
@@ -144,29 +145,23 @@ def build(
 
     def make(scratch: Path) -> Path:
         with _log.timed("built", part=name):
-            headers = _standard_headers(sources, folders)
-            return _compile(compiler, name, sources, flags, headers, scratch)
+            return _compile(compiler, name, sources, flags, scratch)
 
     return build_once(name, digest.hexdigest(), make)
 
 
 def _compile(
-    compiler: str,
-    name: str,
-    sources: Sequence[Path],
-    flags: Sequence[str],
-    headers: Sequence[str],
-    scratch: Path,
+    compiler: str, name: str, sources: Sequence[Path], flags: Sequence[str], scratch: Path
 ) -> Path:
-    """Compile each source to an object, on all cores, and link them."""
+    """Compile the sources, on all cores, and link the objects."""
     environment = os.environ | {"LC_ALL": "C", "TMPDIR": str(scratch)}
     compiling = [flag for flag in flags if not flag.startswith(("-Wl,", "-l", "-shared"))]
-    if headers:
-        compiling += _read_once(headers, [compiler, *compiling], scratch, environment)
-    objects = {source: scratch / f"{number}.o" for number, source in enumerate(sources)}
+    # Of a source that a batch includes g++ would think that it is a header.
+    compiling.append("-Wno-subobject-linkage")
+    objects = {unit: scratch / f"{unit.stem}.o" for unit in _in_batches(sources, scratch)}
     commands = [
-        [compiler, *compiling, "-c", str(source), "-o", str(output)]
-        for source, output in objects.items()
+        [compiler, *compiling, "-c", str(unit), "-o", str(output)]
+        for unit, output in objects.items()
     ]
     output = scratch / name
     link = [compiler, *flags, *map(str, objects.values()), "-o", str(output)]
@@ -177,30 +172,24 @@ def _compile(
     return output
 
 
-def _standard_headers(sources: Sequence[Path], folders: Sequence[Path]) -> list[str]:
-    """Return the standard headers that sources or the project's headers name; none for few sources.
+def _in_batches(sources: Sequence[Path], scratch: Path) -> list[Path]:
+    """Return at most BATCHES files that include all sources, each batch about as large.
 
-    The result does not depend on the number of cores: a source that forgets a header builds
-    everywhere or nowhere.
+    The batches do not depend on the number of cores: a source that forgets a header builds
+    everywhere or nowhere. Few sources, and sources in C, are compiled as they are.
     """
-    if len(sources) < WORTH_PRECOMPILING:
-        return []
-    ours = [file for folder in folders for file in folder.rglob("*.h")]
-    named = (STANDARD_HEADER.findall(file.read_text()) for file in (*sources, *ours))
-    return sorted({header for found in named for header in found})
-
-
-def _read_once(
-    headers: Sequence[str], command: Sequence[str], scratch: Path, environment: Mapping[str, str]
-) -> list[str]:
-    """Precompile the headers; return the options that include all of them in a source.
-
-    Where precompiling fails, the options are empty and each source reads its own headers.
-    """
-    together = scratch / "standard.h"
-    together.write_text("".join(f"#include <{name}>\n" for name in headers))
-    reading = [*command, "-x", "c++-header", str(together), "-o", f"{together}.gch"]
-    return [] if run_in_parallel([reading], environment) else ["-include", str(together)]
+    if len(sources) <= BATCHES or any(source.suffix == ".c" for source in sources):
+        return list(sources)
+    batches: list[list[Path]] = [[] for _ in range(BATCHES)]
+    bytes_in = [0] * BATCHES
+    for source in sorted(sources, key=lambda source: (-source.stat().st_size, source.name)):
+        smallest = bytes_in.index(min(bytes_in))
+        batches[smallest].append(source)
+        bytes_in[smallest] += source.stat().st_size
+    units = [scratch / f"batch{number}.cpp" for number in range(BATCHES)]
+    for unit, batch in zip(units, batches, strict=True):
+        unit.write_text("".join(f'#include "{source}"\n' for source in sorted(batch)))
+    return units
 
 
 def _first_error(stderr: str) -> str:

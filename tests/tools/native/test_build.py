@@ -12,7 +12,7 @@ import pytest
 
 from cuda_llm.errors import InfrastructureError, MissingError
 from cuda_llm.tools.native import build, content_key, find_gxx
-from cuda_llm.tools.native.build import WORTH_PRECOMPILING
+from cuda_llm.tools.native.build import BATCHES
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def test_a_program_is_built_once_for_each_content(sources: Path) -> None:
 
 
 def write_many(folder: Path, header: str) -> list[Path]:
-    """Sources enough for their standard headers to be read once, each of which names one."""
+    """Sources enough to be compiled several at once, each of which includes the header."""
     parts = []
-    for number in range(WORTH_PRECOMPILING):
+    for number in range(BATCHES):
         part = folder / f"part{number}.cpp"
         part.write_text(f"#include <{header}>\nint part{number}() {{ return {number}; }}\n")
         parts.append(part)

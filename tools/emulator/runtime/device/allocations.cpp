@@ -10,10 +10,8 @@
 namespace emu {
 namespace {
 
-constexpr uint64_t kAlign = 256;  // as cudaMalloc: sector counts depend on it
-constexpr uint64_t kGap = 4096;   // out-of-bounds accesses land here
+constexpr uint64_t kAllocationAlign = 256;  // as cudaMalloc: sector counts depend on it
 
-uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
 bool starts_before(const Allocation& a, uint64_t address) { return a.begin < address; }
 
@@ -38,11 +36,11 @@ void drop_pages(uint64_t begin_offset, uint64_t end_offset) {
 // First fit between the live scratch allocations, a gap on both sides of each.
 uint64_t find_room(uint64_t bytes) {
   Device& d = device();
-  uint64_t at = round_up(d.base + d.scratch_begin + kGap, kAlign);
+  uint64_t at = round_up(d.base + d.scratch_begin + kGap, kAllocationAlign);
   for (const Allocation& one : d.allocations) {
     if (one.kind != AllocationKind::scratch) continue;
     if (at + bytes + kGap <= one.begin) return at;
-    at = std::max(at, round_up(one.end + kGap, kAlign));
+    at = std::max(at, round_up(one.end + kGap, kAllocationAlign));
   }
   return at + bytes + kGap <= d.base + d.scratch_end ? at : 0;
 }
@@ -88,7 +86,7 @@ uint64_t device_malloc(uint64_t bytes) {
   Device& d = device();
   // A task states its quota in the bytes a kernel asks for; what alignment adds is not counted.
   bool over_quota = bytes > d.options.scratch_bytes - d.scratch_used;
-  uint64_t at = over_quota ? 0 : find_room(round_up(std::max<uint64_t>(bytes, 1), kAlign));
+  uint64_t at = over_quota ? 0 : find_room(round_up(std::max<uint64_t>(bytes, 1), kAllocationAlign));
   if (at == 0) {
     if (d.report->allocation_failed == 0) {
       d.report->allocation_failed = over_quota ? 1 : 2;

@@ -136,7 +136,7 @@ uint64_t item(const void* lanes, int lane, uint32_t width) {
   return value;
 }
 
-struct Request {
+struct LaneAtomics {
   AtomOp op;
   AtomType type;
   const void* a;
@@ -151,7 +151,7 @@ bool is_guessed(AtomOp op) {
 
 // True when some lane changed memory; otherwise the warp may be waiting for somebody.
 template <class U>
-bool perform(const Request& r, uint8_t* memory, const Lanes<U>& at, Mask lanes, bool global) {
+bool perform(const LaneAtomics& r, uint8_t* memory, const Lanes<U>& at, Mask lanes, bool global) {
   uint32_t width = width_of(r.type);
   bool changed = false;
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
@@ -180,7 +180,7 @@ void take_turns(Warp* w, uint32_t site) {
   block.asked_site = site;
 }
 
-void atomic_global(Warp* w, uint32_t site, Mask lanes, const Request& r, const uint64_t* address,
+void atomic_global(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, const uint64_t* address,
                    int64_t offset) {
   uint32_t width = width_of(r.type);
   Lanes<uint64_t> at(address, offset, lanes, width);
@@ -206,7 +206,7 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
   if (changed && r.out != nullptr && w->launch->kernel->sites[site].steers) take_turns(w, site);
 }
 
-void atomic_shared(Warp* w, uint32_t site, Mask lanes, const Request& r, const uint32_t* address,
+void atomic_shared(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, const uint32_t* address,
                    int64_t offset) {
   uint32_t width = width_of(r.type);
   Lanes<uint32_t> at(address, offset, lanes, width);
@@ -226,7 +226,7 @@ void atomic_shared(Warp* w, uint32_t site, Mask lanes, const Request& r, const u
   }
 }
 
-void atomic_cluster(Warp* w, uint32_t site, Mask lanes, const Request& r, const uint32_t* address,
+void atomic_cluster(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, const uint32_t* address,
                     int64_t offset) {
   each_block(w, site, lanes, address, offset, width_of(r.type), AccessNumber::atomic,
              [&](BlockRun& target, Mask some, const uint32_t* inside) {
@@ -250,7 +250,7 @@ void combine_bytes(uint8_t* memory, const uint8_t* values, uint64_t bytes, AtomO
 
 void atomic(Warp* w, uint32_t site, Mask lanes, Space space, AtomOp op, AtomType type,
             const uint64_t* address, int64_t offset, const void* a, const void* b, void* out) {
-  Request request{op, type, a, b, out};
+  LaneAtomics request{op, type, a, b, out};
   Mask shared = space == Space::shared ? lanes : 0;
   Mask elsewhere = 0;
   alignas(64) uint32_t low[kLanes];

@@ -7,8 +7,6 @@
 namespace emu {
 namespace {
 
-int lowest(Mask lanes) { return __builtin_ctz(lanes); }
-
 // A warp counts in full once all of its live lanes are there: hardware counts warps.
 uint32_t threads_of(const Warp& w, Mask waiting) {
   if (waiting == 0) return 0;

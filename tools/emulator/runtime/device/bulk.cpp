@@ -11,7 +11,6 @@
 namespace emu {
 namespace {
 
-constexpr uint32_t kUnit = kBulkUnit;
 constexpr uint32_t kChunk = 32;      // bytes whose races are looked for at once
 
 FaultAt about(const BulkIssue& issue, Fault fault, SpaceNumber space, AccessNumber access,
@@ -66,7 +65,7 @@ void check_fenced(const BulkIssue& issue, uint32_t address, uint64_t bytes) {
     if (write.time < home.begin_time || write.warp == kCopyEngine) continue;
     if (tells_of(first.fenced_for_copies, home, write)) continue;
     if (std::strncmp(issue.w->launch->kernel->sites[write.site].opcode, "cp.async", 8) == 0) continue;
-    FaultAt fault = about(issue, Fault::race, SpaceNumber::shared, AccessNumber::read, at, kUnit);
+    FaultAt fault = about(issue, Fault::race, SpaceNumber::shared, AccessNumber::read, at, kBulkUnit);
     fault.other_site = write.site;
     fault.other_access = AccessNumber::write;
     fault.reason = ReasonNumber::no_proxy_fence;
@@ -81,7 +80,7 @@ void check_alone(const BulkIssue& issue, const BlockRun& target, const Piece& pi
       for (const Piece& its : other.pieces) {
         if (its.shared >= piece.shared + piece.bytes || piece.shared >= its.shared + its.bytes) continue;
         FaultAt fault = about(issue, Fault::race, SpaceNumber::shared, AccessNumber::write,
-                              std::max(its.shared, piece.shared), kUnit);
+                              std::max(its.shared, piece.shared), kBulkUnit);
         fault.other_site = other.site;
         fault.other_access = AccessNumber::write;
         raise(fault);
@@ -123,15 +122,15 @@ void check_shared(const BulkIssue& issue, uint32_t address, uint64_t bytes, Acce
   const uint64_t size = run_of(issue.w).block->block.shared_bytes;
   if (uint64_t{address} + bytes <= size) return;
   const uint64_t at = std::max<uint64_t>(address, size);
-  raise(about(issue, Fault::out_of_bounds, SpaceNumber::shared, access, at, kUnit));
+  raise(about(issue, Fault::out_of_bounds, SpaceNumber::shared, access, at, kBulkUnit));
 }
 
 void check_unit(const BulkIssue& issue, SpaceNumber space, AccessNumber access, uint64_t address,
                 uint64_t size, uint32_t align) {
-  if (address % align == 0 && size % std::min(align, kUnit) == 0) return;
+  if (address % align == 0 && size % std::min(align, kBulkUnit) == 0) return;
   // A size that is no multiple ends where no copy can.
   const uint64_t at = address % align != 0 ? address : address + size;
-  raise(about(issue, Fault::misaligned, space, access, at, address % align != 0 ? align : kUnit));
+  raise(about(issue, Fault::misaligned, space, access, at, address % align != 0 ? align : kBulkUnit));
 }
 
 void check_bulk_global(const BulkIssue& issue, uint64_t address, uint64_t bytes,
@@ -140,10 +139,10 @@ void check_bulk_global(const BulkIssue& issue, uint64_t address, uint64_t bytes,
   const Allocation* one = find_allocation(address);
   if (one == nullptr || one->end - address < bytes) {
     const uint64_t at = one == nullptr ? address : one->end;
-    raise(about(issue, Fault::out_of_bounds, SpaceNumber::global, access, at, kUnit));
+    raise(about(issue, Fault::out_of_bounds, SpaceNumber::global, access, at, kBulkUnit));
   }
   if (one->read_only && access != AccessNumber::read) {
-    raise(about(issue, Fault::read_only, SpaceNumber::global, access, address, kUnit));
+    raise(about(issue, Fault::read_only, SpaceNumber::global, access, address, kBulkUnit));
   }
   fill_pages(*one, address, address + bytes);
   if (access == AccessNumber::write || !one->tracked) return;
@@ -152,7 +151,7 @@ void check_bulk_global(const BulkIssue& issue, uint64_t address, uint64_t bytes,
   if (all_set(d.initialised, address - d.base, bytes)) return;
   uint64_t at = address;
   while (all_set(d.initialised, at - d.base, 1)) ++at;
-  raise(about(issue, Fault::uninitialised, SpaceNumber::global, access, at, kUnit));
+  raise(about(issue, Fault::uninitialised, SpaceNumber::global, access, at, kBulkUnit));
 }
 
 void race_bulk_read(const BulkIssue& issue, uint64_t address, uint64_t bytes) {
@@ -214,7 +213,7 @@ void land_load(BlockRun& target, uint32_t barrier, BulkLoad& load) {
       const Readers& readers = target.readers[at / 4];
       const bool read = readers.last.time > load.time || readers.first.time > load.time;
       if (write.time != load.time || write.site != load.site || read) {
-        FaultAt fault = about(issue, Fault::race, SpaceNumber::shared, AccessNumber::write, at, kUnit);
+        FaultAt fault = about(issue, Fault::race, SpaceNumber::shared, AccessNumber::write, at, kBulkUnit);
         const Access& last = readers.last.time > readers.first.time ? readers.last : readers.first;
         fault.other_site = read ? last.site : write.site;
         fault.other_access = read ? AccessNumber::read : AccessNumber::write;

@@ -10,7 +10,6 @@
 namespace emu {
 namespace {
 
-constexpr uint32_t kUnit = kBulkUnit;
 constexpr uint64_t kBytesPerClock = kBulkBytesPerClock;
 
 void land_in_global(Warp* w, const BulkStore& store) {
@@ -42,7 +41,7 @@ void bulk_load(Warp* w, uint32_t site, Mask lanes, const uint32_t* to, const uin
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
     const BulkIssue issue{w, site, lane};
-    check_unit(issue, SpaceNumber::global, AccessNumber::read, from[lane], bytes[lane], kUnit);
+    check_unit(issue, SpaceNumber::global, AccessNumber::read, from[lane], bytes[lane], kBulkUnit);
     check_bulk_global(issue, from[lane], bytes[lane], AccessNumber::read);
     race_bulk_read(issue, from[lane], bytes[lane]);
     BulkLoad load{};
@@ -53,7 +52,7 @@ void bulk_load(Warp* w, uint32_t site, Mask lanes, const uint32_t* to, const uin
     if (w->block->counted) {
       load.ready = account_bulk(issue, from[lane], bytes[lane], true, AccessNumber::read);
     }
-    queue_load(issue, to[lane], barrier[lane], blocks, kUnit, std::move(load));
+    queue_load(issue, to[lane], barrier[lane], blocks, kBulkUnit, std::move(load));
   }
 }
 
@@ -62,7 +61,7 @@ void bulk_send(Warp* w, uint32_t site, Mask lanes, const uint32_t* to, const uin
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
     const BulkIssue issue{w, site, lane};
-    check_unit(issue, SpaceNumber::shared, AccessNumber::read, from[lane], bytes[lane], kUnit);
+    check_unit(issue, SpaceNumber::shared, AccessNumber::read, from[lane], bytes[lane], kBulkUnit);
     BulkLoad load{};
     load.transaction = bytes[lane];
     load.reduction = reduction;
@@ -70,7 +69,7 @@ void bulk_send(Warp* w, uint32_t site, Mask lanes, const uint32_t* to, const uin
     read_pieces(issue, {{from[lane], 0, bytes[lane]}}, load.data);
     load.pieces.push_back({to[lane] & kOffsetMask, 0, bytes[lane]});
     load.ready = w->ticks + kTicks * bytes[lane] / kBytesPerClock;
-    queue_load(issue, to[lane], barrier[lane], nullptr, kUnit, std::move(load));
+    queue_load(issue, to[lane], barrier[lane], nullptr, kBulkUnit, std::move(load));
   }
 }
 
@@ -80,8 +79,8 @@ void bulk_store(Warp* w, uint32_t site, Mask lanes, const uint64_t* to, const ui
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
     const BulkIssue issue{w, site, lane};
-    check_unit(issue, SpaceNumber::shared, AccessNumber::read, from[lane], bytes[lane], kUnit);
-    check_unit(issue, SpaceNumber::global, access, to[lane], bytes[lane], kUnit);
+    check_unit(issue, SpaceNumber::shared, AccessNumber::read, from[lane], bytes[lane], kBulkUnit);
+    check_unit(issue, SpaceNumber::global, access, to[lane], bytes[lane], kBulkUnit);
     check_bulk_global(issue, to[lane], bytes[lane], access);
     BulkStore store{};
     store.reduction = reduction;

@@ -5,8 +5,6 @@
 namespace emu {
 namespace {
 
-int lowest(Mask lanes) { return __builtin_ctz(lanes); }
-
 // Bits of an aligned run of 1, 2, 4 or 8 bytes inside its shadow byte; longer ones are whole bytes.
 uint8_t run_bits(uint64_t first, uint32_t bytes) {
   return static_cast<uint8_t>(((1u << std::min(bytes, 8u)) - 1) << (first & 7));

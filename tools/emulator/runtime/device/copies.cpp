@@ -8,8 +8,6 @@
 namespace emu {
 namespace {
 
-constexpr CudaError kSuccess = 0;
-constexpr CudaError kInvalidValue = 1;
 constexpr uint64_t kMostWritten = uint64_t{16} << 20;
 
 Allocation* allocation_of(uint64_t address, uint64_t bytes) {

@@ -16,8 +16,6 @@
 namespace emu {
 namespace {
 
-constexpr CudaError kSuccess = 0;
-constexpr CudaError kInvalidValue = 1;
 constexpr CudaError kInvalidConfiguration = 9;
 constexpr CudaError kInvalidDeviceFunction = 98;
 constexpr CudaError kOutOfResources = 701;
@@ -27,7 +25,7 @@ constexpr CudaError kInvalidClusterSize = 912;
 constexpr uint64_t kSlotMemory = uint64_t{1} << 30;  // all resident blocks together
 constexpr int64_t kFuel = int64_t{1} << 32;          // where the caller sets none
 
-struct Request {
+struct LaunchRequest {
   uint32_t kernel;
   const uint32_t* grid;
   const uint32_t* block;
@@ -37,7 +35,7 @@ struct Request {
 };
 
 // Remembers the first refusal: of a launch, or of raising a limit where `r.grid` is null.
-CudaError failed(CudaError error, const Request& r, const LaunchError& why) {
+CudaError failed(CudaError error, const LaunchRequest& r, const LaunchError& why) {
   LaunchError& first = device().report->launch_error;
   if (first.error != 0) return error;
   first = why;
@@ -60,7 +58,7 @@ LaunchError beyond(LimitNumber limit, uint64_t asked, uint64_t allowed, int axis
   return why;
 }
 
-CudaError check_shape(const Request& r) {
+CudaError check_shape(const LaunchRequest& r) {
   const DeviceFacts& f = device().facts;
   static constexpr uint32_t kGridLimit[3] = {0x7fffffff, 65535, 65535};
   static constexpr uint32_t kBlockLimit[3] = {1024, 1024, 64};
@@ -88,7 +86,7 @@ CudaError check_shape(const Request& r) {
 
 // The cluster that a launch has: its kernel's own, or what the launch asks for. They have to agree, to
 // divide the grid, and to be of a size the chip takes.
-CudaError check_cluster(Request& r) {
+CudaError check_cluster(LaunchRequest& r) {
   const Kernel& k = kernel(r.kernel);
   uint32_t* size = r.cluster.blocks;
   for (int axis = 0; axis < 3; ++axis) {
@@ -111,7 +109,7 @@ CudaError check_cluster(Request& r) {
   return failed(kInvalidClusterSize, r, beyond(LimitNumber::cluster_blocks, blocks, allowed));
 }
 
-CudaError check_resources(const Request& r) {
+CudaError check_resources(const LaunchRequest& r) {
   const Device& d = device();
   const Kernel& k = kernel(r.kernel);
   uint32_t threads = r.block[0] * r.block[1] * r.block[2];
@@ -178,7 +176,7 @@ void take_stamps(LaunchRun& launch) {
   next += needed;
 }
 
-void set_up(LaunchRun& launch, const Request& r, void** arguments) {
+void set_up(LaunchRun& launch, const LaunchRequest& r, void** arguments) {
   Device& d = device();
   const Kernel& k = kernel(r.kernel);
   Launch& l = launch.launch;
@@ -246,7 +244,7 @@ CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3]
     return failed(kInvalidDeviceFunction, {kNone, grid, block, dynamic_shared_bytes, cooperative, {}},
                   LaunchError{});
   }
-  Request request{index, grid, block, dynamic_shared_bytes, cooperative, cluster};
+  LaunchRequest request{index, grid, block, dynamic_shared_bytes, cooperative, cluster};
   if (CudaError error = check_shape(request); error != kSuccess) return error;
   if (CudaError error = check_cluster(request); error != kSuccess) return error;
   if (CudaError error = check_resources(request); error != kSuccess) return error;

@@ -4,7 +4,6 @@
 namespace emu {
 namespace {
 
-constexpr uint32_t kUnit = 16;  // bytes that a swizzle moves as one
 constexpr uint64_t kReserved = uint64_t{0x3ff} << 52 | uint64_t{0x7} << 46 | uint64_t{0x3} << 30 |
                                uint64_t{0x3} << 14;
 
@@ -14,21 +13,21 @@ uint32_t field(uint64_t bits, int at, uint32_t width) {
 
 // The bits of an address that say which of 128 bytes it is in change those that say which 16 of them.
 uint32_t swizzled(const MatrixDescriptor& m, uint32_t address) {
-  const uint32_t units = m.row_bytes / kUnit;
+  const uint32_t units = m.row_bytes / kSwizzleUnit;
   return address ^ (((address >> 7) - m.base) & (units - 1)) << 4;
 }
 
 // `line` in rows of 32 bytes, `unit` the first or second half of one.
 uint32_t along(const MatrixDescriptor& m, uint32_t line, uint32_t unit) {
-  const uint32_t step = m.row_bytes == kUnit ? m.leading : kUnit;
+  const uint32_t step = m.row_bytes == kSwizzleUnit ? m.leading : kSwizzleUnit;
   return m.start + line % 8 * m.row_bytes + line / 8 * m.stride + unit * step;
 }
 
 // `group` of 8 lines, at one `depth`.
 uint32_t across(const MatrixDescriptor& m, uint32_t group, uint32_t depth) {
-  const uint32_t units = m.row_bytes / kUnit;
-  if (units == 1) return m.start + depth % 8 * kUnit + depth / 8 * m.leading + group * m.stride;
-  return m.start + group % units * kUnit + group / units * m.leading + depth % 8 * m.row_bytes +
+  const uint32_t units = m.row_bytes / kSwizzleUnit;
+  if (units == 1) return m.start + depth % 8 * kSwizzleUnit + depth / 8 * m.leading + group * m.stride;
+  return m.start + group % units * kSwizzleUnit + group / units * m.leading + depth % 8 * m.row_bytes +
          depth / 8 * m.stride;
 }
 
@@ -36,7 +35,7 @@ uint32_t across(const MatrixDescriptor& m, uint32_t group, uint32_t depth) {
 
 MatrixDescriptor MatrixDescriptor::decode(uint64_t bits) {
   constexpr uint32_t kRowBytes[] = {16, 128, 64, 32};
-  return {field(bits, 0, 14) * kUnit, field(bits, 16, 14) * kUnit, field(bits, 32, 14) * kUnit,
+  return {field(bits, 0, 14) * kSwizzleUnit, field(bits, 16, 14) * kSwizzleUnit, field(bits, 32, 14) * kSwizzleUnit,
           field(bits, 49, 3), kRowBytes[field(bits, 62, 2)]};
 }
 
@@ -45,7 +44,7 @@ MatrixDescriptor MatrixDescriptor::decode(uint64_t bits) {
 DescriptorFlaw flaw_of(uint64_t bits) {
   if ((bits & kReserved) != 0) return DescriptorFlaw::reserved_bits;
   const MatrixDescriptor m = MatrixDescriptor::decode(bits);
-  if (m.row_bytes == kUnit) return DescriptorFlaw::none;
+  if (m.row_bytes == kSwizzleUnit) return DescriptorFlaw::none;
   const uint32_t within = (m.start - m.base * 128) % m.pattern_bytes();
   if (within >= m.row_bytes || m.stride % m.pattern_bytes() != 0) return DescriptorFlaw::misaligned;
   return DescriptorFlaw::none;
@@ -57,11 +56,11 @@ std::vector<Piece> pieces_of(const MatrixDescriptor& matrix, const MatrixPart& p
   auto add = [&](uint32_t address) {
     const uint32_t at = swizzled(matrix, address);
     if (!pieces.empty() && pieces.back().shared + pieces.back().bytes == at) {
-      pieces.back().bytes += kUnit;
+      pieces.back().bytes += kSwizzleUnit;
     } else {
-      pieces.push_back({at, filled, kUnit});
+      pieces.push_back({at, filled, kSwizzleUnit});
     }
-    filled += kUnit;
+    filled += kSwizzleUnit;
   };
   if (part.across) {
     for (uint32_t depth = 0; depth < part.depth; ++depth) {

@@ -8,6 +8,8 @@
 
 namespace emu {
 
+constexpr uint32_t kSwizzleUnit = 16;  // bytes that a swizzle moves as one
+
 // What is wrong with one; none: it can be read, if its bytes exist.
 enum class DescriptorFlaw { none, reserved_bits, misaligned };
 

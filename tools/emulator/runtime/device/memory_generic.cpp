@@ -64,5 +64,6 @@ void store_generic(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, 
   template void store_generic<T, N>(Warp*, uint32_t, Mask, const uint64_t*, int64_t,           \
                                     const T* const (&)[N]);
 EMU_FOR_EACH_ELEMENT(EMU_DEFINE)
+#undef EMU_DEFINE
 
 }  // namespace emu

@@ -89,5 +89,6 @@ void store_global(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, i
   template void store_global<T, N>(Warp*, uint32_t, Mask, const uint64_t*, int64_t,            \
                                    const T* const (&)[N]);
 EMU_FOR_EACH_ELEMENT(EMU_DEFINE)
+#undef EMU_DEFINE
 
 }  // namespace emu

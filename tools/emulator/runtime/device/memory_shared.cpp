@@ -95,5 +95,6 @@ void store_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, in
   template void store_local<T, N>(Warp*, uint32_t, Mask, const uint32_t*, int64_t,             \
                                   const T* const (&)[N]);
 EMU_FOR_EACH_ELEMENT(EMU_DEFINE)
+#undef EMU_DEFINE
 
 }  // namespace emu

@@ -9,7 +9,6 @@
 namespace emu {
 namespace {
 
-constexpr uint64_t kGap = 4096;
 // Of all variables together. Pages that kernels write become memory of this machine.
 constexpr uint64_t kVariablesBytes = uint64_t{2} << 30;
 

@@ -10,8 +10,6 @@ namespace {
 constexpr uint64_t kRegisterUnit = 256;
 constexpr uint64_t kSharedUnit = 128;
 
-uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
-
 }  // namespace
 
 uint32_t registers_of_block(const Kernel& kernel, uint32_t threads) {

@@ -289,5 +289,6 @@ void check_suspects(LaunchRun& launch) {
   template void check_race_atomic<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t, bool);
 EMU_DEFINE(uint32_t)
 EMU_DEFINE(uint64_t)
+#undef EMU_DEFINE
 
 }  // namespace emu

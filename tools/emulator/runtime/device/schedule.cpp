@@ -15,8 +15,6 @@ namespace {
 constexpr uint32_t kPatience = 2048;
 constexpr uint32_t kFavour = 256;
 
-int lowest(Mask lanes) { return __builtin_ctz(lanes); }
-
 uint16_t lowest_pc(const Warp* w, Mask lanes) {
   uint16_t best = 0xffff;
   for (int i = 0; i < kLanes; ++i) {

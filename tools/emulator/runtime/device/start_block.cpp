@@ -11,12 +11,10 @@
 namespace emu {
 namespace {
 
-constexpr uint64_t kAlign = 64;
+constexpr uint64_t kSlotAlign = 64;
 // Where races are looked for and blocks are shuffled, warps take short turns of a few basic blocks at
 // first. Only at first: a warp that waits for others would not show as one that polls.
 constexpr uint32_t kSlicesPerWarp = 24;
-
-uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
 // What registers and local arrays hold before they are set: large numbers, and none at all.
 constexpr int kPoison[] = {0xff, 0x7b, 0xc6, 0x49};
@@ -96,11 +94,11 @@ void prepare_block(BlockRun& slot, LaunchRun& launch) {
   slot.block_warps.resize(kernel.block_count + 1);
   slot.block_lanes.resize(kernel.block_count + 1);
   uint32_t shared = kernel.static_shared_bytes + launch.launch.dynamic_shared_bytes;
-  uint64_t registers = round_up(kernel.register_bytes, kAlign);
-  uint64_t local = round_up(local_stride(kernel) * kLanes, kAlign);
-  slot.memory.resize(slot.warp_count * (registers + local) + shared + 2 * kAlign);
+  uint64_t registers = round_up(kernel.register_bytes, kSlotAlign);
+  uint64_t local = round_up(local_stride(kernel) * kLanes, kSlotAlign);
+  slot.memory.resize(slot.warp_count * (registers + local) + shared + 2 * kSlotAlign);
   auto* at = reinterpret_cast<uint8_t*>(
-      round_up(reinterpret_cast<uint64_t>(slot.memory.data()), kAlign));
+      round_up(reinterpret_cast<uint64_t>(slot.memory.data()), kSlotAlign));
   for (Warp& w : slot.warps) {
     w.regs = at;
     at += registers;

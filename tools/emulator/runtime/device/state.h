@@ -14,6 +14,14 @@
 
 namespace emu {
 
+// Bytes around an allocation that nothing else may hold: out-of-bounds accesses land there.
+constexpr uint64_t kGap = 4096;
+
+inline uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+
+// The first lane of a mask that is not empty.
+inline int lowest(Mask lanes) { return __builtin_ctz(lanes); }
+
 struct Allocation {
   uint64_t begin;  // device addresses
   uint64_t end;

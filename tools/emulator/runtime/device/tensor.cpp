@@ -4,6 +4,7 @@
 
 #include "device/bulk.h"
 #include "device/fault.h"
+#include "device/matrix_descriptor.h"
 #include "emu/convert_half.h"
 #include "emu/tensor_map.h"
 
@@ -11,7 +12,6 @@ namespace emu {
 namespace {
 
 constexpr uint32_t kTileAlign = 128;  // bytes, of a tile in shared memory
-constexpr uint32_t kUnit = 16;        // bytes that a swizzle moves as one
 
 [[noreturn]] void raise_no_map(const BulkIssue& issue, uint64_t at, Fault fault) {
   FaultAt found{.fault = fault, .warp = issue.w, .lane = issue.lane, .site = issue.site};
@@ -54,21 +54,21 @@ TensorMap map_at(const BulkIssue& issue, uint64_t at) {
 }
 
 // A row of a tile along the innermost dimension, and which elements of it lie inside the tensor.
-struct Row {
+struct BoxRow {
   uint32_t first;    // byte of the tile, as it is packed
   uint64_t address;  // of the first element inside
   uint32_t skipped;  // elements before that
   uint32_t count;    // elements inside
 };
 
-struct Tile {
+struct Box {
   TensorMap map;
   uint32_t width = 0;  // bytes of an element
   uint32_t sizes[kTensorRanks] = {1, 1, 1, 1, 1};  // elements, in shared memory
   int64_t start[kTensorRanks] = {};
   uint32_t bytes = 0;
 
-  Tile(const TensorMap& one, const uint32_t* const* at, int lane) : map(one) {
+  Box(const TensorMap& one, const uint32_t* const* at, int lane) : map(one) {
     width = element_bytes(map.type);
     bytes = width;
     for (uint32_t i = 0; i < map.rank; ++i) {
@@ -82,7 +82,7 @@ struct Tile {
 
   // A store writes the last 16 bytes of a row whole, into what pads it.
   int64_t last_stored() const {
-    const int64_t unit = map.rank > 1 ? kUnit / width : 1;
+    const int64_t unit = map.rank > 1 ? kSwizzleUnit / width : 1;
     return (extent(0) + unit - 1) / unit * unit;
   }
 
@@ -104,7 +104,7 @@ struct Tile {
       const int64_t skipped = std::max<int64_t>(0, -start[0]);
       const int64_t end = std::min<int64_t>(sizes[0], last - start[0]);
       if (skipped >= end) continue;
-      visit(Row{number * sizes[0] * width,
+      visit(BoxRow{number * sizes[0] * width,
                 address + static_cast<uint64_t>((start[0] + skipped) * width),
                 static_cast<uint32_t>(skipped), static_cast<uint32_t>(end - skipped)});
     }
@@ -115,9 +115,9 @@ struct Tile {
     if (map.swizzle == 0) return {{to, 0, bytes}};
     std::vector<Piece> found;
     const uint32_t mask = (1u << map.swizzle) - 1;
-    for (uint32_t at = 0; at < bytes; at += kUnit) {
+    for (uint32_t at = 0; at < bytes; at += kSwizzleUnit) {
       const uint32_t place = to + at;
-      found.push_back({place ^ ((place >> 7 & mask) << 4), at, std::min(kUnit, bytes - at)});
+      found.push_back({place ^ ((place >> 7 & mask) << 4), at, std::min(kSwizzleUnit, bytes - at)});
     }
     return found;
   }
@@ -132,13 +132,13 @@ struct Tile {
 
 // The hardware calls an instruction illegal whose tile begins elsewhere in the innermost dimension, or
 // is written and begins before the tensor in any.
-void check_start(const BulkIssue& issue, const Tile& tile, AccessNumber access) {
+void check_start(const BulkIssue& issue, const Box& tile, AccessNumber access) {
   FaultAt found{.fault = Fault::misaligned, .warp = issue.w, .lane = issue.lane, .site = issue.site};
   found.space = SpaceNumber::global;
   found.access = access;
-  found.bytes = kUnit;
+  found.bytes = kSwizzleUnit;
   int64_t first = tile.start[0] * tile.width;
-  if (first % kUnit == 0) {
+  if (first % kSwizzleUnit == 0) {
     if (access == AccessNumber::read) return;
     int64_t lowest = 0;
     for (uint32_t axis = 0; axis < tile.map.rank; ++axis) {
@@ -163,11 +163,11 @@ void round_to_tf32(uint8_t* data, uint32_t count) {
   }
 }
 
-Tile tile_of(const BulkIssue& issue, uint64_t map, uint32_t rank, const uint32_t* const* at,
+Box tile_of(const BulkIssue& issue, uint64_t map, uint32_t rank, const uint32_t* const* at,
              AccessNumber access) {
   const TensorMap found = map_at(issue, map);
   if (found.rank != rank) raise_no_map(issue, map, Fault::out_of_bounds);
-  Tile tile(found, at, issue.lane);
+  Box tile(found, at, issue.lane);
   check_start(issue, tile, access);
   return tile;
 }
@@ -210,12 +210,12 @@ void tensor_load(Warp* w, uint32_t site, Mask lanes, const uint32_t* to, const u
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
     const BulkIssue issue{w, site, lane};
-    const Tile tile = tile_of(issue, map[lane], rank, at, AccessNumber::read);
+    const Box tile = tile_of(issue, map[lane], rank, at, AccessNumber::read);
     BulkLoad load{};
     load.transaction = tile.bytes;
     tile.fill(load.data);
     bool first = true;
-    tile.each_row(tile.extent(0), [&](const Row& row) {
+    tile.each_row(tile.extent(0), [&](const BoxRow& row) {
       const uint64_t bytes = uint64_t{row.count} * tile.width;
       check_bulk_global(issue, row.address, bytes, AccessNumber::read);
       race_bulk_read(issue, row.address, bytes);
@@ -230,7 +230,7 @@ void tensor_load(Warp* w, uint32_t site, Mask lanes, const uint32_t* to, const u
     });
     check_tile_align(issue, to[lane] & kOffsetMask, AccessNumber::write);
     load.pieces = tile.pieces(to[lane] & kOffsetMask);
-    queue_load(issue, to[lane], barrier[lane], blocks, kUnit, std::move(load));
+    queue_load(issue, to[lane], barrier[lane], blocks, kSwizzleUnit, std::move(load));
   }
 }
 
@@ -240,7 +240,7 @@ void tensor_store(Warp* w, uint32_t site, Mask lanes, const uint64_t* map, uint3
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
     const BulkIssue issue{w, site, lane};
-    const Tile tile = tile_of(issue, map[lane], rank, at, access);
+    const Box tile = tile_of(issue, map[lane], rank, at, access);
     check_tile_align(issue, from[lane], AccessNumber::read);
     BulkStore store{};
     store.reduction = reduction;
@@ -249,7 +249,7 @@ void tensor_store(Warp* w, uint32_t site, Mask lanes, const uint64_t* map, uint3
     store.data.resize(tile.bytes);
     read_pieces(issue, tile.pieces(from[lane]), store.data);
     bool first = true;
-    tile.each_row(reduction.reduces ? tile.extent(0) : tile.last_stored(), [&](const Row& row) {
+    tile.each_row(reduction.reduces ? tile.extent(0) : tile.last_stored(), [&](const BoxRow& row) {
       const uint32_t bytes = row.count * tile.width;
       check_bulk_global(issue, row.address, bytes, access);
       store.pieces.push_back({row.address, row.first + row.skipped * tile.width, bytes});

@@ -42,7 +42,7 @@ uint32_t round_sum(double exact, Element to, int kept_bits) {
 // Columns of a row of D that are worked on at once.
 constexpr uint32_t kAtOnce = 8;
 
-struct Row {
+struct RowSums {
   int64_t sum[kAtOnce];
   int32_t part[kAtOnce];
   int32_t most[kAtOnce];  // the largest exponent
@@ -65,7 +65,7 @@ struct Terms {
   }
 };
 
-void align(const Terms& x, Row& r) {
+void align(const Terms& x, RowSums& r) {
   const int least = x.least();
   for (uint32_t j = 0; j < kAtOnce; ++j) r.most[j] = std::max(r.most[j], least);
   for (uint32_t q = 0; q < x.count; ++q) {
@@ -75,7 +75,7 @@ void align(const Terms& x, Row& r) {
   }
 }
 
-void add_aligned(const Terms& x, Row& r) {
+void add_aligned(const Terms& x, RowSums& r) {
   const int lift = x.rounding.bits - x.fraction();
   // Sixteen products of at most 2^27 fit into 31 bits.
   for (uint32_t first = 0; first < x.count; first += 16) {
@@ -128,7 +128,7 @@ void add_block(const Terms& x, uint32_t* sums) {
   const Format f = format_of(x.sum);
   const int bits = x.rounding.bits, kept_bits = x.rounding.kept_bits;
   const bool special_factors = x.a.special || x.b.special;
-  Row r;
+  RowSums r;
   Number carried[kAtOnce];
   for (uint32_t j = 0; j < kAtOnce; ++j) {
     carried[j] = split(f, sums[j]);

@@ -85,6 +85,8 @@ void emu_connect(int link);
 namespace emu {
 
 using CudaError = int;  // numeric value of cudaError_t
+constexpr CudaError kSuccess = 0;
+constexpr CudaError kInvalidValue = 1;
 
 // For the API. Errors are CUDA's numbers; the first failed launch is kept in the report.
 // The blocks of a cluster, and whether more than eight of them were allowed. 0: the kernel's own.

@@ -36,9 +36,10 @@ from timing_on_gpu import (
 from cuda_llm.outcomes import InfraFailed, Passed
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.judge.duel import ContestOrder, Duel, contest
+from cuda_llm.tools.judge.duel import ContestOrder, contest
 from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.timing.contest import Duel
 from cuda_llm.tools.timing.options import MeasureOptions, Tier
 
 TASKS = ("vector_add", "matrix_transpose", "reduction", "histogram")

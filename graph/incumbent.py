@@ -30,9 +30,10 @@ from cuda_llm.outcomes import InfraFailed, Passed, Verdict
 from cuda_llm.search import Attempt, DuelResult
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import DuelBench
-from cuda_llm.tools.judge.duel import Contest, Duel
+from cuda_llm.tools.judge.duel import Contest
 from cuda_llm.tools.judge.judge import judge
 from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR
+from cuda_llm.tools.timing.contest import Duel
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.traces.events import ContestHeld, KernelInspected, WinnerRemeasured
 from cuda_llm.verdict_wording import describe

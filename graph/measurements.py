@@ -15,7 +15,8 @@ from typing import Any
 from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.tools.judge.bench import Inspected
-from cuda_llm.tools.judge.duel import Contest, Duel, DuelSize
+from cuda_llm.tools.judge.duel import Contest
+from cuda_llm.tools.timing.contest import Duel, DuelSize
 from cuda_llm.traces.events import BaselineJudged
 from cuda_llm.traces.files import broken, read_json, write_json
 from cuda_llm.traces.run_folder import UNFIT, RunFolder

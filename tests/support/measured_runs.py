@@ -15,9 +15,10 @@ from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
-from cuda_llm.tools.judge.duel import Contest, Duel, lost_by_fault
+from cuda_llm.tools.judge.duel import Contest, lost_by_fault
 from cuda_llm.tools.open_device import open_emulated
 from cuda_llm.tools.timing.comparison import decide_outcome
+from cuda_llm.tools.timing.contest import Duel
 
 FLOOR = 0.01
 

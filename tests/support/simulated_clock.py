@@ -12,12 +12,12 @@ from cuda_llm.tools.timing.comparison import (
     Comparison,
     compare_blocks,
 )
-from cuda_llm.tools.timing.interleave import count_blocks
 from cuda_llm.tools.timing.slope import (
     BatchBlock,
     BatchLengths,
     BatchPair,
     choose_lengths,
+    counted_blocks,
     draw_lengths,
 )
 from cuda_llm.tools.timing.stopping import StoppingRule, is_enough
@@ -125,11 +125,11 @@ def measure(
     blocks: list[BatchBlock] = []
     while True:
         blocks.append(gpu.block(lengths, first, second, again=rule.compares_same))
-        kept = count_blocks(blocks, discard=rule.discard)
-        if len(kept.blocks) >= rule.fewest and len(kept.blocks) % 8 == 4:
-            so_far = compare_blocks(kept.blocks, seed=seed, resamples=200)
+        kept = counted_blocks(blocks[rule.discard :])
+        if len(kept) >= rule.fewest and len(kept) % 8 == 4:
+            so_far = compare_blocks(kept, seed=seed, resamples=200)
             if is_enough(rule, so_far, gpu.now_us / 1e6):
-                return compare_blocks(kept.blocks, least_floor=least_floor, seed=seed)
+                return compare_blocks(kept, least_floor=least_floor, seed=seed)
 
 
 def pair_without_noise(call_us: float, *, start_us: float = START_US) -> BatchPair:

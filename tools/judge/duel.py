@@ -8,19 +8,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from cuda_llm.outcomes import InfraFailed, Verdict
-from cuda_llm.profile import Outcome, TimeSource
+from cuda_llm.profile import TimeSource
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import Device, Session, Site, TimeClass
+from cuda_llm.tools.device import Device, Session, Site
 from cuda_llm.tools.device.candidate import Baseline, Compiled, ground_of
 from cuda_llm.tools.judge.compile import compile_baseline
 from cuda_llm.tools.judge.modelled_times import time_calls_there
-from cuda_llm.tools.timing.blocks import MeasurementFault, require_baseline, require_timed
+from cuda_llm.tools.timing.batches import INCUMBENT
 from cuda_llm.tools.timing.comparison import decide_outcome
-from cuda_llm.tools.timing.contest import hold_contest
-from cuda_llm.tools.timing.contest_state import Contested, ContestResult, ContestSize
+from cuda_llm.tools.timing.contest import ContestResult, Duel, DuelSize, hold_contest
 from cuda_llm.tools.timing.failures import FailedCase, hidden_by_noise
-from cuda_llm.tools.timing.measurement import know_baseline, open_measurement
+from cuda_llm.tools.timing.measurement import (
+    know_baseline,
+    open_measurement,
+    require_baseline,
+    require_timed,
+)
 from cuda_llm.tools.timing.options import MeasureOptions, Tier
 from cuda_llm.tools.timing.room import plan_timing, within_memory
 from cuda_llm.tools.timing.times import KernelTimes
@@ -32,43 +36,6 @@ MODELLED_TIE = 0.001
 """Relative difference that modelled times must exceed to count."""
 SEPARATE_TIE = 0.05
 """The same for times measured one after the other: equal kernels differ by about as much."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DuelSize:
-    """One size of a duel."""
-
-    dims: Mapping[str, int]
-    first_us: float
-    second_us: float
-    ratio: float
-    """First over second, from the blocks in which both were timed."""
-    low: float
-    high: float
-    floor: float
-    """Relative difference that equal kernels may show."""
-    blocks: int = 0
-    time_class: str = ""
-    """`host-inclusive` where either was timed so."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Duel:
-    """The outcome for the first of two kernels."""
-
-    sizes: tuple[DuelSize, ...]
-    ratio: float
-    """Time of the first over the second's, as sizes make one score."""
-    low: float
-    high: float
-    """Interval of `ratio`, 95 %, which holds however often was looked."""
-    outcome: Outcome
-    """Of the first: `faster` where `ratio` is below 1 by more than the noise."""
-    source: TimeSource
-    faults: Mapping[str, Verdict]
-    """`first` or `second` to its verdict, where being timed found it wrong; no times then."""
-    failed: FailedCase | None = None
-    """Of the one at fault, where a GPU said no more than an error code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,9 +125,9 @@ async def contest_there(
         return hidden_by_noise(f"no kernel was found faster than another within {spent}")
     if isinstance(found, InfraFailed):
         return found
-    if isinstance(found, MeasurementFault):
-        return Contest(duels=tuple(lost_or_undecided(found) for _ in order.contenders))
-    duels = tuple(measured_duel(found.ended[place]) for place in range(len(found.ended)))
+    together = len(found.ended.keys() | found.faults.keys())
+    count = len(order.contenders) if INCUMBENT in found.faults else together
+    duels = tuple(duel_of(found, place) for place in range(count))
     return Contest(duels=duels, fastest=found.fastest, seconds=found.seconds)
 
 
@@ -175,7 +142,7 @@ def count_together(site: Site, task: Task, contenders: int) -> int:
 
 async def contest_measured(
     site: Site, task: Task, order: ContestOrder, baseline: Baseline
-) -> ContestResult | MeasurementFault | InfraFailed:
+) -> ContestResult | InfraFailed:
     """Open as many kernels as fit beside each other, and time them at each size that fits."""
     contenders = order.contenders[: count_together(site, task, len(order.contenders))]
     runners = FIXED_RUNNERS + len(contenders)
@@ -192,7 +159,7 @@ async def contest_measured(
             return InfraFailed(component="device", detail="; ".join(measurement.plan.left_out))
         known = await enter(site.open(order.incumbent))
         if not isinstance(known, Session):
-            return MeasurementFault(which="second", verdict=known)
+            return ContestResult(ended={}, faults={INCUMBENT: known})
         opened = [await enter(site.open(one)) for one in contenders]
         if not isinstance(baseline, Compiled):
             await know_baseline(measurement, baseline)
@@ -206,15 +173,9 @@ async def contest_measured(
             require_baseline(task, trusted),
             prove_incumbent=order.prove_incumbent,
         )
-        if isinstance(found, MeasurementFault):
-            return found
-        refused = {
-            k: MeasurementFault(which="first", verdict=one)
-            for k, one in enumerate(opened)
-            if not isinstance(one, Session)
-        }
+        refused = {k: one for k, one in enumerate(opened) if not isinstance(one, Session)}
         seconds = {"open": opened_s, **found.seconds}
-        return replace(found, ended={**found.ended, **refused}, seconds=seconds)
+        return replace(found, faults={**refused, **found.faults}, seconds=seconds)
 
 
 async def contest_by_model(
@@ -240,35 +201,13 @@ async def contest_by_model(
     return Contest(duels=tuple(duels), fastest=min(faster)[1] if faster else None)
 
 
-def measured_duel(found: Contested | MeasurementFault) -> Duel | InfraFailed:
-    """Return how a contest ended for one contender."""
-    if isinstance(found, MeasurementFault):
-        return lost_or_undecided(found)
-    return Duel(
-        sizes=tuple(map(duel_size, found.sizes)),
-        ratio=found.ratio,
-        low=found.ratio * math.exp(-found.half_width),
-        high=found.ratio * math.exp(found.half_width),
-        outcome=found.outcome,
-        source="measured",
-        faults={},
-    )
-
-
-def duel_size(one: ContestSize) -> DuelSize:
-    """Return a measured size as one of a duel."""
-    comparison = one.comparison
-    return DuelSize(
-        dims=dict(one.dims),
-        first_us=comparison.first_us.value,
-        second_us=comparison.second_us.value,
-        ratio=comparison.ratio,
-        low=comparison.low,
-        high=comparison.high,
-        floor=comparison.floor,
-        blocks=comparison.blocks,
-        time_class=str(TimeClass.HOST_INCLUSIVE if one.includes_host else TimeClass.DEVICE),
-    )
+def duel_of(found: ContestResult, place: int) -> Duel | InfraFailed:
+    """Return how a contest ended for the contender at this place."""
+    if INCUMBENT in found.faults:
+        return lost_or_undecided("second", found.faults[INCUMBENT])
+    if place in found.faults:
+        return lost_or_undecided("first", found.faults[place])
+    return found.ended[place]
 
 
 def modelled_duel(
@@ -301,11 +240,14 @@ def modelled_duel(
     )
 
 
-def lost_or_undecided(found: MeasurementFault) -> Duel | InfraFailed:
-    """Return the duel that a fault decides, or the InfraFailed where neither kernel is at fault."""
-    if isinstance(found.verdict, InfraFailed):
-        return found.verdict
-    return replace(lost_by_fault(found.which, found.verdict, "measured"), failed=found.failed)
+def lost_or_undecided(which: str, found: Verdict | FailedCase) -> Duel | InfraFailed:
+    """Return the duel that a fault of `first` or `second` decides, or the InfraFailed where neither
+    kernel is at fault."""
+    verdict = found.verdict if isinstance(found, FailedCase) else found
+    if isinstance(verdict, InfraFailed):
+        return verdict
+    failed = found if isinstance(found, FailedCase) else None
+    return replace(lost_by_fault(which, verdict, "measured"), failed=failed)
 
 
 def lost_by_fault(which: str, verdict: Verdict, source: TimeSource) -> Duel:

@@ -47,7 +47,7 @@ from cuda_llm.tools.device.inspection import Inspection, InspectionOptions
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench, Inspected, PublishedBench
 from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
 from cuda_llm.tools.judge.compile import compile_baseline, compile_source
-from cuda_llm.tools.judge.duel import Contest, ContestOrder, Duel, contest
+from cuda_llm.tools.judge.duel import Contest, ContestOrder, contest
 from cuda_llm.tools.judge.inspection import inspect_on_gpu, join_inspections
 from cuda_llm.tools.judge.modelled_times import time_calls_there
 from cuda_llm.tools.judge.published_check import known_answer, make_published_check, needs_a_call
@@ -59,6 +59,7 @@ from cuda_llm.tools.judge.watched_check import (
     with_not_run,
 )
 from cuda_llm.tools.timing.baseline_time import read_times, times_file, write_times
+from cuda_llm.tools.timing.contest import Duel
 from cuda_llm.tools.timing.failures import (
     NOISE,
     FailedCase,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cuda_llm.tools.device import TimedSession
 from cuda_llm.tools.native import cache_dir, write_cached
-from cuda_llm.tools.timing.blocks import BatchRules, run_pair
+from cuda_llm.tools.timing.batches import BatchRules, run_pair
 from cuda_llm.tools.timing.comparison import RESOLUTION_US, SMALLEST_FLOOR
 from cuda_llm.tools.timing.estimate import estimate_median
 from cuda_llm.tools.timing.failures import baseline_refused

@@ -5,15 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_llm.outcomes import InfraFailed, Quarantined, Verdict
-from cuda_llm.tools.timing.blocks import (
-    BatchRules,
-    ComparedKernels,
-    MeasurementFault,
-    fault_of,
-    run_batch,
-)
+from cuda_llm.tools.timing.batches import EMPTY, INCUMBENT, BatchRules, run_batch
 from cuda_llm.tools.timing.clocks import was_throttled
-from cuda_llm.tools.timing.comparison import Comparison
+from cuda_llm.tools.timing.comparison import QUICK_RESAMPLES, compare_blocks
 from cuda_llm.tools.timing.excess import (
     ALLOWED_START_US,
     ALLOWED_START_WITH_HOST_US,
@@ -24,9 +18,9 @@ from cuda_llm.tools.timing.excess import (
     find_uneven_start,
     stepwise_call_us,
 )
-from cuda_llm.tools.timing.failures import hidden_by_noise
+from cuda_llm.tools.timing.failures import fault_of_trusted, hidden_by_noise
 from cuda_llm.tools.timing.slope import LONGEST_BATCH_US, BatchBlock, usual_slope_us
-from cuda_llm.tools.timing.stopping import StoppingRule
+from cuda_llm.tools.timing.slots import PreparedKernel
 from cuda_llm.tools.timing.verify import find_overwritten
 
 STEPWISE_BUDGET_S = 0.3
@@ -38,20 +32,24 @@ FEWEST_ROUNDS = 6
 LOOK_EVERY = 4
 """Rounds between two looks: a kernel that clearly merges no calls is let go before the last."""
 
+Kernels = Mapping[int, PreparedKernel]
+"""Kernels in slots of one size, by number: one that is judged, `EMPTY`, and the incumbent where it
+is the baseline."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepwiseSeconds:
-    """Seconds of batches of `calls` calls, by name of the kernel."""
+    """Seconds of batches of `calls` calls, by number of the kernel."""
 
     calls: int
-    seconds: Mapping[str, tuple[float, ...]]
+    seconds: Mapping[int, tuple[float, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepwiseRound:
     """Seconds of one stepwise batch of each kernel."""
 
-    seconds: Mapping[str, float]
+    seconds: Mapping[int, float]
     throttled: bool
 
 
@@ -68,69 +66,77 @@ def count_stepwise_calls(slots: int, call_us: float) -> int:
 
 
 async def run_stepwise(
-    kernels: ComparedKernels,
-    names: Sequence[str],
+    kernels: Kernels,
+    numbers: Sequence[int],
     rules: BatchRules,
     rounds: int,
     calls: int,
     call_us: float,
     is_clear: Callable[[StepwiseSeconds], bool],
-) -> StepwiseSeconds | NoStepwise | MeasurementFault:
-    """Run batches of each of `names`, in random order round by round; `empty` has no calls.
+) -> StepwiseSeconds | NoStepwise | Verdict:
+    """Run batches of each of `numbers`, in random order round by round.
 
     It ends early where those so far are clear. Each call of a candidate is verified. Raises
     TaskError or InfrastructureError where the baseline is at fault.
     """
-    first = await run_stepwise_batch(kernels, "empty", calls, rules)
+    empty = kernels[EMPTY]
+    first = await run_batch(empty, calls, rules, solve=False, stepwise=True)
     if not isinstance(first, float):
         # Only the trusted runner is asked: a candidate's process could claim anything.
-        why = kernels.ground.session.not_stepwise
-        return NoStepwise(why=why) if why else fault_of(kernels, "empty", first)
+        why = empty.session.not_stepwise
+        return NoStepwise(why=why) if why else fault_of_trusted(empty.input_plan.task, first)
     rounds = min(
         rounds, max(FEWEST_ROUNDS, int(STEPWISE_BUDGET_S * 1e6 / (calls * max(call_us, 1.0))))
     )
     done: list[StepwiseRound] = []
     for _ in range(rounds):
-        one = await run_stepwise_round(kernels, names, calls, rules)
-        if isinstance(one, MeasurementFault):
+        one = await run_stepwise_round(kernels, numbers, calls, rules)
+        if not isinstance(one, StepwiseRound):
             return one
         done.append(one)
-        if len(done) % LOOK_EVERY == 0 and is_clear(calm_seconds(done, names, calls)):
+        if len(done) % LOOK_EVERY == 0 and is_clear(calm_seconds(done, numbers, calls)):
             break
-    return calm_seconds(done, names, calls)
+    return calm_seconds(done, numbers, calls)
 
 
 def calm_seconds(
-    done: Sequence[StepwiseRound], names: Sequence[str], calls: int
+    done: Sequence[StepwiseRound], numbers: Sequence[int], calls: int
 ) -> StepwiseSeconds:
     """Return the seconds of rounds that were not throttled, of all where all were."""
     calm = [one for one in done if not one.throttled] or done
     return StepwiseSeconds(
-        calls=calls, seconds={name: tuple(one.seconds[name] for one in calm) for name in names}
+        calls=calls,
+        seconds={number: tuple(one.seconds[number] for one in calm) for number in numbers},
     )
 
 
 async def run_stepwise_round(
-    kernels: ComparedKernels, names: Sequence[str], calls: int, rules: BatchRules
-) -> StepwiseRound | MeasurementFault:
+    kernels: Kernels, numbers: Sequence[int], calls: int, rules: BatchRules
+) -> StepwiseRound | Verdict:
     """Run one stepwise batch of each kernel, in random order."""
     before = rules.read_clocks()
-    seconds: dict[str, float] = {}
-    for name in rules.rng.permutation(list(names)):
-        took = await run_stepwise_batch(kernels, str(name), calls, rules)
+    seconds: dict[int, float] = {}
+    for number in rules.rng.permutation(list(numbers)).tolist():
+        took = await run_stepwise_batch(kernels, number, calls, rules)
         if not isinstance(took, float):
-            return fault_of(kernels, str(name), took)
-        seconds[str(name)] = took
+            return took
+        seconds[number] = took
     return StepwiseRound(seconds=seconds, throttled=was_throttled(before, rules.read_clocks()))
 
 
 async def run_stepwise_batch(
-    kernels: ComparedKernels, name: str, calls: int, rules: BatchRules
+    kernels: Kernels, number: int, calls: int, rules: BatchRules
 ) -> float | Verdict:
-    """Run one batch whose keys are released step by step; the batch of `empty` has no calls."""
-    trusted = {"empty": kernels.ground, "second": kernels.baseline}
-    kernel = trusted.get(name, kernels.first)
-    return await run_batch(kernel, calls, rules, solve=name != "empty", stepwise=True)
+    """Run one batch whose keys are released step by step; the batch of `EMPTY` has no calls.
+
+    Raises TaskError or InfrastructureError where a trusted kernel is at fault, but for memory that
+    it does not find beside the candidate.
+    """
+    kernel = kernels[number]
+    took = await run_batch(kernel, calls, rules, solve=number != EMPTY, stepwise=True)
+    if isinstance(took, float) or not kernel.trusted:
+        return took
+    return fault_of_trusted(kernel.input_plan.task, took)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,61 +152,55 @@ class NoCheating:
     """
 
 
-def is_answered(found: MeasurementFault | NoCheating) -> bool:
+def is_answered(found: Verdict | NoCheating) -> bool:
     """Return whether more blocks would tell no more of a kernel's calls."""
     if isinstance(found, NoCheating):
         return found.is_clear
-    return not isinstance(found.verdict, Quarantined | InfraFailed)
+    return not isinstance(found, Quarantined | InfraFailed)
 
 
 async def check_merged_calls(
-    kernels: ComparedKernels,
-    blocks: Sequence[BatchBlock],
-    rules: BatchRules,
-    rounds: int,
-    comparison: Comparison,
-) -> MeasurementFault | NoCheating:
-    """Compare slopes of the candidate with calls whose keys are released step by step.
-
-    `comparison` is of `blocks`.
-    """
+    kernels: Kernels, number: int, blocks: Sequence[BatchBlock], rules: BatchRules, rounds: int
+) -> Verdict | NoCheating:
+    """Compare slopes of a kernel with calls whose keys are released step by step."""
+    comparison = compare_blocks(blocks, resamples=QUICK_RESAMPLES)
     own_us, usual_us = comparison.first_us.value, comparison.second_us.value
-    calls = count_stepwise_calls(kernels.slots, own_us)
+    calls = count_stepwise_calls(len(kernels[number].slots), own_us)
     # A slow baseline would leave a quick kernel batches of few calls, which show little.
     quick = calls * usual_us <= 2 * LONGEST_BATCH_US
-    usual = kernels.beside_baseline and not kernels.baseline.includes_host
-    usual = usual and kernels.ground is kernels.baseline
-    names = ["first", "empty", *(["second"] if usual and quick else [])]
+    beside_usual = quick and is_usual(kernels) and not kernels[INCUMBENT].includes_host
+    numbers = [number, EMPTY, *([INCUMBENT] if beside_usual else [])]
 
-    def find_merged(batches: StepwiseSeconds) -> MergedCalls:
-        stepwise = stepwise_batches(batches, usual_us)
+    def batches_of(found: StepwiseSeconds) -> StepwiseBatches:
+        return StepwiseBatches(
+            calls=found.calls,
+            own=found.seconds[number],
+            empty=found.seconds[EMPTY],
+            usual=found.seconds[INCUMBENT] if beside_usual else (),
+            usual_call_us=usual_us,
+        )
+
+    def find_merged(found: StepwiseSeconds) -> MergedCalls:
         own, empty = [block.first for block in blocks], [block.empty for block in blocks]
-        return find_merged_calls(stepwise, own, empty)
+        return find_merged_calls(batches_of(found), own, empty)
 
-    batches = await run_stepwise(
-        kernels, names, rules, rounds, calls, own_us, lambda so_far: find_merged(so_far).is_clear
+    found = await run_stepwise(
+        kernels, numbers, rules, rounds, calls, own_us, lambda so_far: find_merged(so_far).is_clear
     )
-    if isinstance(batches, MeasurementFault):
-        return batches
-    if isinstance(batches, NoStepwise):
-        return NoCheating(note=f"merged calls were not looked for: {batches.why}")
-    found = find_merged(batches)
-    verdict = find_overwritten(kernels.first) or merging_verdict(found)
-    if verdict is not None:
-        return MeasurementFault(which="first", verdict=verdict)
-    stepwise_us = stepwise_call_us(stepwise_batches(batches, usual_us))
-    return NoCheating(stepwise_us=stepwise_us, is_clear=found.is_clear)
+    if isinstance(found, NoStepwise):
+        return NoCheating(note=f"merged calls were not looked for: {found.why}")
+    if not isinstance(found, StepwiseSeconds):
+        return found
+    merged = find_merged(found)
+    verdict = find_overwritten(kernels[number]) or merging_verdict(merged)
+    stepwise_us = stepwise_call_us(batches_of(found))
+    return verdict or NoCheating(stepwise_us=stepwise_us, is_clear=merged.is_clear)
 
 
-def stepwise_batches(batches: StepwiseSeconds, usual_us: float) -> StepwiseBatches:
-    """Return the batches of the candidate, and of the baseline, a call of which has a slope."""
-    return StepwiseBatches(
-        calls=batches.calls,
-        own=batches.seconds["first"],
-        empty=batches.seconds["empty"],
-        usual=batches.seconds.get("second", ()),
-        usual_call_us=usual_us,
-    )
+def is_usual(kernels: Kernels) -> bool:
+    """Return whether the baseline's calls run beside the kernel, in the session of `EMPTY`: then
+    they show what a trusted kernel's batches take."""
+    return kernels.get(INCUMBENT) is kernels[EMPTY]
 
 
 def merging_verdict(found: MergedCalls) -> Quarantined | InfraFailed | None:
@@ -234,44 +234,37 @@ MOST_UNSURE_BLOCKS = 24
 """Largest number of blocks while noise leaves the answer open; more blocks would hardly help."""
 
 
-def needs_more_blocks(kernels: ComparedKernels, blocks: Sequence[BatchBlock]) -> bool:
+def needs_more_blocks(kernels: Kernels, number: int, blocks: Sequence[BatchBlock]) -> bool:
     """Tell whether batches of a kernel seem to start slowly, but too few blocks show it."""
     if len(blocks) >= MOST_UNSURE_BLOCKS:
         return False
-    found = uneven_start_of(kernels, blocks)
+    found = uneven_start_of(kernels, number, blocks)
     return found.seems_so and (len(blocks) < BLOCKS_TO_QUARANTINE or not found.is_sure)
 
 
 async def find_cheating(
-    kernels: ComparedKernels,
-    blocks: Sequence[BatchBlock],
-    rules: BatchRules,
-    rule: StoppingRule,
-    comparison: Comparison,
-) -> MeasurementFault | NoCheating:
-    """Compare short batches with long batches and, where the rule asks for it, slopes with stepwise
+    kernels: Kernels, number: int, blocks: Sequence[BatchBlock], rules: BatchRules, rounds: int
+) -> Verdict | NoCheating:
+    """Compare a kernel's short batches with long batches and, with `rounds`, slopes with stepwise
     calls.
 
-    A stepwise call's key is released when the previous call is over. `comparison` is of the same
-    blocks.
+    A stepwise call's key is released when the previous call is over. `blocks` are the kernel's.
     """
-    found = uneven_start_of(kernels, blocks)
+    found = uneven_start_of(kernels, number, blocks)
     if found.seems_so:
         verdict_for = uneven_start_verdict if found.is_sure else noisy_start_verdict
-        return MeasurementFault(which="first", verdict=verdict_for(found.beyond_us))
-    few = len(blocks) < FEWEST_STEPWISE_BLOCKS
-    if not rule.stepwise or few or kernels.first.includes_host:
+        return verdict_for(found.beyond_us)
+    if not rounds or len(blocks) < FEWEST_STEPWISE_BLOCKS or kernels[number].includes_host:
         return NoCheating()
-    return await check_merged_calls(kernels, blocks, rules, rule.stepwise, comparison)
+    return await check_merged_calls(kernels, number, blocks, rules, rounds)
 
 
-def uneven_start_of(kernels: ComparedKernels, blocks: Sequence[BatchBlock]) -> UnevenStart:
-    """Return what `find_uneven_start` finds in the batches of a comparison."""
+def uneven_start_of(kernels: Kernels, number: int, blocks: Sequence[BatchBlock]) -> UnevenStart:
+    """Return what `find_uneven_start` finds in the batches of a kernel."""
     empties = [block.empty for block in blocks]
     trusted = [empties]
-    usual = kernels.beside_baseline and kernels.ground is kernels.baseline
-    trusted += [[block.second for block in blocks]] if usual else []
-    includes_host = kernels.first.includes_host
+    trusted += [[block.second for block in blocks]] if is_usual(kernels) else []
+    includes_host = kernels[number].includes_host
     return find_uneven_start(
         [block.first for block in blocks],
         trusted,

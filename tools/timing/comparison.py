@@ -16,6 +16,8 @@ FLOOR_FACTOR = 2.0
 """The floor over what the same kernel was seen to differ by from itself."""
 SAFE_QUANTILE = 0.25
 """Quantile of trusted figures that is taken where less is on the safe side."""
+QUICK_RESAMPLES = 200
+"""Bootstrap samples of an interval that decides only whether more blocks follow."""
 RESOLUTION_US = 0.02
 """No call takes less: smaller figures of noisy blocks are read as this."""
 

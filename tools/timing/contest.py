@@ -2,53 +2,194 @@
 
 All of them are in each block, at one size after the other. After a first pass over the sizes each
 contender has a score (`sequential`). Who is faster, slower or equivalent beyond doubt is timed no
-more; further passes measure what tells most of the others. The fastest then has its calls looked at
-as in a confirmation: no other may become the incumbent.
+more; further passes measure what tells most of the others. The calls of the fastest are then
+verified as a confirmed candidate's are: no other may become the incumbent.
 """
 
 import asyncio
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tools.device import TimedSession
-from cuda_llm.tools.timing.batch_room import reserve
+from cuda_llm.profile import Outcome, TimeSource
+from cuda_llm.tasks.objective import Scoring, scoring_of
+from cuda_llm.tools.device import TimeClass, TimedSession
+from cuda_llm.tools.timing.batches import EMPTY, INCUMBENT
 from cuda_llm.tools.timing.blocks import (
-    ComparedKernels,
-    MeasurementFault,
-    run_block,
-    run_pair,
-    verify_single_calls,
+    TimedGroup,
+    TimedSize,
+    begin_size,
+    lay_out,
+    reserve_slots,
+    time_blocks,
+    verify_calls,
 )
-from cuda_llm.tools.timing.cheating import find_cheating, is_answered, needs_more_blocks
-from cuda_llm.tools.timing.clocks import was_throttled
-from cuda_llm.tools.timing.comparison import compare_blocks
-from cuda_llm.tools.timing.contest_state import (
-    EMPTY,
-    INCUMBENT,
-    Contest,
-    ContestBlock,
-    Contested,
-    ContestResult,
-    PreparedKernels,
-    SizeRecord,
-)
-from cuda_llm.tools.timing.failures import baseline_refused, hidden_by_noise
-from cuda_llm.tools.timing.interleave import CHANGE_FACTOR
-from cuda_llm.tools.timing.measurement import (
-    Measurement,
-    reserve_for_baseline,
-    rules_for,
-    shuffled,
-    time_baseline_at,
-)
+from cuda_llm.tools.timing.comparison import QUICK_RESAMPLES, call_us, compare_blocks
+from cuda_llm.tools.timing.failures import FailedCase, hidden_by_noise
+from cuda_llm.tools.timing.measurement import Measurement, shuffled, time_baseline_at
 from cuda_llm.tools.timing.options import Tier
-from cuda_llm.tools.timing.sequential import decide, decide_at_last, plan_pass
-from cuda_llm.tools.timing.single_cases import check_small_case
-from cuda_llm.tools.timing.slope import BatchLengths, BatchPair, PairLengths
-from cuda_llm.tools.timing.slots import PreparedKernel, prepare_kernel
-from cuda_llm.tools.timing.stopping import contest_rule, rule_for
-from cuda_llm.tools.timing.verify import find_overwritten
-from cuda_llm.tools.validator.budget import SizePlan
+from cuda_llm.tools.timing.sequential import (
+    Score,
+    SizeScore,
+    decide,
+    decide_at_last,
+    join_sizes,
+    join_worst,
+    plan_pass,
+    score_size,
+    worst_sizes,
+)
+from cuda_llm.tools.timing.slope import usual_slope_us
+from cuda_llm.tools.timing.stopping import (
+    RULES,
+    VAGUE_US,
+    VAGUE_WIDTH,
+    ContestRule,
+    contest_rule,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuelSize:
+    """One size of a duel."""
+
+    dims: Mapping[str, int]
+    first_us: float
+    second_us: float
+    ratio: float
+    """First over second, from the blocks in which both were timed."""
+    low: float
+    high: float
+    floor: float
+    """Relative difference that equal kernels may show."""
+    blocks: int = 0
+    time_class: str = ""
+    """`host-inclusive` where either was timed so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duel:
+    """The outcome for the first of two kernels."""
+
+    sizes: tuple[DuelSize, ...]
+    ratio: float
+    """Time of the first over the second's, as sizes make one score."""
+    low: float
+    high: float
+    """Interval of `ratio`, 95 %, which holds however often was looked."""
+    outcome: Outcome
+    """Of the first: `faster` where `ratio` is below 1 by more than the noise."""
+    source: TimeSource
+    faults: Mapping[str, Verdict]
+    """`first` or `second` to its verdict, where being timed found it wrong; no times then."""
+    failed: FailedCase | None = None
+    """Of the one at fault, where a GPU said no more than an error code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContestResult:
+    """The end of a contest, by number of the contender."""
+
+    ended: Mapping[int, Duel]
+    faults: Mapping[int, Verdict | FailedCase]
+    """Faults of contenders, whatever their duel said; one of `INCUMBENT` ends the contest."""
+    fastest: int | None = None
+    """Number of the contender that is faster than the incumbent and whose calls have been verified.
+    """
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of the parts `open`, `first pass`, `passes` (after the first look) and `proof`."""
+
+
+@dataclass(kw_only=True)
+class Competition(TimedGroup):
+    """A contest under way."""
+
+    rule: ContestRule
+    ended: dict[int, Duel] = field(default_factory=dict)
+
+    def score(self, number: int) -> tuple[list[SizeScore], Score]:
+        """Return a contender's scores at each of `sizes`, and over all."""
+        sizes = [score_at(one, number) for one in self.sizes]
+        if self.scoring.objective == "worst":
+            return sizes, join_worst(sizes, self.places)
+        return sizes, join_sizes(sizes, self.scoring.shares)
+
+    @property
+    def scoring(self) -> Scoring:
+        """Return how `sizes` make one score."""
+        return scoring_of(self.measurement.task, [one.size.dims for one in self.sizes])
+
+    @property
+    def places(self) -> list[float]:
+        """Return the logarithm of the incumbent's time over the baseline's, at each size."""
+        return [
+            math.log((one.time_us(INCUMBENT) or math.inf) / one.baseline_time.call_us)
+            for one in self.sizes
+            if one.baseline_time is not None
+        ]
+
+    def deciding_shares(self, sizes: list[SizeScore]) -> tuple[float, ...]:
+        """Return how much the doubt of each size counts in a contender's score."""
+        if self.scoring.objective != "worst":
+            return self.scoring.shares
+        counted = worst_sizes(sizes, self.places)
+        return tuple(float(at in counted) for at in range(len(sizes)))
+
+    def end(self, number: int, outcome: Outcome, half_width: float) -> None:
+        """Note how it ended for a contender, which is timed no more."""
+        ratio = math.exp(self.score(number)[1].mean)
+        self.ended[number] = Duel(
+            sizes=tuple(
+                duel_at(one, number) for one in sorted(self.sizes, key=lambda size: size.number)
+            ),
+            ratio=ratio,
+            low=ratio * math.exp(-half_width),
+            high=ratio * math.exp(half_width),
+            outcome=outcome,
+            source="measured",
+            faults={},
+        )
+        self.active.remove(number)
+
+
+def score_at(size: TimedSize, number: int) -> SizeScore:
+    """Return the score of a contender at one size."""
+    blocks = size.blocks_of(number)
+    empty_us = usual_slope_us([one.empty for one in blocks])
+    return score_size(
+        [math.log(call_us(one.first, empty_us) / call_us(one.second, empty_us)) for one in blocks]
+    )
+
+
+def duel_at(size: TimedSize, number: int) -> DuelSize:
+    """Return a contender beside the incumbent at one size."""
+    comparison = compare_blocks(size.blocks_of(number))
+    includes_host = bool(size.by_host & {number, INCUMBENT})
+    return DuelSize(
+        dims=dict(size.size.dims),
+        first_us=comparison.first_us.value,
+        second_us=comparison.second_us.value,
+        ratio=comparison.ratio,
+        low=comparison.low,
+        high=comparison.high,
+        floor=comparison.floor,
+        blocks=comparison.blocks,
+        time_class=str(TimeClass.HOST_INCLUSIVE if includes_host else TimeClass.DEVICE),
+    )
+
+
+def is_vague(size: TimedSize, number: int) -> bool:
+    """Return whether an interval is too wide to decide: beyond ±10 % and ±0.5 us of the longer
+    call.
+
+    A slope below that of empty batches counts as a time near zero: its ratio would seem sure.
+    """
+    found = compare_blocks(size.blocks_of(number), resamples=QUICK_RESAMPLES)
+    longer_us = max(found.first_us.value, found.second_us.value)
+    allowed = max(VAGUE_WIDTH, VAGUE_US / longer_us)
+    widest_us = max(one.half_width for one in (found.first_us, found.second_us, found.empty))
+    return found.half_width > allowed or widest_us > allowed * longer_us
 
 
 async def hold_contest(
@@ -58,55 +199,71 @@ async def hold_contest(
     baseline: TimedSession,
     *,
     prove_incumbent: bool = False,
-) -> ContestResult | MeasurementFault:
+) -> ContestResult:
     """Time all contenders, by number, and the incumbent; a fault of the incumbent ends it.
 
-    `prove_incumbent`: where it stays, its calls are looked at too. Raises TaskError where the
+    `prove_incumbent`: where it stays, its calls are verified too. Raises TaskError where the
     baseline is refused.
     """
     now_s = asyncio.get_running_loop().time
-    tier = measurement.options.tier
-    await reserve([incumbent, *contenders.values()], measurement.task, measurement.plan, tier)
-    await reserve_for_baseline(measurement, baseline, measurement.plan)
-    contest = Contest(
+    rule = contest_rule(measurement.limit_s)
+    contest = Competition(
         measurement=measurement,
-        sessions={INCUMBENT: incumbent, EMPTY: baseline, **contenders},
-        rule=contest_rule(measurement.limit_s),
+        sessions={INCUMBENT: incumbent, **contenders, EMPTY: baseline},
+        trusted=frozenset({EMPTY}),
+        aim=rule.aim,
+        most_calls=rule.slots,
+        active=[*contenders],
+        rule=rule,
     )
+    await reserve_slots(contest)
     begun_s, looks = now_s(), 0
-    seconds: dict[str, float] = {}
     for number, size in shuffled(measurement.plan.sizes):
-        fault = await begin_size(contest, number, size) if contest.active else None
-        if fault is not None:
-            return fault
-    seconds["first pass"] = now_s() - begun_s
+        if contest.active:
+            baseline_time = await time_baseline_at(measurement, baseline, size)
+            called = (INCUMBENT, *contest.active)
+            timed = await begin_size(contest, number, size, baseline_time, called=called)
+            await add_blocks(contest, timed, rule.first_blocks)
+    passes_s = now_s()
     while contest.active:
         looks += 1
         until_s = begun_s + decide_all(contest, looks, now_s() - begun_s)
-        for record, blocks in plan_visits(contest):
-            late = now_s() >= until_s
-            fault = None if late else await run_blocks(contest, record, blocks)
-            if fault is not None:
-                return fault
-    decided_s = now_s()
-    seconds["passes"] = decided_s - begun_s - seconds["first pass"]
+        for timed, blocks in plan_visits(contest):
+            if now_s() < until_s:
+                await add_blocks(contest, timed, blocks)
+    proof_s = now_s()
     fastest = await prove_fastest(contest)
-    fault = await prove(contest, INCUMBENT) if prove_incumbent and fastest is None else None
-    seconds["proof"] = now_s() - decided_s
-    return fault or ContestResult(ended=contest.ended, fastest=fastest, seconds=seconds)
+    if prove_incumbent and fastest is None:
+        await prove(contest, INCUMBENT)
+    return ContestResult(
+        ended=contest.ended,
+        faults=contest.faults,
+        fastest=fastest,
+        seconds={
+            "first pass": passes_s - begun_s,
+            "passes": proof_s - passes_s,
+            "proof": now_s() - proof_s,
+        },
+    )
 
 
-def decide_all(contest: Contest, look: int, spent_s: float) -> float:
+async def add_blocks(contest: Competition, size: TimedSize, count: int) -> None:
+    """Run `count` more blocks at one size, or until no contender is left."""
+    wanted = len(size.blocks) + count
+    await time_blocks(contest, size, lambda: len(size.blocks) >= wanted)
+
+
+def decide_all(contest: Competition, look: int, spent_s: float) -> float:
     """End the contest for each contender that is decided, and return the seconds after which all
     must be.
 
     Figures that are too wide decide nothing; at the time limit such a contest ends as noise.
     """
     rule, ends_s = contest.rule, contest.rule.wall_s
-    for number in contest.active:
-        vague = [one for one in contest.records if one.is_vague(number)]
+    for number in [*contest.active]:
+        vague = any(is_vague(one, number) for one in contest.sizes)
         if vague and spent_s >= rule.longest_s:
-            contest.fail(number, hidden_by_noise("times differ too much to be compared"), vague[0])
+            contest.note_fault(number, hidden_by_noise("times differ too much to be compared"))
         elif vague:
             ends_s = rule.longest_s
         else:
@@ -114,7 +271,7 @@ def decide_all(contest: Contest, look: int, spent_s: float) -> float:
     return ends_s
 
 
-def decide_one(contest: Contest, number: int, look: int, *, late: bool) -> None:
+def decide_one(contest: Competition, number: int, look: int, *, late: bool) -> None:
     """End the contest for one contender where it is decided or this look is the last."""
     _, score = contest.score(number)
     outcome = decide(score, look)
@@ -124,7 +281,7 @@ def decide_one(contest: Contest, number: int, look: int, *, late: bool) -> None:
         contest.end(number, decide_at_last(score, look), score.half_width(look, last=True))
 
 
-def plan_visits(contest: Contest) -> list[tuple[SizeRecord, int]]:
+def plan_visits(contest: Competition) -> list[tuple[TimedSize, int]]:
     """Return how many blocks of which sizes come next, the size that is laid out now first.
 
     They are those that tell most of the contender of whom least is known.
@@ -132,191 +289,38 @@ def plan_visits(contest: Contest) -> list[tuple[SizeRecord, int]]:
     if not contest.active:
         return []
     least_known = max(contest.active, key=lambda number: contest.score(number)[1].error)
-    seconds = [one.seconds / len(one.blocks) for one in contest.records]
-    sizes = contest.score(least_known)[0]
-    planned = plan_pass(sizes, contest.deciding_shares(sizes), seconds)
-    at = None if contest.prepared is None else contest.prepared.at
-    visits = zip(contest.records, planned, strict=True)
+    seconds = [one.seconds / len(one.blocks) for one in contest.sizes]
+    scores = contest.score(least_known)[0]
+    planned = plan_pass(scores, contest.deciding_shares(scores), seconds)
+    at = None if contest.laid_out is None else contest.laid_out.at
+    visits = zip(contest.sizes, planned, strict=True)
     return sorted(
-        ((record, blocks) for record, blocks in visits if blocks),
-        key=lambda visit: visit[0].number != at,
+        ((size, blocks) for size, blocks in visits if blocks), key=lambda visit: visit[0] is not at
     )
 
 
-async def begin_size(contest: Contest, number: int, size: SizePlan) -> MeasurementFault | None:
-    """Run the first blocks of a size; before them each candidate is called at a small case."""
-    measurement, known = contest.measurement, contest.sessions
-    baseline_time = await time_baseline_at(measurement, known[EMPTY], size)
-    record = SizeRecord(
-        number=number,
-        size=size,
-        baseline_time=baseline_time,
-        rules=rules_for(measurement, size, baseline_time),
-    )
-    for candidate in (INCUMBENT, *contest.active):
-        found = await check_small_case(measurement, known[candidate])
-        fault = None
-        if found is not None:
-            fault = contest.fail(candidate, found, record, timed=False)
-        if fault is not None:
-            return fault
-    contest.records.append(record)
-    fault = await run_blocks(contest, record, contest.rule.first_blocks)
-    contest.learn_paces(record)
-    return fault
-
-
-async def run_blocks(contest: Contest, record: SizeRecord, count: int) -> MeasurementFault | None:
-    """Run `count` blocks at one size, or until no contender is left.
-
-    The first block at a size gives the batch lengths; where it shows that more slots are needed,
-    the slots are laid out again, once.
-    """
-    now_s = asyncio.get_running_loop().time
-    lengths, ran = contest.lengths_at(record), 0
-    while ran < count and contest.active:
-        prepared = await prepare_at(contest, record, contest.slots_for(record, lengths[EMPTY]))
-        if isinstance(prepared, MeasurementFault):
-            return prepared
-        begun_s = now_s()
-        block = await run_contest_block(contest, record, prepared, lengths)
-        if isinstance(block, MeasurementFault):
-            return block
-        is_first = not record.blocks
-        record.blocks.append(block)
-        record.seconds += now_s() - begun_s
-        ran += 1
-        if is_first:
-            lengths = contest.lengths_at(record)
-            if lengths[EMPTY].slots > CHANGE_FACTOR * prepared.slots:
-                contest.learn_paces(record)
-                record.blocks.clear()
-                record.seconds, ran = 0.0, 0
-    return None
-
-
-async def prepare_at(
-    contest: Contest, record: SizeRecord, count: int
-) -> PreparedKernels | MeasurementFault:
-    """Lay out and capture `count` slots of each kernel that is still timed, unless they are."""
-    known = contest.prepared
-    wanted = {INCUMBENT, EMPTY, *contest.active}
-    if (
-        known is not None
-        and known.at == record.number
-        and known.slots >= count
-        and wanted <= known.kernels.keys()
-    ):
-        return known
-    contest.prepared = None
-    kernels: dict[int, PreparedKernel] = {}
-    for number in (INCUMBENT, *contest.active, EMPTY):
-        kernel = await prepare_one(contest, record, number, count)
-        if isinstance(kernel, PreparedKernel):
-            kernels[number] = kernel
-            continue
-        fault = contest.fail(number, kernel, record)
-        if fault is not None:
-            return fault
-    by_host = [number for number, one in kernels.items() if one.includes_host]
-    record.by_host.update(by_host)
-    contest.prepared = PreparedKernels(at=record.number, kernels=kernels, slots=count)
-    return contest.prepared
-
-
-async def prepare_one(
-    contest: Contest, record: SizeRecord, number: int, count: int
-) -> PreparedKernel | Verdict:
-    """Put one kernel into slots, or the baseline for batches without calls. Raises TaskError."""
-    trusted = number == EMPTY
-    input_plan = contest.measurement.input_plan(record.size)
-    kernel = await prepare_kernel(
-        contest.sessions[number], input_plan, count, trusted=trusted, capture=not trusted
-    )
-    if trusted and not isinstance(kernel, PreparedKernel):
-        raise baseline_refused(contest.measurement.task, kernel)
-    return kernel
-
-
-async def run_contest_block(
-    contest: Contest,
-    record: SizeRecord,
-    prepared: PreparedKernels,
-    lengths: Mapping[int, BatchLengths],
-) -> ContestBlock | MeasurementFault:
-    """Run a pair of batches of each kernel in random order. Raises TaskError."""
-    rules = record.rules
-    before = rules.read_clocks()
-    pairs: dict[int, BatchPair] = {}
-    for number in rules.rng.permutation([EMPTY, INCUMBENT, *contest.active]).tolist():
-        kernel = prepared.kernels[number]
-        pair = await run_pair(kernel, lengths[number], rules, solve=number != EMPTY)
-        if isinstance(pair, BatchPair):
-            pairs[number] = pair
-            continue
-        if number == EMPTY:
-            raise baseline_refused(contest.measurement.task, pair)
-        fault = contest.fail(number, pair, record)
-        if fault is not None:
-            return fault
-    return ContestBlock(pairs=pairs, throttled=was_throttled(before, rules.read_clocks()))
-
-
-async def prove_fastest(contest: Contest) -> int | None:
+async def prove_fastest(contest: Competition) -> int | None:
     """Verify the calls of contenders that are faster, fastest first, until one contender has no
     fault."""
     faster = [
         (one.ratio, number)
         for number, one in contest.ended.items()
-        if isinstance(one, Contested) and one.outcome == "faster"
+        if one.outcome == "faster" and INCUMBENT not in contest.faults
     ]
     for _, number in sorted(faster):
         await prove(contest, number)
-        if isinstance(contest.ended[number], Contested):
+        if number not in contest.faults:
             return number
     return None
 
 
-async def prove(contest: Contest, number: int) -> MeasurementFault | None:
-    """Verify one kernel's calls at every size; `Contest.fail` records a fault."""
-    for record in contest.records:
-        found = await find_fault_of_calls(contest, record, number)
-        if found is not None:
-            return contest.fail(number, found, record)
-    return None
+async def prove(contest: Competition, number: int) -> None:
+    """Verify one kernel's calls at every size, alone beside batches without calls.
 
-
-async def find_fault_of_calls(contest: Contest, record: SizeRecord, number: int) -> Verdict | None:
-    """Verify single calls and guards, and that calls took equally long in all batches. Raises
-    TaskError.
-
-    Blocks timed beside the incumbent count; where they are few and leave the answer open, blocks of
-    the one kernel are added.
+    Blocks timed beside the others count. A fault is noted.
     """
-    contest.prepared = None
-    blocks = list(record.blocks_of(number))
-    lengths = contest.lengths_of(record, number)
-    count = contest.slots_for(record, lengths)
-    kernel = await prepare_one(contest, record, number, count)
-    if not isinstance(kernel, PreparedKernel):
-        return kernel
-    empty = await prepare_one(contest, record, EMPTY, count)
-    assert isinstance(empty, PreparedKernel), "a baseline that is refused is an error"
-    kernels = ComparedKernels(first=kernel, baseline=empty, ground=empty)
-    alike = PairLengths(first=lengths, second=lengths)
-    verdict = await verify_single_calls(kernel, record.rules)
-    if verdict is not None:
-        return verdict
-    rule = rule_for(Tier.CONFIRM, len(contest.records))
-    fewest = len(blocks)
-    while True:
-        while len(blocks) < fewest or needs_more_blocks(kernels, blocks):
-            added = await run_block(kernels, alike, record.rules)
-            if isinstance(added, MeasurementFault):
-                return added.verdict
-            blocks.append(added.block)
-        found = await find_cheating(kernels, blocks, record.rules, rule, compare_blocks(blocks))
-        if is_answered(found) or len(blocks) >= contest.rule.proof_blocks:
-            break
-        fewest = contest.rule.proof_blocks
-    return found.verdict if isinstance(found, MeasurementFault) else find_overwritten(kernel)
+    rounds, most_blocks = RULES[Tier.CONFIRM].stepwise, contest.rule.proof_blocks
+    for size in contest.sizes:
+        if number not in contest.faults:
+            await lay_out(contest, size, (number, EMPTY))
+            await verify_calls(contest, number, rounds, most_blocks=most_blocks)

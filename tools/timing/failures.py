@@ -46,6 +46,18 @@ def baseline_refused(task: Task, verdict: Verdict) -> TaskError | Infrastructure
     )
 
 
+def fault_of_trusted(task: Task, verdict: Verdict) -> OutOfMemory:
+    """Return the verdict on the one kernel beside which a trusted session finds no memory.
+
+    The memory that runners share is planned, and their own is small; but the driver may allocate
+    much for a kernel, for its stacks above all, which no quota limits. Raises TaskError or
+    InfrastructureError where the trusted session failed otherwise.
+    """
+    if isinstance(verdict, OutOfMemory):
+        return replace(verdict, beside_baseline=True)
+    raise baseline_refused(task, verdict)
+
+
 NOISE = "noise"
 """Component of an InfraFailed where other work on the machine hides what is measured."""
 

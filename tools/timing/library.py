@@ -12,25 +12,19 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Site, TimedSession
 from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.timing.baseline_doubt import SizeKey, size_key
-from cuda_llm.tools.timing.blocks import (
-    ComparedSessions,
-    MeasurementFault,
-    TimedBlock,
-    prepare_kernels,
-    run_block,
-)
+from cuda_llm.tools.timing.batches import CANDIDATE, EMPTY
+from cuda_llm.tools.timing.blocks import TimedGroup, TimedSize, time_blocks
 from cuda_llm.tools.timing.comparison import compare_blocks
 from cuda_llm.tools.timing.estimate import Estimate
-from cuda_llm.tools.timing.interleave import count_blocks, equal_lengths, lengths_after
+from cuda_llm.tools.timing.failures import without_case
 from cuda_llm.tools.timing.measurement import Measurement, open_measurement, rules_for
 from cuda_llm.tools.timing.options import MeasureOptions
 from cuda_llm.tools.timing.room import within_memory
-from cuda_llm.tools.timing.stopping import is_enough, rule_for
+from cuda_llm.tools.timing.stopping import has_enough, rule_for
 from cuda_llm.tools.validator.budget import SizePlan
 from cuda_llm.verdict_wording import describe
 
 Call = TypeVar("Call", contravariant=True)
-FIRST_SLOTS = 4
 
 
 @runtime_checkable
@@ -74,8 +68,7 @@ async def _measure_within(
                 calls.open_library(library) as (name, first),
                 calls.open_library(library) as (_, idle),
             ):
-                sessions = ComparedSessions(candidate=first, baseline=idle)
-                found = await _time_size(measurement, sessions, size)
+                found = await _time_size(measurement, size, first, idle)
             if not isinstance(found, Estimate):
                 fault = f"{dict(size.dims)}: {'; '.join(describe(found))}"
                 return LibraryTimes(name=name, fault=fault)
@@ -90,30 +83,25 @@ async def _measure_within(
 
 
 async def _time_size(
-    measurement: Measurement, sessions: ComparedSessions, size: SizePlan
+    measurement: Measurement, size: SizePlan, session: TimedSession, idle: TimedSession
 ) -> Estimate | Verdict:
     """Time one size in blocks of batches; batches without calls have a session of their own."""
-    rules = rules_for(measurement, size, None)
     rule = rule_for(measurement.options.tier, len(measurement.plan.sizes))
-    input_plan, room = measurement.input_plan(size), measurement.room(size)
+    group = TimedGroup(
+        measurement=measurement,
+        sessions={CANDIDATE: session, EMPTY: idle},
+        trusted=frozenset({EMPTY}),
+        aim=rule.aim,
+        most_calls=rule.slots,
+        active=[CANDIDATE],
+    )
+    rules = rules_for(measurement, size, None)
+    timed = TimedSize(number=0, size=size, rules=rules, baseline_time=None, discard=1)
     now_s = asyncio.get_running_loop().time
     begun_s = now_s()
-    slots = min(FIRST_SLOTS, room.calls)
-    kernels = await prepare_kernels(sessions, input_plan, slots, alone=True)
-    timed: list[TimedBlock] = []
-    lengths = equal_lengths(slots)
-    while not isinstance(kernels, MeasurementFault):
-        block = await run_block(kernels, lengths, rules)
-        if isinstance(block, MeasurementFault):
-            return block.verdict
-        timed.append(block)
-        wanted = lengths_after(block, rule, room.calls)
-        if len(timed) == 1 and wanted.longest.slots > kernels.slots:
-            lengths, timed = wanted, []
-            kernels = await prepare_kernels(sessions, input_plan, wanted.longest.slots, alone=True)
-            continue
-        counted = count_blocks([one.block for one in timed], discard=min(1, len(timed) - 1))
-        compared = compare_blocks(counted.blocks)
-        if len(timed) > rule.fewest and is_enough(rule, compared, now_s() - begun_s):
-            return compared.first_us
-    return kernels.verdict
+    await time_blocks(
+        group, timed, lambda: has_enough(rule, timed.blocks_of(CANDIDATE), now_s() - begun_s)
+    )
+    if CANDIDATE in group.faults:
+        return without_case(group.faults[CANDIDATE])
+    return compare_blocks(timed.blocks_of(CANDIDATE)).first_us

@@ -1,5 +1,7 @@
 """All sizes of a candidate beside the baseline, on a site that measures."""
 
+import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
@@ -8,7 +10,7 @@ from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import SizeTime
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import CallReport, Session, Site
+from cuda_llm.tools.device import CallReport, Session, Site, TimeClass, TimedSession
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.profiler.explain_measured import profile_call
 from cuda_llm.tools.timing.baseline_doubt import (
@@ -21,27 +23,33 @@ from cuda_llm.tools.timing.baseline_doubt import (
     sizes_apart,
     slower_sizes,
 )
-from cuda_llm.tools.timing.baseline_time import BaselineTime, keep_time
+from cuda_llm.tools.timing.baseline_time import SLOW_US, BaselineTime, keep_time
+from cuda_llm.tools.timing.batches import AGAIN, CANDIDATE, EMPTY, INCUMBENT, INCUMBENT_EMPTY
 from cuda_llm.tools.timing.blocks import (
-    ComparedSessions,
-    MeasurementFault,
-    require_baseline,
-    require_timed,
+    TimedGroup,
+    TimedSize,
+    begin_size,
+    reserve_slots,
+    time_blocks,
+    verify_calls,
 )
+from cuda_llm.tools.timing.cheating import NoCheating
+from cuda_llm.tools.timing.clocks import summarise_clocks
+from cuda_llm.tools.timing.comparison import (
+    FLOOR_FACTOR,
+    SMALLEST_FLOOR,
+    Comparison,
+    compare_blocks,
+)
+from cuda_llm.tools.timing.estimate import Estimate
 from cuda_llm.tools.timing.failures import FailedCase, hidden_by_doubt
-from cuda_llm.tools.timing.interleave import (
-    ASSUMED_SPEEDUP,
-    MeasuredSize,
-    measure_alone,
-    measure_size,
-)
 from cuda_llm.tools.timing.measurement import (
     Measurement,
     know_baseline,
     open_ground,
     open_measurement,
-    reserve_all,
-    rules_for,
+    require_baseline,
+    require_timed,
     shuffled,
     time_baseline_at,
     time_file,
@@ -49,13 +57,9 @@ from cuda_llm.tools.timing.measurement import (
 )
 from cuda_llm.tools.timing.options import L2, MeasureOptions
 from cuda_llm.tools.timing.room import within_memory
-from cuda_llm.tools.timing.single_cases import (
-    check_small_case,
-    find_timed_case,
-    with_timed_case,
-)
-from cuda_llm.tools.timing.stopping import rule_for
-from cuda_llm.tools.timing.times import KernelTimes, find_too_quick, size_time
+from cuda_llm.tools.timing.single_cases import find_timed_case
+from cuda_llm.tools.timing.stopping import CHECK_EVERY, StoppingRule, has_enough, rule_for
+from cuda_llm.tools.timing.times import KernelTimes, find_too_quick
 from cuda_llm.tools.timing.verify import explain_call_once
 from cuda_llm.tools.validator.budget import SizePlan
 
@@ -128,12 +132,12 @@ async def measure_beside(
     ):
         if not isinstance(session, Session):
             return session
-        sessions = ComparedSessions(
-            candidate=require_timed(session),
-            baseline=require_baseline(measurement.task, opened),
-            idle=ground,
+        return await measure_sizes(
+            measurement,
+            require_timed(session),
+            require_baseline(measurement.task, opened),
+            ground,
         )
-        return await measure_sizes(measurement, sessions)
 
 
 async def measure_again(
@@ -182,42 +186,47 @@ def replace_reference(
 
 
 async def measure_sizes(
-    measurement: Measurement, sessions: ComparedSessions
+    measurement: Measurement,
+    candidate: TimedSession,
+    baseline: TimedSession,
+    ground: TimedSession | None,
 ) -> KernelTimes | Verdict | FailedCase:
     """Time each size, compare it with its physical floor, then explain one call.
 
-    Sizes come in random order, as in a process that is validated.
+    Sizes come in random order, as in a process that is validated. `ground` is the session of
+    batches without calls where the baseline is a library's call.
     """
-    await reserve_all(measurement, sessions)
+    options, plan = measurement.options, measurement.plan
+    rule = rule_for(options.tier, len(plan.sizes), measurement.limit_s, proved=options.proved)
+    group = TimedGroup(
+        measurement=measurement,
+        sessions={
+            CANDIDATE: candidate,
+            INCUMBENT: baseline,
+            **({AGAIN: baseline} if rule.compares_same else {}),
+            **({INCUMBENT_EMPTY: baseline} if ground is not None else {}),
+            EMPTY: baseline if ground is None else ground,
+        },
+        trusted=frozenset({INCUMBENT, AGAIN, EMPTY, INCUMBENT_EMPTY}),
+        aim=rule.aim,
+        most_calls=rule.slots,
+        active=[CANDIDATE],
+        paces={INCUMBENT: 1.0},
+    )
+    await reserve_slots(group)
     timed_sizes: dict[int, SizeTime] = {}
-    pace = ASSUMED_SPEEDUP
-    for number, size in shuffled(measurement.plan.sizes):
-        alone = len(measurement.plan.sizes) == 1  # no small case would come after it
+    for number, size in shuffled(plan.sizes):
+        alone = len(plan.sizes) == 1  # no small case would come after it
         begins_small = measurement.begins_small or alone or bool(timed_sizes)
-        measured, baseline_time = await time_size(
-            measurement, sessions, size, pace, begins_small=begins_small
-        )
-        if isinstance(measured, MeasurementFault):
-            found = with_timed_case(measurement, measured, measurement.input_plan(size))
-            return found.failed or found.verdict
-        pace = baseline_time.call_us / measured.comparison.first_us.value
-        l2 = measurement.options.l2
-        timed = size_time(size.dims, measured, l2, against_cached=baseline_time.is_slow)
-        too_quick = find_too_quick(
-            measurement.task,
-            measurement.site.hardware,
-            size.dims,
-            measured.comparison,
-            l2_warm=l2 is L2.WARM,
-        )
-        if too_quick is not None:
-            return too_quick
-        timed_sizes[number] = replace(timed, peak_bytes=size.peak_bytes)
+        timed = await time_size(group, rule, number, size, begins_small=begins_small)
+        if not isinstance(timed, SizeTime):
+            return timed
+        timed_sizes[number] = timed
     times = [timed_sizes[number] for number in sorted(timed_sizes)]
     if not times:
-        return InfraFailed(component="device", detail="; ".join(measurement.plan.left_out))
-    input_plan = measurement.input_plan(measurement.plan.sizes[-1])
-    report = await explain_call_once(sessions.candidate, input_plan, measurement.oracle)
+        return InfraFailed(component="device", detail="; ".join(plan.left_out))
+    input_plan = measurement.input_plan(plan.sizes[-1])
+    report = await explain_call_once(candidate, input_plan, measurement.oracle)
     if not isinstance(report, CallReport):
         return find_timed_case(measurement, report, input_plan)
     last = times[-1]
@@ -229,8 +238,8 @@ async def measure_sizes(
         launches=explained.launches,
         bottlenecks=explained.bottlenecks,
         sizes=tuple(times),
-        left_out=measurement.plan.left_out,
-        notes=measurement.plan.how_checked,
+        left_out=plan.left_out,
+        notes=plan.how_checked,
         device=measurement.site.name,
         hardware=measurement.site.hardware.name,
         isolation=measurement.site.confined,
@@ -238,49 +247,107 @@ async def measure_sizes(
 
 
 async def time_size(
-    measurement: Measurement,
-    sessions: ComparedSessions,
-    size: SizePlan,
-    pace: float,
-    *,
-    begins_small: bool = True,
-) -> tuple[MeasuredSize | MeasurementFault, BaselineTime]:
-    """Time one size beside the baseline or against its cached time; or first a small case."""
-    input_plan = measurement.input_plan(size)
-    baseline_time = await time_baseline_at(measurement, sessions.baseline, size)
-    found = await check_small_case(measurement, sessions.candidate) if begins_small else None
-    if found is not None:
-        failed = found if isinstance(found, FailedCase) else None
-        verdict = found.verdict if isinstance(found, FailedCase) else found
-        fault = MeasurementFault(which="first", verdict=verdict, failed=failed, at_small_case=True)
-        return fault, baseline_time
-    rules = rules_for(measurement, size, baseline_time)
-    rule = rule_for(
-        measurement.options.tier,
-        len(measurement.plan.sizes),
-        measurement.limit_s,
-        proved=measurement.options.proved,
-    )
-    if baseline_time.is_slow:
-        slowly = await measure_alone(
-            sessions,
-            input_plan,
-            rules,
-            rule,
-            baseline_time,
-            room=measurement.room(size),
-        )
-        return slowly, baseline_time
-    measured = await measure_size(
-        sessions,
-        input_plan,
-        rules,
-        rule,
+    group: TimedGroup, rule: StoppingRule, number: int, size: SizePlan, *, begins_small: bool
+) -> SizeTime | Verdict | FailedCase:
+    """Time one size beside the baseline, or against its cached time where it is slow; with
+    `begins_small`, after a small case."""
+    measurement, now_s = group.measurement, asyncio.get_running_loop().time
+    baseline_time = await time_baseline_at(measurement, group.sessions[INCUMBENT], size)
+    alone = baseline_time.is_slow
+    timed = await begin_size(
+        group,
+        number,
+        size,
         baseline_time,
-        pace,
-        room=measurement.room(size),
+        called=[CANDIDATE] if begins_small else [],
+        alone=alone,
+        discard=1 if alone else rule.discard,
     )
-    return measured, baseline_time
+    begun_s = now_s()
+
+    def is_enough() -> bool:
+        if alone and (timed.time_us(CANDIDATE) or 0.0) > SLOW_US:
+            return True
+        blocks, check_every = timed.blocks_of(CANDIDATE), 1 if alone else CHECK_EVERY
+        return has_enough(rule, blocks, now_s() - begun_s, check_every=check_every)
+
+    await time_blocks(group, timed, is_enough)
+    honest = await verify_calls(group, CANDIDATE, rule.stepwise)
+    if honest is None:
+        return group.faults[CANDIDATE]
+    floor = SMALLEST_FLOOR if rule.compares_same else FLOOR_FACTOR * baseline_time.spread
+    comparison = compare_blocks(timed.blocks_of(CANDIDATE), least_floor=max(SMALLEST_FLOOR, floor))
+    comparison = against_cached_time(comparison, baseline_time) if alone else comparison
+    l2 = measurement.options.l2
+    too_quick = find_too_quick(
+        measurement.task,
+        measurement.site.hardware,
+        size.dims,
+        comparison,
+        l2_warm=l2 is L2.WARM,
+    )
+    return too_quick or describe_size(timed, comparison, honest, l2)
+
+
+def against_cached_time(alone: Comparison, baseline: BaselineTime) -> Comparison:
+    """Compare a kernel timed alone with a cached time of the baseline: both intervals count."""
+    first = alone.first_us
+    if alone.blocks < 3:
+        first = within(first.value, SMALLEST_FLOOR)
+    second = within(baseline.call_us, baseline.spread)
+    return replace(
+        alone,
+        first_us=first,
+        second_us=second,
+        ratio=first.value / second.value,
+        low=first.low / second.high,
+        high=first.high / second.low,
+        floor=max(SMALLEST_FLOOR, math.expm1(FLOOR_FACTOR * baseline.spread)),
+    )
+
+
+def within(value: float, share: float) -> Estimate:
+    """Return an estimate whose interval reaches as far as this share of it on either side."""
+    return Estimate(value=value, low=value - value * share, high=value + value * share)
+
+
+CACHED_NOTE = "the baseline is too slow to run beside each candidate: its time was measured earlier"
+HOST_NOTE = "solve decides on results it reads back, so the time includes its host part"
+
+
+def describe_size(timed: TimedSize, comparison: Comparison, honest: NoCheating, l2: L2) -> SizeTime:
+    """Return times, intervals and outcome of a size; the speed-up is the inverse of the ratio."""
+    includes_host = CANDIDATE in timed.by_host
+    notes = [HOST_NOTE] if includes_host else []
+    notes += [CACHED_NOTE] if timed.alone else []
+    notes += [honest.note] if honest.note else []
+    readings = [reading for one in timed.blocks for reading in one.readings]
+    throttled = sum(one.throttled for one in timed.settled_blocks_of(CANDIDATE))
+    return SizeTime(
+        dims=dict(timed.size.dims),
+        time_us=comparison.first_us.value,
+        baseline_us=comparison.second_us.value,
+        source="measured",
+        spread=relative_spread(comparison.first_us),
+        baseline_spread=relative_spread(comparison.second_us),
+        paired_speedup=1 / comparison.ratio,
+        speedup_low=1 / comparison.high,
+        speedup_high=1 / comparison.low,
+        outcome=comparison.outcome,
+        floor=comparison.floor,
+        time_class=str(TimeClass.HOST_INCLUSIVE if includes_host else TimeClass.DEVICE),
+        l2=str(l2),
+        blocks=comparison.blocks,
+        clocks=summarise_clocks(readings, throttled),
+        stepwise_us=honest.stepwise_us,
+        peak_bytes=timed.size.peak_bytes,
+        note="; ".join(notes),
+    )
+
+
+def relative_spread(estimate: Estimate) -> float:
+    """Return the relative half-width."""
+    return estimate.half_width / estimate.value
 
 
 async def measure_baseline(

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cuda_llm.errors import InfrastructureError
+from cuda_llm.outcomes import Verdict
 from cuda_llm.settings import settings
 from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
@@ -28,13 +30,7 @@ from cuda_llm.tools.timing.batch_room import (
     room_for,
     scratch_of_runner,
 )
-from cuda_llm.tools.timing.blocks import (
-    BatchRules,
-    ComparedSessions,
-    require_baseline,
-    secret_rng,
-    settle_s_for,
-)
+from cuda_llm.tools.timing.batches import BatchRules, secret_rng, settle_s_for
 from cuda_llm.tools.timing.clocks import ReadClocks, clock_reader
 from cuda_llm.tools.timing.failures import baseline_refused
 from cuda_llm.tools.timing.options import MeasureOptions
@@ -127,13 +123,18 @@ class Measurement:
         return room_for(self.task, size, self.options.tier)
 
 
-async def reserve_all(measurement: Measurement, sessions: ComparedSessions) -> None:
-    """Have each session lay out once what takes the most memory."""
-    tier = measurement.options.tier
-    own = [one for one in (sessions.candidate, sessions.idle) if one is not None]
-    for session in own:
-        await reserve([session], measurement.task, measurement.plan, tier)
-    await reserve_for_baseline(measurement, sessions.baseline, measurement.plan)
+def require_timed(session: object) -> TimedSession:
+    """Return the session; raise InfrastructureError where it cannot time."""
+    if isinstance(session, TimedSession):
+        return session
+    raise InfrastructureError("device", "this site says it measures, but its sessions cannot")
+
+
+def require_baseline(task: Task, opened: Session | Verdict) -> TimedSession:
+    """Return the baseline's session. Raises TaskError, InfrastructureError where there is none."""
+    if not isinstance(opened, Session):
+        raise baseline_refused(task, opened)
+    return require_timed(opened)
 
 
 @asynccontextmanager
@@ -152,13 +153,9 @@ async def open_ground(
 async def reserve_for_baseline(
     measurement: Measurement, session: TimedSession, plan: MemoryPlan
 ) -> None:
-    """Have the baseline's session do so for the sizes of `plan`."""
-    task, tier, allocates = (
-        measurement.task,
-        measurement.options.tier,
-        measurement.baseline_allocates,
-    )
-    await reserve([session], task, plan, tier, allocates=allocates)
+    """Have the baseline's session lay out once what takes the most memory at these sizes."""
+    tier, allocates = measurement.options.tier, measurement.baseline_allocates
+    await reserve([session], measurement.task, plan, tier, allocates=allocates)
 
 
 @asynccontextmanager

@@ -112,5 +112,5 @@ def _blames_the_kernel(outcome: object) -> bool:
 
 def _verdicts_of(outcome: object) -> list[object]:
     """Return the verdict of one kernel, or the verdicts of all kernels of a contest."""
-    each = getattr(outcome, "ended", {0: outcome}).values()
+    each = getattr(outcome, "faults", {0: outcome}).values()
     return [getattr(one, "verdict", one) for one in each]

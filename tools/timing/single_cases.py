@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.device import Session
-from cuda_llm.tools.timing.blocks import MeasurementFault, secret_rng, secret_seed
+from cuda_llm.tools.timing.batches import secret_rng, secret_seed
 from cuda_llm.tools.timing.failures import FailedCase, find_failed_case
 from cuda_llm.tools.timing.measurement import Measurement
 from cuda_llm.tools.timing.slots import InputPlan
@@ -38,13 +38,3 @@ def find_timed_case(
     """
     rng = measurement.site.arrays.generator(secret_seed())
     return find_failed_case(measurement.site, measurement.task, verdict, input_plan.case, rng)
-
-
-def with_timed_case(
-    measurement: Measurement, fault: MeasurementFault, input_plan: InputPlan
-) -> MeasurementFault:
-    """Return the fault with its case, where replaying that may find a place."""
-    if fault.at_small_case:
-        return fault
-    found = find_timed_case(measurement, fault.verdict, input_plan)
-    return replace(fault, failed=found) if isinstance(found, FailedCase) else fault

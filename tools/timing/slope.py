@@ -81,18 +81,9 @@ class BatchLengths:
         """Calls of the longest batch."""
         return self.long[1]
 
-
-@dataclass(frozen=True, kw_only=True)
-class PairLengths:
-    """Batch lengths of two compared kernels: a slow kernel needs fewer calls to be as sure."""
-
-    first: BatchLengths
-    second: BatchLengths
-
-    @property
-    def longest(self) -> BatchLengths:
-        """Return the quicker kernel's lengths, which batches without calls have too."""
-        return max(self.first, self.second, key=lambda one: one.slots)
+    def within(self, slots: int) -> "BatchLengths":
+        """Return these lengths, or the longest for so many slots."""
+        return self if self.slots <= slots else lengths_up_to(slots)
 
 
 def choose_lengths(*, call_us: float, overhead_us: float, aim: float, most: int) -> BatchLengths:
@@ -141,3 +132,8 @@ class BatchBlock:
     """The second kernel once more: how much equal kernels differ."""
     throttled: bool = False
     """The clocks were held down for heat or power while it ran."""
+
+
+def counted_blocks(blocks: Sequence[BatchBlock]) -> Sequence[BatchBlock]:
+    """Return the blocks that were not throttled, or all where every block was."""
+    return [block for block in blocks if not block.throttled] or blocks

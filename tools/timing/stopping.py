@@ -1,17 +1,20 @@
 """When enough blocks have been measured."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cuda_llm.tools.timing.comparison import (
     FLOOR_FACTOR,
+    QUICK_RESAMPLES,
     RESOLUTION_US,
     SMALLEST_FLOOR,
     Comparison,
+    compare_blocks,
 )
 from cuda_llm.tools.timing.options import Tier
+from cuda_llm.tools.timing.slope import BatchBlock
 
 LOW_FLOOR = 1.25 * SMALLEST_FLOOR
 """A noise floor that more blocks would hardly lower."""
@@ -110,6 +113,25 @@ def rule_for(
         longest_s=longest_s,
         stepwise=whole.stepwise // 2 if proved else whole.stepwise,
     )
+
+
+CHECK_EVERY = 4
+"""Blocks between two checks of the interval, which take time too, once there are the fewest."""
+
+
+def has_enough(
+    rule: StoppingRule,
+    blocks: Sequence[BatchBlock],
+    spent_s: float,
+    *,
+    check_every: int = CHECK_EVERY,
+) -> bool:
+    """Tell whether these blocks are enough; where time is up, or there are the most, they are
+    checked at once."""
+    late = spent_s >= rule.wall_s or len(blocks) >= rule.most
+    if len(blocks) < rule.fewest or (len(blocks) % check_every and not late):
+        return False
+    return is_enough(rule, compare_blocks(blocks, resamples=QUICK_RESAMPLES), spent_s)
 
 
 def is_enough(rule: StoppingRule, comparison: Comparison, spent_s: float) -> bool:

@@ -9,14 +9,10 @@ from cuda_llm.profile import Bottleneck, LaunchProfile, SizeProfile, SizeTime, T
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import CallReport, Level, Session, TimeClass
+from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.buffers import Role
-from cuda_llm.tools.timing.clocks import summarise_clocks
 from cuda_llm.tools.timing.comparison import Comparison
-from cuda_llm.tools.timing.estimate import Estimate
 from cuda_llm.tools.timing.failures import ModelledCall, find_impossible, hidden_by_noise
-from cuda_llm.tools.timing.interleave import MeasuredSize
-from cuda_llm.tools.timing.options import L2
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.call_plans import order_timed_calls
 from cuda_llm.tools.validator.cases import fresh_nonce, generator
@@ -200,44 +196,6 @@ def compare_with_baseline(
         )
         for (dims, time_us), (_, baseline_us), spread, note in rows
     )
-
-
-CACHED_NOTE = "the baseline is too slow to run beside each candidate: its time was measured earlier"
-HOST_NOTE = "solve decides on results it reads back, so the time includes its host part"
-
-
-def size_time(
-    dims: Dims, measured: MeasuredSize, l2: L2, *, against_cached: bool = False
-) -> SizeTime:
-    """Return times, intervals and outcome of a size; the speed-up is the inverse of the ratio."""
-    comparison = measured.comparison
-    notes = [HOST_NOTE] if measured.first_class is TimeClass.HOST_INCLUSIVE else []
-    notes += [CACHED_NOTE] if against_cached else []
-    notes += [measured.note] if measured.note else []
-    return SizeTime(
-        dims=dict(dims),
-        time_us=comparison.first_us.value,
-        baseline_us=comparison.second_us.value,
-        source="measured",
-        spread=relative_spread(comparison.first_us),
-        baseline_spread=relative_spread(comparison.second_us),
-        paired_speedup=1 / comparison.ratio,
-        speedup_low=1 / comparison.high,
-        speedup_high=1 / comparison.low,
-        outcome=comparison.outcome,
-        floor=comparison.floor,
-        time_class=str(measured.first_class),
-        l2=str(l2),
-        blocks=comparison.blocks,
-        clocks=summarise_clocks(measured.readings, measured.throttled),
-        stepwise_us=measured.stepwise_us,
-        note="; ".join(notes),
-    )
-
-
-def relative_spread(estimate: Estimate) -> float:
-    """Return the relative half-width."""
-    return estimate.half_width / estimate.value
 
 
 def score_of(task: Task, sizes: Sequence[SizeTime]) -> float | None:

@@ -13,9 +13,10 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
-from cuda_llm.tools.judge.duel import Contest, Duel
+from cuda_llm.tools.judge.duel import Contest
 from cuda_llm.tools.judge.judge import DeviceBench, judge, open_bench
 from cuda_llm.tools.open_device import open_device, open_watcher
+from cuda_llm.tools.timing.contest import Duel
 from cuda_llm.tools.timing.options import Tier
 
 TASK = load_task("histogram")

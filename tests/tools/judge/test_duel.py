@@ -24,13 +24,12 @@ from cuda_llm.tools.judge.duel import (
     DUEL_LIMIT_S,
     Contest,
     ContestOrder,
-    Duel,
     contest_there,
     lost_or_undecided,
     modelled_duel,
 )
 from cuda_llm.tools.judge.judge import StepRetry, StepTry
-from cuda_llm.tools.timing.blocks import MeasurementFault
+from cuda_llm.tools.timing.contest import Duel
 from cuda_llm.tools.timing.failures import NOISE, hidden_by_noise
 from cuda_llm.tools.timing.options import MeasureOptions, Tier
 from cuda_llm.tools.timing.times import KernelTimes
@@ -118,6 +117,16 @@ def test_contenders_are_timed_together_and_only_what_wins_is_looked_at() -> None
     assert found.fastest == names.index("quick")
     stepwise = {name for name in (*names, "second") if looked_at(site, name)}
     assert stepwise == {"quick"}
+
+
+def test_a_contender_that_fails_in_a_block_leaves_the_others_timed() -> None:
+    site = site_with(late, honest(100.0))
+    site.scripts = {**site.scripts, "other": honest(80.0)}
+    found = hold(site, ["first", "other"], Tier.CONFIRM)
+    failed, other = found.duels
+    assert isinstance(failed, Duel) and isinstance(other, Duel)
+    assert (failed.outcome, failed.faults["first"].code) == ("slower", "LATE_WRITE")
+    assert (other.outcome, found.fastest) == ("faster", 1)
 
 
 def test_a_cheat_that_seems_the_fastest_leaves_the_place_to_the_next() -> None:
@@ -226,10 +235,8 @@ def test_weights_are_those_of_the_sizes() -> None:
 
 def test_a_machine_that_is_too_noisy_decides_no_duel() -> None:
     noise = hidden_by_noise("calls seem to take long")
-    assert lost_or_undecided(MeasurementFault(which="first", verdict=noise)) == noise
-    lost = lost_or_undecided(
-        MeasurementFault(which="first", verdict=Quarantined(kind="slow-start"))
-    )
+    assert lost_or_undecided("first", noise) == noise
+    lost = lost_or_undecided("first", Quarantined(kind="slow-start"))
     assert isinstance(lost, Duel)
     assert (lost.outcome, lost.faults["first"].code) == ("slower", "QUARANTINED")
 

@@ -29,10 +29,10 @@ from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
-from cuda_llm.tools.judge.duel import Duel
 from cuda_llm.tools.judge.judge import DeviceBench, open_bench
 from cuda_llm.tools.judge.watched_check import conclude_replay, replay_case
 from cuda_llm.tools.open_device import open_watcher
+from cuda_llm.tools.timing.contest import Duel
 from cuda_llm.tools.timing.failures import FailedCase
 from cuda_llm.tools.timing.measure import measure_candidate
 from cuda_llm.tools.timing.options import MeasureOptions

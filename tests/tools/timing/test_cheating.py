@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from measured_site import Call, MeasuredSite, Script
@@ -22,7 +23,7 @@ from timed_vector_adds import (
 
 from cuda_llm.outcomes import GuardOverwritten, InfraFailed, Quarantined, Verdict
 from cuda_llm.tools.device import TimeClass
-from cuda_llm.tools.timing.blocks import BatchRules, ComparedKernels, MeasurementFault, secret_rng
+from cuda_llm.tools.timing.batches import CANDIDATE, EMPTY, INCUMBENT, BatchRules, secret_rng
 from cuda_llm.tools.timing.cheating import (
     BLOCKS_TO_QUARANTINE,
     LOOK_EVERY,
@@ -32,7 +33,6 @@ from cuda_llm.tools.timing.cheating import (
     find_cheating,
     needs_more_blocks,
 )
-from cuda_llm.tools.timing.comparison import compare_blocks
 from cuda_llm.tools.timing.options import L2, MeasureOptions, Tier
 from cuda_llm.tools.timing.slope import BatchBlock
 from cuda_llm.tools.timing.stopping import rule_for
@@ -185,19 +185,12 @@ def test_outliers_of_the_machine_quarantine_no_kernel() -> None:
     assert outcome.sizes[0].blocks > 3
 
 
-def seen_beside_a_noisy_baseline(
-    start_us: float, count: int
-) -> tuple[MeasurementFault | NoCheating, bool]:
+def seen_beside_a_noisy_baseline(start_us: float, count: int) -> tuple[Verdict | NoCheating, bool]:
     """Of a candidate whose batches begin so late; and whether more blocks are wanted."""
     candidate, baseline = (
         SimpleNamespace(trusted=trusted, includes_host=False) for trusted in (False, True)
     )
-    kernels = ComparedKernels(
-        first=candidate,  # type: ignore[arg-type]
-        baseline=baseline,  # type: ignore[arg-type]
-        ground=baseline,  # type: ignore[arg-type]
-        beside_baseline=True,
-    )
+    kernels: Any = {CANDIDATE: candidate, INCUMBENT: baseline, EMPTY: baseline}
     blocks = [
         BatchBlock(
             first=pair_without_noise(CALL_US, start_us=start_us),
@@ -207,24 +200,20 @@ def seen_beside_a_noisy_baseline(
         for number in range(count)
     ]
     rules = BatchRules(oracle=None, rng=secret_rng(), l2=L2.COLD, limit_s=1.0)  # type: ignore[arg-type]
-    screen = rule_for(Tier.SCREEN, sizes=1)
-    found = find_cheating(kernels, blocks, rules, screen, compare_blocks(blocks))
-    return asyncio.run(found), needs_more_blocks(kernels, blocks)
+    found = find_cheating(kernels, CANDIDATE, blocks, rules, rounds=0)
+    return asyncio.run(found), needs_more_blocks(kernels, CANDIDATE, blocks)
 
 
 def test_where_trusted_batches_begin_as_unevenly_nothing_is_decided() -> None:
     found, more = seen_beside_a_noisy_baseline(900.0, BLOCKS_TO_QUARANTINE)
-    assert isinstance(found, MeasurementFault)
-    assert isinstance(found.verdict, InfraFailed)
-    assert "judge it again" in found.verdict.detail
+    assert isinstance(found, InfraFailed)
+    assert "judge it again" in found.detail
     assert more
     found, more = seen_beside_a_noisy_baseline(900.0, MOST_UNSURE_BLOCKS)
-    assert isinstance(found, MeasurementFault)
-    assert isinstance(found.verdict, InfraFailed)
+    assert isinstance(found, InfraFailed)
     assert not more
     found, more = seen_beside_a_noisy_baseline(9000.0, BLOCKS_TO_QUARANTINE)
-    assert isinstance(found, MeasurementFault)
-    assert isinstance(found.verdict, Quarantined)
+    assert isinstance(found, Quarantined)
     assert not more
 
 

@@ -16,8 +16,7 @@ from cuda_llm.tools.timing.comparison import (
 )
 from cuda_llm.tools.timing.estimate import estimate_median
 from cuda_llm.tools.timing.excess import find_uneven_start
-from cuda_llm.tools.timing.interleave import count_blocks
-from cuda_llm.tools.timing.slope import BatchBlock, BatchPair, choose_lengths
+from cuda_llm.tools.timing.slope import BatchBlock, BatchPair, choose_lengths, counted_blocks
 
 
 def block(
@@ -144,16 +143,14 @@ def test_the_floor_is_twice_what_a_kernel_differs_by_from_itself() -> None:
     assert compare_blocks([block(49.0, 50.0, again_us=51.0)] * 4).outcome == "tie"
 
 
-def test_blocks_under_throttle_are_dropped_and_counted() -> None:
-    blocks = [block(9.0, 9.0), *[block(30.0, 60.0)] * 3, block(60.0, 60.0, throttled=True)]
-    kept = count_blocks(blocks, discard=1)
-    assert (len(kept.blocks), kept.throttled) == (3, 1)
-    assert compare_blocks(kept.blocks).ratio == pytest.approx(0.5)
+def test_blocks_under_throttle_are_dropped() -> None:
+    kept = counted_blocks([*[block(30.0, 60.0)] * 3, block(60.0, 60.0, throttled=True)])
+    assert len(kept) == 3
+    assert compare_blocks(kept).ratio == pytest.approx(0.5)
 
 
 def test_blocks_under_throttle_are_better_than_none() -> None:
-    kept = count_blocks([block(30.0, 60.0, throttled=True)] * 3, discard=1)
-    assert (len(kept.blocks), kept.throttled) == (2, 2)
+    assert len(counted_blocks([block(30.0, 60.0, throttled=True)] * 3)) == 3
 
 
 def test_a_kernel_without_measurable_time_is_not_negative() -> None:

@@ -9,20 +9,17 @@ from timed_vector_adds import honest, small_bench
 
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.buffers import HOST
-from cuda_llm.tools.timing.blocks import (
+from cuda_llm.tools.timing.batches import (
     LARGE_BYTES,
     SETTLE_S,
     BatchRules,
-    ComparedSessions,
-    MeasurementFault,
-    prepare_kernels,
     run_pair,
     secret_rng,
     settle_s_for,
 )
 from cuda_llm.tools.timing.options import L2
 from cuda_llm.tools.timing.slope import BatchLengths, BatchPair, start_us
-from cuda_llm.tools.timing.slots import InputPlan
+from cuda_llm.tools.timing.slots import InputPlan, PreparedKernel, prepare_kernel
 from cuda_llm.tools.validator.oracle import reference_oracle
 
 SLOW_S = 0.005
@@ -48,15 +45,10 @@ def starts_us(settle_s: float) -> list[float]:
 
     async def run() -> list[float]:
         task = small_bench(96)
-        kernels = await prepare_kernels(
-            ComparedSessions(
-                candidate=MeasuredSession(slow_after_work),
-                baseline=MeasuredSession(honest(CALL_US), seed=1),
-            ),
-            InputPlan(task=task, dims={"n": 96}, arrays=HOST),
-            2,
-        )
-        assert not isinstance(kernels, MeasurementFault)
+        inputs = InputPlan(task=task, dims={"n": 96}, arrays=HOST)
+        session = MeasuredSession(slow_after_work)
+        kernel = await prepare_kernel(session, inputs, 2, trusted=False)
+        assert isinstance(kernel, PreparedKernel)
         rules = BatchRules(
             oracle=reference_oracle(task),
             rng=secret_rng(),
@@ -64,7 +56,7 @@ def starts_us(settle_s: float) -> list[float]:
             limit_s=2.0,
             settle_s=settle_s,
         )
-        pairs = [await run_pair(kernels.first, LENGTHS, rules) for _ in range(4)]
+        pairs = [await run_pair(kernel, LENGTHS, rules) for _ in range(4)]
         return [start_us(pair) for pair in pairs if isinstance(pair, BatchPair)]
 
     return run_simulated(run())[0]

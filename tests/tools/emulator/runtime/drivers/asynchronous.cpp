@@ -4,7 +4,7 @@
 
 #include "harness.h"
 
-namespace test {
+namespace test::asynchronous {
 namespace {
 
 constexpr uint32_t kBarrier = 2048;  // address of the mbarrier in shared memory
@@ -287,4 +287,4 @@ Register all_scenarios[] = {
 };
 
 }  // namespace
-}  // namespace test
+}  // namespace test::asynchronous

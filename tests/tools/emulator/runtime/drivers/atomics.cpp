@@ -3,7 +3,7 @@
 
 #include "harness.h"
 
-namespace test {
+namespace test::atomics {
 namespace {
 
 struct Request {
@@ -60,4 +60,4 @@ Register all[] = {
 };
 
 }  // namespace
-}  // namespace test
+}  // namespace test::atomics

@@ -1,7 +1,7 @@
 // Barriers, collectives, fairness, block orders.
 #include "harness.h"
 
-namespace test {
+namespace test::control {
 namespace {
 
 // p0: 0 if/else with a barrier each, 1 the same barrier for all, 2 early exit before the barrier,
@@ -304,4 +304,4 @@ Register all[] = {
 };
 
 }  // namespace
-}  // namespace test
+}  // namespace test::control

@@ -1,7 +1,7 @@
 // Bounds, alignment, initialisation.
 #include "harness.h"
 
-namespace test {
+namespace test::memory {
 namespace {
 
 // p0[i * p1 + p2] = 7 for the first p3 threads of the grid.
@@ -319,4 +319,4 @@ Register all[] = {
 };
 
 }  // namespace
-}  // namespace test
+}  // namespace test::memory

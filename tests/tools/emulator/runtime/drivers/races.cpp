@@ -2,7 +2,7 @@
 // whether a barrier stands between them.
 #include "harness.h"
 
-namespace test {
+namespace test::races {
 namespace {
 
 using Phase = void (*)(Warp*, Mask);
@@ -289,4 +289,4 @@ Register all[] = {
 };
 
 }  // namespace
-}  // namespace test
+}  // namespace test::races

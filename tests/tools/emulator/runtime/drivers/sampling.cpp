@@ -1,7 +1,7 @@
 // Launches of which some blocks stand for all.
 #include "harness.h"
 
-namespace test {
+namespace test::sampling {
 namespace {
 
 constexpr uint32_t kManyBlocks = 4000;
@@ -71,4 +71,4 @@ Register all[] = {
 };
 
 }  // namespace
-}  // namespace test
+}  // namespace test::sampling

@@ -2,7 +2,7 @@
 #include "emu/tensor.h"
 #include "harness.h"
 
-namespace test {
+namespace test::tensor {
 namespace {
 
 struct Bits {
@@ -107,4 +107,4 @@ Register all[] = {
 };
 
 }  // namespace
-}  // namespace test
+}  // namespace test::tensor

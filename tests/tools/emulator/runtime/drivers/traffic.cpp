@@ -1,7 +1,7 @@
 // Counters against figures worked out by hand.
 #include "harness.h"
 
-namespace test {
+namespace test::traffic {
 namespace {
 
 // p0 + p1 * t, each thread 4 bytes.
@@ -102,4 +102,4 @@ Register all[] = {
 };
 
 }  // namespace
-}  // namespace test
+}  // namespace test::traffic

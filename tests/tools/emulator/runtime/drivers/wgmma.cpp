@@ -4,7 +4,7 @@
 
 #include "harness.h"
 
-namespace test {
+namespace test::wgmma {
 namespace {
 
 enum Flaw : uint64_t {
@@ -125,4 +125,4 @@ Register all[] = {
 };
 
 }  // namespace
-}  // namespace test
+}  // namespace test::wgmma

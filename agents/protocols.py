@@ -32,14 +32,17 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Contribution:
-    """What an extra agent adds to the state."""
+    """What an agent or the reflector adds to the state and to the trace of a run."""
 
     note: Note | None = None
     """Replaces the agent's earlier note."""
     error_hints: tuple[Hint, ...] = ()
     performance_hints: tuple[Hint, ...] = ()
     decisions: tuple[str, ...] = ()
-    """What it decided and why, one sentence each: they land in the trace."""
+    """Decisions of the agent with their reasons, one sentence each, for the trace."""
+    critique: CheckedCritique | None = None
+    """A model's critique of one kernel, with the parts of the critique that were corrected, for the
+    trace. The hint that the critique became is among the hints."""
 
 
 class Agent(Protocol):
@@ -94,19 +97,6 @@ class Generator(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reflected:
-    """What a round taught."""
-
-    error_hints: tuple[Hint, ...] = ()
-    performance_hints: tuple[Hint, ...] = ()
-    decisions: tuple[str, ...] = ()
-    """One sentence each, for the trace."""
-    critique: CheckedCritique | None = None
-    """What a model's critique said and what was corrected of it, for the trace; its hint is among
-    the others."""
-
-
 class Reflector(Protocol):
     """Learns from a round."""
 
@@ -115,7 +105,7 @@ class Reflector(Protocol):
         """Return the name that the trace shows."""
         ...
 
-    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Reflected:
+    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Contribution:
         """Return what `judged`, the attempts of this round, taught.
 
         `situation.incumbent` is already the one after this round.

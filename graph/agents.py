@@ -8,7 +8,6 @@ from cuda_llm.agents.llm.agent_ask import folder_of_turn
 from cuda_llm.agents.protocols import AgentContext, Contribution, PlacedAgent
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import decode, encode
-from cuda_llm.critique import CheckedCritique
 from cuda_llm.graph.context import FindContext, RunContext, log_fields, open_ask
 from cuda_llm.graph.guards import run_untrusted
 from cuda_llm.graph.node_report import (
@@ -98,11 +97,7 @@ async def research(state: SearchState, context: RunContext) -> SearchUpdate:
 
 
 def add_contribution(
-    context: RunContext,
-    agent: str,
-    state: SearchState,
-    made: Contribution | InfraFailed,
-    critique: CheckedCritique | None = None,
+    context: RunContext, agent: str, state: SearchState, made: Contribution | InfraFailed
 ) -> SearchUpdate:
     """Return the update that an agent's answer makes; record a failure, which adds nothing.
 
@@ -114,11 +109,14 @@ def add_contribution(
         context.record(failed)
         return {}
     note = made.note
-    if made.decisions or note or critique:
-        text = "" if note is None else note.text
+    if made.decisions or note or made.critique:
         context.record(
             AgentDecided(
-                agent=agent, round=round_, decisions=made.decisions, note=text, critique=critique
+                agent=agent,
+                round=round_,
+                decisions=made.decisions,
+                note="" if note is None else note.text,
+                critique=made.critique,
             )
         )
     withdrawn = withdrawn_words(state, context)

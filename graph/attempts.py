@@ -1,7 +1,7 @@
 """From verdicts to attempts, of which equal kernels have one that counts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
@@ -13,7 +13,7 @@ from cuda_llm.graph.toolbox import describe_speed
 from cuda_llm.outcomes import Duplicate, Passed, PublishedCheck, Verdict, failure_key
 from cuda_llm.predictions import Prediction
 from cuda_llm.profile import Bottleneck
-from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind
+from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind, Origin
 from cuda_llm.source_tokens import normal_sha
 from cuda_llm.traces.events import AttemptRepeated, HintsTried
 from cuda_llm.verdict_wording import describe
@@ -65,13 +65,7 @@ def keep_attempt(
     """Write the verdict, then the attempt: from then on the candidate is judged."""
     context.folder.write_verdict(brief.id, verdict)
     attempt = Attempt(
-        id=brief.id,
-        round=brief.round,
-        index=brief.index,
-        kind=brief.kind,
-        parent=brief.parent,
-        second=brief.second,
-        direction=brief.direction,
+        **{one.name: getattr(brief, one.name) for one in fields(Origin)},
         written_by=author_of(context, brief),
         code=verdict.code,
         failure=failure_key(verdict),

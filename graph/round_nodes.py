@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from cuda_llm.agents.llm.agent_ask import folder_of_turn
 from cuda_llm.agents.playbook.tuner import TunerAlone, why_tuning_ends
-from cuda_llm.agents.protocols import Contribution, Reflected, Trial
+from cuda_llm.agents.protocols import Contribution, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.agents import add_contribution
@@ -25,7 +25,6 @@ from cuda_llm.graph.guards import (
 from cuda_llm.graph.incumbent import choose_incumbent
 from cuda_llm.graph.state import CandidateState, SearchState, SearchUpdate
 from cuda_llm.graph.view import attempts_of, judged_of, seen_of, situation_of
-from cuda_llm.outcomes import InfraFailed
 from cuda_llm.run_config import MOST_CANDIDATES
 from cuda_llm.search import Attempt, Brief, Draft, Kind
 from cuda_llm.traces.events import IncumbentChosen, RoundBegan, Routed, TunerSearched
@@ -246,15 +245,8 @@ async def reflection(state: SearchState, context: RunContext) -> SearchUpdate:
     name = context.reflector.name
     with open_ask(context, name, folder_of_turn(situation.round, name)) as ask:
         reflect = partial(context.reflector.reflect, replace(situation, ask=ask), judged)
-        made = await run_untrusted(name, reflect, Reflected)
-    if isinstance(made, InfraFailed):
-        return add_contribution(context, name, state, made)
-    learned = Contribution(
-        error_hints=made.error_hints,
-        performance_hints=made.performance_hints,
-        decisions=made.decisions,
-    )
-    return add_contribution(context, name, state, learned, made.critique)
+        made = await run_untrusted(name, reflect, Contribution)
+    return add_contribution(context, name, state, made)
 
 
 async def route(state: SearchState, context: RunContext) -> SearchUpdate:

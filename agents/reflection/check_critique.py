@@ -57,17 +57,9 @@ class Critique:
     """Expected saving of the change, in per cent of the kernel's time; 0 where not given."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Checked:
-    """A critique after the check, with the changes that the hint should bring and avoid."""
-
-    critique: CheckedCritique
-    brings: tuple[str, ...] = ()
-    avoid: tuple[str, ...] = ()
-    """Changes that were tried in vain, each with its outcome."""
-
-
-def check(situation: Situation, about: Attempt, said: Critique, hints: Sequence[Hint]) -> Checked:
+def check(
+    situation: Situation, about: Attempt, said: Critique, hints: Sequence[Hint]
+) -> CheckedCritique:
     """Check a critique of `about`. `hints` are the hints that a brief on `about` would show."""
     change = said.change.rstrip(".")
     named = dict.fromkeys(snake_case(one) for one in said.brings)
@@ -88,14 +80,15 @@ def check(situation: Situation, about: Attempt, said: Critique, hints: Sequence[
             corrections.append(Correction(part="avoid", why=found, said=one.changed))
         else:
             avoid.append(found)
-    checked = CheckedCritique(
+    return CheckedCritique(
         about=about.id,
         bottleneck=code,
         change=change,
         gain=gain,
+        brings=brings,
+        avoid=tuple(avoid),
         corrections=tuple(corrections),
     )
-    return Checked(critique=checked, brings=brings, avoid=tuple(avoid))
 
 
 def snake_case(text: str) -> str:

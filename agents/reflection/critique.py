@@ -12,7 +12,7 @@ from cuda_llm.agents.llm.generator import without_reasoning
 from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.agents.prompting.render import render_critique_prompt
 from cuda_llm.agents.prompting.templates import Templates
-from cuda_llm.agents.protocols import Reflected
+from cuda_llm.agents.protocols import Contribution
 from cuda_llm.agents.reflection.check_critique import Avoided, Critique, check
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.briefs import distinct_failures, hints_about
@@ -104,9 +104,9 @@ async def criticise(
     ask: Ask,
     situation: Situation,
     judged: Sequence[Attempt],
-    found: Reflected,
+    found: Contribution,
     templates: Templates,
-) -> Reflected | None:
+) -> Contribution | None:
     """Ask once about the `subject`; return at most one hint, and the checked critique.
 
     `found` are the diagnosis' own hints. None where there is no subject, or no prompt will hold the
@@ -130,25 +130,25 @@ async def criticise(
     else:
         read = read_critique(reply)
     if isinstance(read, Unreadable):
-        return Reflected(decisions=(f"no critique of {about.id}: {read.why}",))
+        return Contribution(decisions=(f"no critique of {about.id}: {read.why}",))
     kept = check(situation, about, read, hints_about((*situation.performance_hints, *known), about))
-    if not kept.critique.passed_on:
-        return Reflected(critique=kept.critique)
+    if not kept.passed_on:
+        return Contribution(critique=kept)
     hint = Hint(
         round=situation.round,
         about=about.id,
-        code=kept.critique.bottleneck,
+        code=kept.bottleneck,
         text=f"{read.change} ({read.reason})" if read.reason else read.change,
         avoid=kept.avoid,
-        change=kept.critique.change,
+        change=kept.change,
         brings=kept.brings,
-        gain=kept.critique.gain,
+        gain=kept.gain,
         by="critique",
     )
-    return Reflected(
+    return Contribution(
         error_hints=() if about.passed else (hint,),
         performance_hints=(hint,) if about.passed else (),
-        critique=kept.critique,
+        critique=kept,
     )
 
 

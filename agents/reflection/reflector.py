@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.prompting.templates import Templates, open_templates
-from cuda_llm.agents.protocols import Reflected
+from cuda_llm.agents.protocols import Contribution
 from cuda_llm.agents.reflection.critique import criticise
 from cuda_llm.agents.reflection.failure_hints import hint_from
 from cuda_llm.agents.reflection.kernel_context import context_of
@@ -34,7 +34,7 @@ class Reflection:
     """Of the critique; ours where none are given."""
     name: str = "reflection"
 
-    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Reflected:
+    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Contribution:
         """Return hints about what failed in this round and what limits its fastest kernels."""
         errors = merge(find_failures(situation, judged), situation.error_hints)
         untuned = tuple(find_misdeclared(situation, judged))
@@ -44,7 +44,7 @@ class Reflection:
             *_decisions(situation, judged, errors, slow),
             *(f"{one.id} cannot be tuned: {found.evidence}" for one, found in untuned),
         )
-        found = Reflected(
+        found = Contribution(
             error_hints=(*errors, *declared), performance_hints=slow, decisions=decisions
         )
         if self.ask is None:
@@ -56,13 +56,13 @@ class Reflection:
         return found if critique is None else put_first(critique, found)
 
 
-def put_first(critique: Reflected, found: Reflected) -> Reflected:
-    """Return both: the critique's hint stands before the others of its channel."""
-    return Reflected(
+def put_first(critique: Contribution, found: Contribution) -> Contribution:
+    """Return both contributions as one: the hint of the critique stands first in its channel."""
+    return replace(
+        critique,
         error_hints=(*critique.error_hints, *found.error_hints),
         performance_hints=(*critique.performance_hints, *found.performance_hints),
         decisions=(*found.decisions, *critique.decisions),
-        critique=critique.critique,
     )
 
 

@@ -59,6 +59,10 @@ class CheckedCritique:
     change: str
     gain: float = 0.0
     """Expected saving of the change as passed on, as a part of the time, 0 to 1."""
+    brings: tuple[str, ...] = ()
+    """Techniques that the change adds, as `agents.techniques.objections.BRINGS` names them."""
+    avoid: tuple[str, ...] = ()
+    """Changes that were tried without gain, each with its outcome."""
     corrections: tuple[Correction, ...] = ()
 
     @property

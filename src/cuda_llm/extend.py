@@ -14,7 +14,7 @@ strategy    `Strategy`: writes `Brief`s, makes the `Choice`, stops. `make_briefs
             `Assignment`; `choose_fastest`, `passed_by_speed`, `distinct_failures` and
             `at_the_limit` are those of ours. A `Composer` puts two kernels together, too, or says
             by a `CompositionRefused` why they do not fit.
-reflector   `Reflector`: the `Attempt`s of a round in, `Reflected` out. Ours is `Reflection`.
+reflector   `Reflector`: the `Attempt`s of a round in, `Contribution` out. Ours is `Reflection`.
 tuner       `Tuner`: proposes `Trial`s of declared tunables, spelled by `write_point`. Ours is
             `TunableTuner`.
 device      `Device`, its `Site` and its `Session`s (`TimedSession` where times are measured).
@@ -37,7 +37,6 @@ from cuda_llm.agents.protocols import (
     Contribution,
     Generator,
     PlacedAgent,
-    Reflected,
     Reflector,
     Stage,
     Strategy,
@@ -160,7 +159,6 @@ __all__ = [
     "PlacedAgent",
     "PlacedBuffer",
     "Profile",
-    "Reflected",
     "Reflection",
     "Reflector",
     "ReplayAccount",

@@ -1,8 +1,7 @@
-"""The search as values: what a generator is told to try, what became of it, what was learned.
+"""The search as values: briefs, drafts, attempts, duels and hints.
 
-All of them are plain data: `cuda_llm.codec` turns them into JSON and back. Each lies once in the
-run's folder; the state of a run and its events name them by id. What is large (sources, full
-verdicts) is read through an `Archive`.
+All are plain data, which `cuda_llm.codec` turns into JSON and back. The run's folder holds each
+value once; the state of a run holds ids. Sources and whole verdicts are read by an `Archive`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,143 +38,150 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Hint:
-    """Something learned, with its evidence. Never holds hidden test data."""
+    """A lesson for the next prompts, with its evidence. Never holds hidden test data."""
 
     id: str = field(default="", compare=False)
-    """Given by the run that keeps it, as `hints/<id>.json`: `r1-h2`. Empty before that."""
+    """Id of the hint in its run, which keeps the hint as `hints/<id>.json`: `r1-h2`. Empty before
+    the run has written the hint."""
     round: int
     about: str
-    """Id of the attempt it was learned from; empty when it concerns all."""
+    """Id of the attempt that the hint is about; empty where the hint concerns all attempts."""
     code: str
-    """Of a verdict or a bottleneck: `WRONG_RESULT`, `bank_conflicts`; `USER` from a person."""
+    """Code of a verdict or a bottleneck: `WRONG_RESULT`, `bank_conflicts`; `USER` from a person."""
     cause: str = ""
-    """Stable name of what lies behind `code`: hints of one code and cause tell the same thing."""
+    """Stable name of the cause of `code`: hints with the same code and cause say the same."""
     times: int = 1
-    """How many attempts of the run it was learned from so far."""
+    """Number of attempts of the run that showed this cause so far."""
     text: str
-    """What to do and why. Holds no fact of the hardware."""
+    """Remedy with its reason. Holds no fact of the hardware."""
     evidence: str = ""
-    """What was seen: a line, a figure, a message; text from outside, to be quoted as data."""
+    """Line of source, figure or message that shows the cause; text from outside, to be quoted as
+    data."""
     hardware_text: str = ""
-    """What the hardware adds to `text`; left out unless the hardware context is `full`."""
+    """Facts of the hardware that belong to `text`; left out unless the hardware context is
+    `full`."""
     hardware_evidence: str = ""
-    """What of `evidence` names the hardware; left out like `hardware_text`."""
+    """Facts of the hardware that belong to `evidence`; left out like `hardware_text`."""
     avoid: tuple[str, ...] = ()
-    """What cannot help, or was tried in vain."""
+    """Changes that cannot help, or were tried without gain."""
     rules_out: tuple[str, ...] = ()
-    """Aims of techniques, by `agents.techniques.technique.AIMS`, that `avoid` speaks against."""
+    """Aims of techniques, by `agents.techniques.technique.AIMS`, that `avoid` rules out."""
     change: str = ""
     """The one change that a critique asks for, which `text` holds too; empty in any other hint."""
     brings: tuple[str, ...] = ()
-    """What `change` brings, as `agents.techniques.objections.BRINGS` names it."""
+    """Techniques that `change` adds, as `agents.techniques.objections.BRINGS` names them."""
     gain: float = 0.0
-    """Part of the time, 0 to 1, that `change` is expected to save; 0 where nothing was said."""
+    """Expected saving of `change`, as a part of the kernel's time, 0 to 1; 0 where not known."""
     by: str = "diagnosis"
-    """`diagnosis`, `critique`, `user` or the name of an agent."""
+    """Author of the hint: `diagnosis`, `critique`, `user` or the name of an agent."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brief:
-    """One order to a generator: one candidate."""
+class Origin:
+    """The place of one candidate in its run, and the order that the candidate is made for: the part
+    of a brief that its attempt keeps."""
 
     id: str
-    """Of the attempt it becomes: `r2-c3`; the tuner's are `r2-t5`, the user's own `r0-c1`."""
+    """Id of the candidate: `r2-c3`; of a trial of the tuner `r2-t5`, of the user's own kernel
+    `r0-c1`."""
     round: int
-    """From 1; 0 for what the user brought."""
+    """Round of the candidate, from 1; 0 for the user's own kernel."""
     index: int
-    """Within the round, from 1."""
+    """Place of the candidate within the round, from 1."""
     kind: Kind
     parent: str | None = None
-    """Attempt to fix or to improve; of two put together, that for the smaller sizes."""
+    """Id of the attempt to fix or to improve; of two kernels put together, the attempt for the
+    smaller sizes."""
     second: str | None = None
-    """Another attempt that is shown beside the parent, or put together with it."""
+    """Id of the attempt that is shown beside the parent, or put together with the parent."""
     direction: str = ""
-    """What this one, of all of its round, is told to try."""
+    """Technique that this candidate, of all candidates of the round, is ordered to try."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brief(Origin):
+    """An order to a generator for one candidate."""
+
     against: str = ""
     """Code of the bottleneck that the direction relieves; empty where none is known."""
     share: float = 0.0
-    """Part of the parent's time, without one or to fix it of the baseline's, 0 to 1, that can be
-    saved at most; 0 where that is not known."""
+    """Largest saving, 0 to 1: a part of the parent's time, or of the baseline's time without a
+    parent or with a parent that failed; 0 where the saving is not known."""
     history: tuple[str, ...] = ()
-    """Attempts to tell of, oldest first."""
+    """Ids of the attempts that the prompt may describe, oldest first."""
     error_hints: tuple[Hint, ...] = ()
     performance_hints: tuple[Hint, ...] = ()
     components: Components = field(default_factory=Components)
-    """What its prompt may hold: the strategy's choice and the user's together."""
+    """Parts that the prompt may hold: allowed by the strategy and by the user."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A kernel nobody has judged yet."""
+    """A kernel before it is judged."""
 
     source: str
     """A whole .cu file with `solve`."""
     idea: str = ""
-    """A short name for what it tries."""
+    """Short name for the technique that the kernel tries."""
     tunables: Mapping[str, int] = field(default_factory=dict)
-    """Values of the tunables it was made with, where it was made from any."""
+    """Values of the tunables of the generator, by name; empty without tunables."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """One candidate after it was judged, in one line. The state of a run names it by its id."""
+class Attempt(Origin):
+    """A candidate after it was judged, without source and profile, which an `Archive` reads."""
 
-    id: str
-    round: int
-    index: int
-    kind: Kind
-    parent: str | None = None
-    second: str | None = None
-    direction: str = ""
     written_by: Author
     idea: str = ""
-    """The generator's own short name for it."""
+    """The generator's short name for the kernel."""
     source_sha: str = ""
-    """Of the source as written; empty where there is none."""
+    """SHA-256 of the source as written; empty without a source."""
     normal_sha: str = ""
-    """Of the source without comments and layout: equal for duplicates."""
+    """SHA-256 of the source without comments and layout: equal for duplicates."""
     tunables: Mapping[str, int] = field(default_factory=dict)
-    """Values its tunables have."""
+    """Values of the kernel's tunables, by name."""
     code: str
-    """Of its verdict."""
+    """Code of the verdict."""
     failure: str = ""
-    """`failure_key` of its verdict: equal where the same went wrong. Empty in older records."""
+    """`failure_key` of the verdict: equal where two kernels failed in the same way. Empty in older
+    records."""
     summary: str = ""
     """The verdict in one line."""
     speedup: float | None = None
-    """The one score over the timed sizes; None unless it passed."""
+    """Score over the timed sizes by `objective`; None unless the kernel passed."""
     objective: Objective = "geomean"
     times_us: tuple[float, ...] = ()
-    """One a timed size, in the order of the task."""
+    """Time of the kernel at each timed size, in the order of the task."""
     spread: float = 0.0
     """Largest relative half-width of an interval around a time; 0 where times are modelled."""
     limited_by: str = ""
     """Code of the dominating bottleneck."""
     predicted: Prediction | None = None
-    """What its order should have saved; None without one, and in older records."""
+    """Saving that the order of the brief predicted; None without a prediction."""
     published_check: PublishedCheck | None = None
-    """Of the task's published check; None where nobody asked."""
+    """Result of the check that is published with the task; None where that check was not made."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall time by stage: `generate`, `compile`, `validate`, `profile`."""
 
     @property
     def passed(self) -> bool:
-        """Whether it is correct in every check that was made."""
+        """Whether the kernel is correct in every check that was made."""
         return self.code == Passed.code
 
     @property
     def infra_failed(self) -> bool:
-        """Whether our own parts broke, which is not held against its kernel."""
+        """Whether a part of cuda-llm broke, which says nothing about the kernel."""
         return component_of(self.code) is not None
 
     @property
     def is_about_its_kernel(self) -> bool:
-        """Whether the verdict tells of this kernel: it was judged, and repeats no other."""
+        """Whether the verdict is about this kernel: the kernel was judged and repeats no other
+        kernel."""
         return not self.infra_failed and self.code != Duplicate.code
 
 
 def predictions_of(attempts: Iterable[Attempt]) -> tuple[Prediction, ...]:
-    """Return what their orders should have saved, of those that had a prediction."""
+    """Return the predictions of the attempts that have a prediction."""
     return tuple(one.predicted for one in attempts if one.predicted is not None)
 
 
@@ -186,23 +192,23 @@ class DuelResult:
     contender: str
     """Id of an attempt."""
     incumbent: str
-    """Id of the attempt it was timed against."""
+    """Id of the attempt that the contender was timed against."""
     outcome: Outcome
-    """Of the contender, beyond the noise of this measurement."""
+    """Outcome for the contender, beyond the noise of this measurement."""
     speedup: float
-    """The incumbent's time over the contender's."""
+    """Time of the incumbent over time of the contender."""
     speedup_low: float
     speedup_high: float
     """Interval of `speedup`, 95 %."""
 
 
 class Archive(Protocol):
-    """Where the large parts of attempts are read."""
+    """Reads the sources and the whole verdicts of attempts."""
 
     def source(self, attempt: str) -> str:
-        """Return its source; empty where it has none."""
+        """Return the source of the attempt with that id; empty where the attempt has none."""
         ...
 
     def verdict(self, attempt: str) -> Verdict:
-        """Return its verdict, whole, with the profile of a kernel that passed."""
+        """Return the verdict of the attempt with that id, with the profile of a kernel that passed."""
         ...

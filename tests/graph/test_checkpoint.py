@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from graph_runs import Learner, TableBench, Writer, context_in, numbered
 
-from cuda_llm.agents.protocols import Reflected
+from cuda_llm.agents.protocols import Contribution
 from cuda_llm.agents.situation import Situation
 from cuda_llm.graph.context import RunContext
 from cuda_llm.search import Attempt, Brief, Draft, Hint
@@ -22,8 +22,8 @@ MOST_BYTES = 2_000_000
 class Teacher(Learner):
     """Hints as long as real ones."""
 
-    async def reflect(self, situation: Situation, judged: "Any") -> Reflected:
-        return Reflected(
+    async def reflect(self, situation: Situation, judged: "Any") -> Contribution:
+        return Contribution(
             performance_hints=tuple(self.teach(situation, one) for one in judged[:4]),
             error_hints=tuple(self.teach(situation, one) for one in judged[4:]),
             decisions=("looked",),

@@ -9,7 +9,7 @@ import pytest
 from graph_runs import Writer, numbered
 from run_starts import asked, parts
 
-from cuda_llm.agents.protocols import Reflected
+from cuda_llm.agents.protocols import Contribution
 from cuda_llm.agents.situation import Situation
 from cuda_llm.graph.runs.start import start
 from cuda_llm.search import Attempt, Hint
@@ -24,9 +24,9 @@ class Teacher:
 
     name: str = "teacher"
 
-    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Reflected:
+    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Contribution:
         hints = [lesson(one) for one in judged]
-        return Reflected(error_hints=tuple(hints[:2]), performance_hints=tuple(hints[2:]))
+        return Contribution(error_hints=tuple(hints[:2]), performance_hints=tuple(hints[2:]))
 
 
 def lesson(attempt: Attempt) -> Hint:

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from graph_runs import Writer, context_in, numbered, run_graph
 
-from cuda_llm.agents.protocols import Contribution, PlacedAgent, Reflected, Stage
+from cuda_llm.agents.protocols import Contribution, PlacedAgent, Stage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Attempt, Brief, Draft
@@ -28,9 +28,9 @@ def test_log_records_of_agents_name_where_in_the_run_they_were_made(tmp_path: Pa
     class SeeingReflector:
         name = "seeing"
 
-        async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Reflected:
+        async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Contribution:
             seen["reflector"] = structlog.contextvars.get_contextvars()
-            return Reflected()
+            return Contribution()
 
     context = context_in(
         tmp_path,

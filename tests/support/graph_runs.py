@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflected, Trial
+from cuda_llm.agents.protocols import Contribution, Generator, PlacedAgent, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import find_strategy
 from cuda_llm.graph.context import RunContext
@@ -143,9 +143,9 @@ class Learner:
 
     name: str = "learner"
 
-    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Reflected:
+    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Contribution:
         hints = [hint(situation.round, one) for one in judged]
-        return Reflected(
+        return Contribution(
             error_hints=tuple(one for one in hints if one.code != "PASSED"),
             performance_hints=tuple(one for one in hints if one.code == "PASSED"),
             decisions=(f"looked at {len(judged)}",),

@@ -15,10 +15,10 @@ from reflection_scenes import ScriptedAsk
 
 from cuda_llm.agents.kernel_facts import SIGNS, SourceFacts, signs_of
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, possible_saving
-from cuda_llm.agents.protocols import Reflected
+from cuda_llm.agents.protocols import Contribution
 from cuda_llm.agents.reflection.check_critique import (
     Avoided,
-    Checked,
+    CheckedCritique,
     Critique,
     check,
     read_brings,
@@ -49,35 +49,35 @@ def last(task: str) -> tuple[Situation, Attempt]:
     return situation, situation.incumbent
 
 
-def checked(task: str, *hints: Hint, **said: Any) -> Checked:
+def checked(task: str, *hints: Hint, **said: Any) -> CheckedCritique:
     situation, about = last(task)
     return check(situation, about, Critique(**{"change": CHANGE, **said}), hints)
 
 
-def reasons(found: Checked) -> list[tuple[str, Objection]]:
-    return [(one.part, one.why) for one in found.critique.corrections]
+def reasons(found: CheckedCritique) -> list[tuple[str, Objection]]:
+    return [(one.part, one.why) for one in found.corrections]
 
 
 def test_a_bottleneck_is_known_by_its_code_and_by_its_name() -> None:
     for name in ("shared_bandwidth", "shared-memory bandwidth", "Shared memory bandwidth"):
         found = checked("matrix_multiplication", bottleneck=name, gain_percent=20)
-        assert (found.critique.bottleneck, found.critique.gain) == ("shared_bandwidth", 0.2)
+        assert (found.bottleneck, found.gain) == ("shared_bandwidth", 0.2)
         assert reasons(found) == []
 
 
 def test_a_bottleneck_that_nobody_knows_becomes_the_first_of_the_profile() -> None:
     found = checked("matrix_multiplication", bottleneck="bad luck")
-    assert found.critique.bottleneck == "shared_bandwidth"
+    assert found.bottleneck == "shared_bandwidth"
     assert reasons(found) == [("bottleneck", Objection.UNKNOWN)]
-    assert found.critique.passed_on
+    assert found.passed_on
 
 
 @pytest.mark.parametrize("named", ["fp32", "dram_bandwidth", "bank_conflicts", "tail"])
 def test_a_bottleneck_that_the_terms_put_at_next_to_nothing_drops_the_critique(named: str) -> None:
     found = checked("matrix_multiplication", bottleneck=named)
     assert reasons(found) == [("bottleneck", Objection.NEXT_TO_NOTHING)]
-    assert not found.critique.passed_on
-    assert found.critique.corrections[0].most < NEGLIGIBLE
+    assert not found.passed_on
+    assert found.corrections[0].most < NEGLIGIBLE
 
 
 def test_a_gain_beyond_what_taking_the_term_away_saves_becomes_that() -> None:
@@ -89,18 +89,18 @@ def test_a_gain_beyond_what_taking_the_term_away_saves_becomes_that() -> None:
     assert 0.25 < most < 0.4
     found = checked("matrix_multiplication", bottleneck="shared_bandwidth", gain_percent=70)
     assert reasons(found) == [("gain", Objection.BEYOND_TERM)]
-    assert found.critique.gain == most
-    assert found.critique.corrections[0].said == "70"
+    assert found.gain == most
+    assert found.corrections[0].said == "70"
 
 
 def test_a_gain_beyond_the_attainable_time_becomes_what_is_left() -> None:
     found = checked("matrix_transpose", bottleneck="dram_bandwidth", gain_percent=60)
     assert ("gain", Objection.BEYOND_TERM) in reasons(found)
-    assert 0 < found.critique.gain < 0.6
+    assert 0 < found.gain < 0.6
     hidden, about = last("matrix_transpose")
     hidden = replace(hidden, config=hidden.config.changed(hardware_context="none"))
     said = Critique(change=CHANGE, bottleneck="dram_bandwidth", gain_percent=60)
-    corrected = [one.why for one in check(hidden, about, said, ()).critique.corrections]
+    corrected = [one.why for one in check(hidden, about, said, ()).corrections]
     assert Objection.BEYOND_ROOFLINE not in corrected
 
 
@@ -157,7 +157,7 @@ def test_a_change_that_was_ordered_before_is_not_asked_for_again() -> None:
 
 
 def test_what_to_avoid_needs_an_attempt_that_changed_that_alone_and_gained_nothing() -> None:
-    def said(changed: str, attempt: str) -> Checked:
+    def said(changed: str, attempt: str) -> CheckedCritique:
         one = Avoided(changed=changed, attempt=attempt)
         return checked("matrix_multiplication", bottleneck="shared_bandwidth", avoid=(one,))
 
@@ -274,6 +274,6 @@ def test_nothing_reaches_a_brief_that_the_check_should_have_dropped(
         assert len([one for one in changes if one.is_choice]) == 1
 
 
-def answered(at: Situation, said: dict[str, Any]) -> Reflected:
+def answered(at: Situation, said: dict[str, Any]) -> Contribution:
     ask = ScriptedAsk([Reply(text=json.dumps(said))])
     return asyncio.run(Reflection(ask).reflect(at, last_round(at)))

@@ -10,7 +10,7 @@ from reflection_scenes import BANK_CONFLICTS, DRAM, UNPADDED, ScriptedAsk, faile
 from searches import attempt
 
 from cuda_llm.agents.prompting.templates import open_templates
-from cuda_llm.agents.protocols import Reflected
+from cuda_llm.agents.protocols import Contribution
 from cuda_llm.agents.reflection.check_critique import Avoided, Critique
 from cuda_llm.agents.reflection.critique import Unreadable, read_critique
 from cuda_llm.agents.reflection.reflector import Reflection
@@ -40,13 +40,13 @@ def search(**fields: object) -> Situation:
     )
 
 
-def reflect(situation: Situation, *answers: Reply | CallFailed) -> Reflected:
+def reflect(situation: Situation, *answers: Reply | CallFailed) -> Contribution:
     return ask(situation, *answers)[0]
 
 
 def ask(
     situation: Situation, *answers: Reply | CallFailed, prompts: Path | None = None
-) -> tuple[Reflected, ScriptedAsk]:
+) -> tuple[Contribution, ScriptedAsk]:
     scripted = ScriptedAsk(list(answers))
     reflection = Reflection(scripted, open_templates(prompts))
     return asyncio.run(reflection.reflect(situation, situation.attempts)), scripted

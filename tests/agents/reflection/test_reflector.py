@@ -5,7 +5,7 @@ import asyncio
 from reflection_scenes import BANK_CONFLICTS, UNPADDED, failed, judged, passed
 from searches import attempt
 
-from cuda_llm.agents.protocols import Reflected
+from cuda_llm.agents.protocols import Contribution
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.briefs import newest_hints
@@ -40,7 +40,7 @@ SYNTAX = CompileFailed(
 )
 
 
-def reflect(situation: Situation) -> Reflected:
+def reflect(situation: Situation) -> Contribution:
     return asyncio.run(Reflection().reflect(situation, situation.attempts))
 
 
@@ -161,4 +161,4 @@ def test_hints_are_plain_data() -> None:
 
 def test_an_empty_round_teaches_nothing() -> None:
     situation = judged((attempt("r1-c1", 1.0), "", passed()), incumbent="r1-c1")
-    assert asyncio.run(Reflection().reflect(situation, ())) == Reflected()
+    assert asyncio.run(Reflection().reflect(situation, ())) == Contribution()

@@ -13,7 +13,7 @@ from run_starts import asked, events, parts, the_run
 
 from cuda_llm.agents.llm.chat_model import open_chat_model
 from cuda_llm.agents.llm.preflight import PROBE
-from cuda_llm.agents.protocols import AgentContext, Contribution, PlacedAgent, Reflected, Stage
+from cuda_llm.agents.protocols import AgentContext, Contribution, PlacedAgent, Stage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.codec import encode
 from cuda_llm.conversation import CallFailed, Reply
@@ -295,9 +295,9 @@ class AskingReflector:
 
     name: str = "asking reflector"
 
-    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Reflected:
+    async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Contribution:
         reply = await situation.ask(f"what did {len(judged)} teach?")
-        return Reflected(decisions=(reply.text if isinstance(reply, Reply) else reply.kind,))
+        return Contribution(decisions=(reply.text if isinstance(reply, Reply) else reply.kind,))
 
 
 def test_a_generator_and_a_reflector_of_ones_own_ask_too(tmp_path: Path) -> None:

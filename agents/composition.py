@@ -47,11 +47,11 @@ SMALL, LARGE = "small_sizes", "large_sizes"
 
 @dataclass(frozen=True)
 class CompositionRefused:
-    """Why there is no composition."""
+    """The reason why two kernels cannot be put together."""
 
     fault: CompositionFault
     name: str = ""
-    """What it is about: a macro, a header, a function."""
+    """Name of the macro, the header or the function at fault; empty where the fault has no name."""
     part: str = ""
     """`SMALL` or `LARGE`, where it is found; empty where only both together have it."""
     attempts: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Part:
     """A source that fits into a namespace."""
 
     headers: tuple[str, ...]
-    """As written, in order: `<cuda_runtime.h>`."""
+    """Headers as the source includes them, in order: `<cuda_runtime.h>`."""
     macros: frozenset[str]
     names: frozenset[str]
     """Every name in it."""

@@ -86,7 +86,7 @@ class SharedArray:
     line: int
     name: str
     extents: str
-    """As written, e.g. `[32][33]`; `[]` for dynamic shared memory."""
+    """Extents as the source declares them, e.g. `[32][33]`; `[]` for dynamic shared memory."""
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,8 @@ TECHNIQUE_PATTERNS: Mapping[str, re.Pattern[str]] = {
         r"|cp\.async\.wait_group\s+(?:%|[1-9])|__pipeline_wait_prior\s*\(\s*[^\s0]"
     ),
 }
-"""By name of a technique. Copies that a later step waits for are double buffering too."""
+"""Patterns of source text by the name of the technique. Copies that a later step waits for are
+double buffering too."""
 SIGNS = frozenset({*TECHNIQUE_PATTERNS, "shared_vectors", "global_vectors"})
 
 

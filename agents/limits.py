@@ -20,7 +20,7 @@ class BottleneckText:
     name: str
     """Name, as in `limited by shared-memory bank conflicts`."""
     why: str = ""
-    """Why the bottleneck costs time."""
+    """Reason why the bottleneck costs time."""
     no_use: tuple[str, ...] = ()
     """Changes that cannot help while this bottleneck dominates."""
     refuses: str = ""
@@ -132,7 +132,7 @@ BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
     "shuffle": BottleneckText(TERM_NAMES["shuffle"], "exchanges between lanes take turns"),
     "tensor": BottleneckText(TERM_NAMES["tensor"], "the tensor cores are busy"),
 }
-"""By code of `profile.Bottleneck`."""
+"""Texts by the code of a `profile.Bottleneck`."""
 
 
 def bottleneck_text(code: str) -> BottleneckText:

@@ -32,7 +32,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Contribution:
-    """What an agent or the reflector adds to the state and to the trace of a run."""
+    """The additions of an agent or of the reflector to the state and to the trace of a run."""
 
     note: Note | None = None
     """Replaces the agent's earlier note."""
@@ -46,10 +46,11 @@ class Contribution:
 
 
 class Agent(Protocol):
-    """An extra agent. A plain async function is one."""
+    """An extra agent: a plain async function, or an object that is called like such a function."""
 
     async def __call__(self, situation: Situation) -> Contribution:
-        """Look at the run, add to it. Raising ends only this agent's part; the trace tells why."""
+        """Return this agent's additions to the run. An exception ends only this agent's turn, and
+        the trace has the exception."""
         ...
 
 
@@ -58,7 +59,7 @@ class AgentContext:
     """LangGraph's runtime context of an agent that is a compiled graph."""
 
     ask: AskModel
-    """As `Situation.ask`, which plain JSON cannot hold."""
+    """The function `Situation.ask`, which plain JSON cannot hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ class PlacedAgent:
     """An agent, its name and its place."""
 
     name: str
-    """Its channel in the state, its node in the graph."""
+    """Name of the agent: the key of its note in the state, and its node in the graph."""
     after: Stage
     agent: Agent | Any
     """An `Agent`, or a compiled LangGraph that takes `{"situation": ...}` (plain JSON) and answers
@@ -75,7 +76,7 @@ class PlacedAgent:
 
 
 class Generator(Protocol):
-    """Turns briefs into candidates."""
+    """Writes a kernel for each brief."""
 
     @property
     def name(self) -> str:
@@ -84,7 +85,7 @@ class Generator(Protocol):
 
     @property
     def written_by(self) -> Author:
-        """Return whose kernels these are."""
+        """Return the author of the generator's kernels."""
         ...
 
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
@@ -98,7 +99,7 @@ class Generator(Protocol):
 
 
 class Reflector(Protocol):
-    """Learns from a round."""
+    """Learns from the attempts of a round."""
 
     @property
     def name(self) -> str:
@@ -115,14 +116,15 @@ class Reflector(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Who is the incumbent after a round, and why."""
+    """The incumbent after a round, with the reason."""
 
     incumbent: str | None
-    """Id of an attempt that passed; None while there is none."""
+    """Id of an attempt that passed; None before an attempt has passed."""
     reason: str
-    """Why, in a few words for the trace, which says itself who was chosen."""
+    """Reason for the choice, in a few words for the trace; the trace names the incumbent itself."""
     verdicts: Mapping[str, str] = field(default_factory=dict)
-    """By attempt that passed: `won`, `tie`, `slower`, `regression: ...`."""
+    """Outcome for each attempt that passed, by the attempt's id: `won`, `tie`, `slower`,
+    `regression: ...`."""
 
 
 class Strategy(Protocol):
@@ -135,12 +137,14 @@ class Strategy(Protocol):
 
     @property
     def deduplicate(self) -> bool:
-        """Return whether a kernel judged before becomes a DUPLICATE, not to be judged again."""
+        """Return whether a kernel that was judged before becomes a DUPLICATE instead of being
+        judged again."""
         ...
 
     @property
     def components(self) -> Components:
-        """Return what its prompts may hold at most; the user may take more away."""
+        """Return the parts that the strategy's prompts may hold; the user may leave out more
+        parts."""
         ...
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
@@ -156,13 +160,14 @@ class Strategy(Protocol):
         ...
 
     def stop(self, situation: Situation) -> str:
-        """Return why the search should end early, in a few words; empty to go on."""
+        """Return the reason why the search should end early, in a few words; empty to continue."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A parent with other values of its tunables, or put together with a second kernel."""
+    """A kernel of the tuner: a parent with other values of its tunables, or two attempts put
+    together."""
 
     parent: str
     draft: Draft

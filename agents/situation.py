@@ -1,4 +1,4 @@
-"""What an agent sees of a run: everything there is to decide on, and nothing to change."""
+"""The situation of a run: all values that agents decide on, and nothing to change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,45 +15,47 @@ from cuda_llm.tasks.task import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """What an extra agent found, kept in the state under the agent's name."""
+    """The finding of an extra agent, which the state holds under the agent's name."""
 
     text: str = ""
-    """Goes into prompts."""
+    """Text of the note for prompts."""
     about_hardware: bool = False
-    """Then it goes into prompts only where the hardware context is `full`."""
+    """Whether the note is about the hardware: such a note is in prompts only where the hardware
+    context is `full`."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """Plain JSON, for other agents and the trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """A run as it stands. Agents, strategies and generators all decide on this."""
+    """The state of a run at one moment, on which agents, strategies and generators decide."""
 
     task: Task
     hardware: Hardware
     device: str
-    """What runs the kernels, as a person reads it."""
+    """Name of the device for a person, as `emulated RTX 3090 Ti`."""
     capabilities: Capabilities
-    """What the device can do, and how its times come about."""
+    """Capabilities of the device, and the source of its times."""
     config: RunConfig
-    """What the run was asked for."""
+    """Configuration of the run."""
     round: int
-    """The round at work, from 1; 0 before the first."""
+    """Round at work, from 1; 0 before the first round."""
     attempts: tuple[Attempt, ...] = ()
-    """All that were judged, by round and index. Append-only."""
+    """All attempts, by round and index. Append-only."""
     incumbent: Attempt | None = None
-    """The kernel to beat; None while no generated one has passed."""
+    """The fastest attempt so far, which a contender must beat; None before an attempt has
+    passed."""
     duels: Mapping[str, DuelResult] = field(default_factory=dict)
-    """By contender: who was timed beside the incumbent before this round's choice. Empty where
-    times are modelled: there the attempts' own times say as much."""
+    """Duels with the incumbent before this round's choice, by the contender's id. Empty for
+    modelled times: the times of the attempts suffice."""
     sizes: tuple[Mapping[str, int], ...] = ()
     """Dims of the timed sizes."""
     baseline_us: tuple[float, ...] = ()
-    """The baseline's time at each of `sizes`."""
+    """Time of the baseline at each of `sizes`, in microseconds."""
     error_hints: tuple[Hint, ...] = ()
     performance_hints: tuple[Hint, ...] = ()
     notes: Mapping[str, Note] = field(default_factory=dict)
-    """By name of the agent that wrote it."""
+    """Notes of agents, by the name of the agent."""
     archive: Archive
     ask: AskModel = field(default=no_model, repr=False, compare=False)
     """Asks the model of the agent, generator or reflector that is at work; anybody else, such as
@@ -61,7 +63,7 @@ class Situation:
 
     @property
     def predictions(self) -> tuple[Prediction, ...]:
-        """Return what orders of this run should have saved, and what they did."""
+        """Predicted savings of the briefs of this run beside the measured savings."""
         return predictions_of(self.attempts)
 
     def attempt(self, name: str) -> Attempt:

@@ -80,7 +80,7 @@ def _parse(data: bytes) -> Tree:
 
 
 def _past_limit() -> Callable[..., bool]:
-    """Return what tells tree-sitter, every few hundred steps, whether to stop."""
+    """Return the function by which tree-sitter asks, every few hundred steps, whether to stop."""
     started_s = time.thread_time()
     return lambda *_: time.thread_time() - started_s > LIMIT_S
 

@@ -13,7 +13,8 @@ from typing import Self
 from cuda_llm.conversation import Ask, Call, CallFailed, Message, Reply
 
 SHARE_OF_TIME = 0.95
-"""Of an agent's time, in which its questions must be answered: the rest is for its own answer."""
+"""Part of an agent's time in which its questions must be answered, 0 to 1: the agent writes its
+answer in the rest."""
 
 
 class AgentAsk:

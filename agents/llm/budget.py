@@ -37,7 +37,7 @@ def find_bound(asked: int, answered: int, price: "Price | None") -> Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What a run has used."""
+    """The tokens and the money that a run has spent."""
 
     model_calls: int = 0
     input_tokens: int = 0
@@ -47,14 +47,14 @@ class Spent:
     reasoning_tokens: int = 0
     """Part of `output_tokens`."""
     usd: float = 0.0
-    """Of the calls whose price is known."""
+    """Cost of the calls with a known price, in US dollars."""
     unpriced_calls: int = 0
     """Calls that `usd` leaves out."""
     lost_tries: int = 0
     lost_tokens: int = 0
-    """What requests that were cut off may have used at most."""
+    """Most tokens that requests which were cut off may have used."""
     lost_usd: float = 0.0
-    """What requests that were cut off may have cost at most."""
+    """Highest cost of requests that were cut off, in US dollars."""
 
     def __add__(self, other: "Spent") -> "Spent":
         names = [one.name for one in fields(self)]
@@ -139,7 +139,8 @@ class Budget:
         self._closed = self._closed or reason
 
     def over(self) -> str:
-        """Return why the run has to end, in a few words; empty to go on."""
+        """Return the reason why the run has to end, in a few words; empty while the budget
+        lasts."""
         if self._closed:
             return self._closed
         if self.seconds_left() <= 0:
@@ -261,13 +262,13 @@ OUTPUT_SETTING = "CUDA_LLM_MODEL_OUTPUT_TOKENS"
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What one round asks of a model, as it is estimated."""
+    """An estimate of the calls of one round to a model."""
 
     calls: int
     prompt_tokens: int = 6000
-    """Of a later prompt, with the incumbent, its profile and a history."""
+    """Tokens of a prompt after the first round, with the incumbent, its profile and a history."""
     answer_tokens: int = 4000
-    """Of a kernel with a short explanation, or with some reasoning."""
+    """Tokens of an answer: a kernel with a short explanation or some reasoning."""
 
     def __str__(self) -> str:
         answers = f"answers of about {self.answer_tokens:,}"

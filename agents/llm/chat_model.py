@@ -79,7 +79,7 @@ CONNECT_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions:
-    """What each request says beside model and messages."""
+    """The fields of each request beside model and messages."""
 
     try_s: float = 300.0
     """Longest the endpoint may stay silent."""

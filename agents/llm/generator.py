@@ -89,7 +89,7 @@ def _block(token: "Token") -> FencedBlock:
 
 
 MOST_SOURCE = 200_000
-"""Characters of a kernel; nobody writes so long a one by hand."""
+"""Largest number of characters of a kernel: more than any kernel written by hand."""
 MOST_REPLY = 1_000_000
 MOST_IDEA = 100
 

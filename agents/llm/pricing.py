@@ -1,4 +1,4 @@
-"""What calls cost: prices by model, and the tokens that a prompt may have."""
+"""Prices of models, and the largest number of tokens of a prompt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class Price:
     """Host that it holds for; empty for any."""
     input_usd: float
     cached_usd: float
-    """Of the part of the input that the server had cached."""
+    """Price of input tokens that the server had cached."""
     output_usd: float
-    """Of the answer, reasoning included."""
+    """Price of output tokens, reasoning included."""
     source: str = ""
     date: str = ""
     """Day of the source, as YYYY-MM-DD."""

@@ -40,15 +40,15 @@ _NO_BALANCE = re.compile(r"insufficient.{0,10}(quota|balance|fund)|exceeded.{0,2
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why one request gave no answer."""
+    """The reason why one request gave no answer."""
 
     kind: str
-    """As in CallFailed."""
+    """Kind of the failure, as `CallFailed.kind`."""
     detail: str
     retry_after_s: float | None = None
-    """What the server asks to wait."""
+    """Seconds that the server asks to wait; None where the server asks for no wait."""
     status: int = 0
-    """Of the HTTP answer; 0 where there was none."""
+    """Status of the HTTP answer; 0 without an HTTP answer."""
 
     @property
     def retried(self) -> bool:
@@ -170,12 +170,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """How often one call may ask, and how long it may take."""
+    """The limits of one call: its number of requests and its time."""
 
     tries: int = 4
     """Requests at most. Only what may be gone the next time is asked again."""
     try_s: float = 300.0
-    """Longest one request may take."""
+    """Longest time of one request, in seconds."""
     deadline_s: float = 900.0
     """Longest the call may take with all tries and waits."""
     first_wait_s: float = 1.0

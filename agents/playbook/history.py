@@ -1,4 +1,4 @@
-"""What a search of tunables knows: points that were judged, and values that hints prefer."""
+"""The history of a search of tunables: points that were judged, and values that hints prefer."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class TriedPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """What a search knows."""
+    """The points that a search has judged, and the values that hints prefer."""
 
     tried: tuple[TriedPoint, ...] = ()
     """The points that were judged, in that order."""

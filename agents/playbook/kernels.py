@@ -11,6 +11,10 @@ from cuda_llm.search import Attempt
 from cuda_llm.source_tokens import normal_sha
 from cuda_llm.tasks.expressions import names_in
 
+MAX_STEPS = 2**16
+"""Largest number of steps of a search for valid points: a user's kernel may declare a space that
+has hardly any."""
+
 
 def describe_point(point: Point) -> str:
     """Return the values in one line."""
@@ -87,11 +91,8 @@ def sample_points(space: Space, seed: int) -> Iterator[dict[str, int]]:
         yield next(found, space.defaults)
 
 
-MAX_STEPS = 2**16
-"""A kernel from a stranger may declare a space in which a valid point is hard to find."""
-
 Checks = tuple[tuple[str, ...], ...]
-"""For each tunable, in order: the conditions that can be checked once it has a value."""
+"""Conditions that can be checked once a tunable has a value, for each tunable in order."""
 
 
 @lru_cache(maxsize=256)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 STARTUP_TRIALS = 5
 """With fewer points tried, a model of the space predicts nothing."""
 MAX_KNOWN_SUGGESTIONS = 24
-"""How often in a row Optuna may suggest kernels that are known."""
+"""Largest number of known kernels that Optuna may suggest in a row."""
 FAILURE_WEIGHT = 5
-"""How many points that passed one that failed counts as."""
+"""Weight of a point that failed, in points that passed."""
 
 
 class PointSource(Enum):
-    """Where the next point comes from."""
+    """Source of the next point."""
 
     NEIGHBOUR = 1
     PREFERENCE = 2

@@ -17,7 +17,7 @@ from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
 from cuda_llm.source_file import read_source
 
 MAX_TUNED_KERNELS = 2
-"""How many kernels are tuned in one round."""
+"""Largest number of kernels that are tuned in one round."""
 
 
 class TunableTuner:
@@ -95,7 +95,8 @@ def _is_trial_of(attempt: Attempt, parent: Attempt) -> bool:
 
 
 class TunerAlone:
-    """The generator of a run in which nobody writes: its rounds hold the tuner's trials alone."""
+    """The generator of a run without new kernels: the rounds of such a run hold the tuner's trials
+    alone."""
 
     name = "tuner"
     written_by: Author = "human"

@@ -46,7 +46,7 @@ class KnownName:
     wrong: tuple[str, ...]
     real: str
     advice: str
-    """What the real name is and how to call it."""
+    """The real name of the function or header, with an example of its use."""
     code: str
     """A statement that uses the real name."""
     header: str = ""

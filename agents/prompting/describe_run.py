@@ -25,6 +25,10 @@ _SCALE = {
     ToleranceClass.REDUCTION: "the sum of the magnitudes of its terms",
     ToleranceClass.DOT: "the sum of the magnitudes of its products",
 }
+MOST_WHOLE = 9
+"""Most attempts whose direction and idea are shown."""
+MOST_SHOWN = 72
+"""Most characters of a direction or an idea in a line of the history."""
 
 
 def describe_tolerance(task: Task) -> str:
@@ -57,7 +61,8 @@ def describe_named_dims(task: Task) -> tuple[str, ...]:
 
 
 def describe_sizes(situation: Situation) -> str:
-    """Describe the timed sizes: the dims that all share, then those that tell them apart."""
+    """Describe the timed sizes: the dims that all sizes share, then the dims in which sizes
+    differ."""
     sizes = situation.sizes
     names = "; ".join(name_sizes(sizes))
     first = sizes[0] if len(sizes) > 1 else {}
@@ -224,10 +229,6 @@ def describe_history(
     return Passage(entries=entries, ranking=ranking, noun="attempts")
 
 
-MOST_WHOLE = 9
-"""Most attempts whose direction and idea are shown."""
-
-
 def describe_attempt(
     situation: Situation,
     attempt: Attempt,
@@ -261,10 +262,6 @@ def describe_attempt(
         if text
     )
     return f"{first}\n    {second}" if second and whole else first
-
-
-MOST_SHOWN = 72
-"""Most characters of a direction or an idea in a line of the history."""
 
 
 def describe_history_key(situation: Situation, components: Components) -> str:

@@ -32,6 +32,8 @@ COUNTERS = (
 )
 """Figures of launches that say nothing of the hardware: counts add up, ratios are the largest."""
 RATIOS = frozenset({"sectors_per_request", "worst_bank_ways"})
+MOST_SHOWN = 4
+"""Most terms, and most counters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,10 +186,6 @@ def _terms(ours: Profile, theirs: Profile) -> dict[str, tuple[float, float]]:
     ]
     names.sort(key=lambda name: -sums[0].get(name, 0.0))
     return {name: (sums[0].get(name, 0.0), sums[1].get(name, 0.0)) for name in names[:MOST_SHOWN]}
-
-
-MOST_SHOWN = 4
-"""Most terms, and most counters."""
 
 
 def _sum_terms(profile: Profile) -> dict[str, float]:

@@ -77,7 +77,7 @@ _TOOL_LIMITS = re.compile(
     rf"|,?\s*{_NUMBER}(?: bytes)? max(?:imum)?\b",
     re.IGNORECASE,
 )
-"""How nvcc, ptxas and the driver name a limit of the GPU."""
+"""Pattern of the phrases in which nvcc, ptxas and the driver state a limit of the GPU."""
 _VENDOR_WORDS = {"nvidia", "geforce", "tesla", "quadro", "emulated", "gpu", "super", "laptop"}
 
 

@@ -99,7 +99,8 @@ def _texts(sections: Mapping[str, Passage]) -> dict[str, str]:
 
 
 CRITIQUE_TOKENS = 12_000
-"""For what may be shortened in a critique, which is to be cheap."""
+"""Token budget of the sections of a critique's prompt that may be shortened: a critique has to be
+cheap."""
 
 
 def render_critique_prompt(

@@ -30,7 +30,8 @@ def count_tokens(text: str) -> int:
 
 
 Cut = Literal["whole", "lines", "entries"]
-"""How a section is shortened: not at all; from its middle; its least important entries first."""
+"""Way in which a section is shortened: not at all, from its middle, or by its least important
+entries."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Section:
     """One part of a prompt and its claim to the budget."""
 
     name: str
-    """As templates call it."""
+    """Name of the section in templates."""
     priority: int
     """1 is served first; 0 stands outside the budget: it is never cut."""
     least: float = 0.0
@@ -72,11 +73,12 @@ class Passage:
     """The whole text of one section, before it is cut."""
 
     entries: tuple[str, ...] = ()
-    """In the order they are shown; the lines of one belong together."""
+    """Entries in the order of the prompt; the lines of one entry stay together."""
     ranking: tuple[int, ...] = ()
-    """Indices of entries, the most important first; in order where it is empty."""
+    """Indices of entries, the most important entry first; empty for entries in order of
+    importance."""
     noun: str = "entries"
-    """What is counted where some are left out."""
+    """Plural noun for entries, in the note that some entries are left out."""
 
     @property
     def text(self) -> str:

@@ -59,13 +59,14 @@ _VECTOR_TAIL = "vector tail"
 
 
 class Remedy(NamedTuple):
-    """A likely cause and what to do about the cause."""
+    """A likely cause of a failure, with its remedy."""
 
     cause: str
-    """Stable name: hints of one code and one cause say the same."""
+    """Stable name of the cause: hints with the same code and cause say the same."""
     text: str
     hardware: str = ""
-    """What the hardware adds to `text`. May refer to fields of `Limits`, and to `sm_count`."""
+    """Facts of the hardware that belong to `text`. May refer to fields of `Limits`, and to
+    `sm_count`."""
 
 
 def hint_from(verdict: Verdict, context: KernelContext) -> Hint | None:
@@ -388,7 +389,7 @@ _BY_ERROR: Mapping[str, Remedy] = {
         "CUDA knows no such kernel: launch the functions of this file by their own names.",
     ),
 }
-"""By CUDA's name of the error, where the exceeded limit is not known."""
+"""Remedies by CUDA's name of the error, for errors whose exceeded limit is not known."""
 
 
 def _launch_failed(verdict: LaunchFailed, context: KernelContext) -> Hint:
@@ -736,7 +737,7 @@ _WAITS: Mapping[str | None, Remedy] = {
         "compute what goes into them from the warpgroup's number alone.",
     ),
 }
-"""By `SyncKind`, else by `SyncReason`, of those that say enough without the source."""
+"""Remedies by `SyncKind`, else by `SyncReason`, for the kinds and reasons that need no source."""
 
 
 def _invalid_sync(verdict: InvalidSync, context: KernelContext) -> Hint:
@@ -840,7 +841,7 @@ _HOST_CRASHES: Mapping[str, Remedy] = {
         "Host code took something from the driver: write to and close no descriptor.",
     ),
 }
-"""By `HostCrashed.signal`."""
+"""Remedies by `HostCrashed.signal`."""
 
 
 def _host_crashed(verdict: HostCrashed, context: KernelContext) -> Hint:

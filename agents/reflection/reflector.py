@@ -22,16 +22,17 @@ from cuda_llm.search import Attempt, Hint
 
 NOTHING_TO_CRITICISE = "no critique asked for: the kernel to beat is at the hardware's limit"
 MOST_HINTS = 5
-"""Hints a round and channel."""
+"""Largest number of hints of a round in one channel."""
 
 
 @dataclass(frozen=True)
 class Reflection:
-    """Learns from verdicts, profiles and sources; asks a model once a round where it may."""
+    """A reflector that learns from verdicts, profiles and sources, and asks a model once a round
+    where there is a model."""
 
     ask: Ask | None = None
     templates: Templates | None = None
-    """Of the critique; ours where none are given."""
+    """Templates of the critique's prompt; None for the templates that ship."""
     name: str = "reflection"
 
     async def reflect(self, situation: Situation, judged: Sequence[Attempt]) -> Contribution:

@@ -25,6 +25,12 @@ from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.sizes import least_time
 
 MOST_TRIED = 4
+MOST_TECHNIQUES = 3
+MOST_PROFILED = 3
+"""Largest number of attempts of a round that get a performance hint: the incumbent and the next
+fastest."""
+HARDWARE_LIMIT = "hardware_limit"
+"""Code of the hint that a kernel is near the attainable time."""
 
 
 def tried_without_gain(situation: Situation, parent: Attempt) -> tuple[str, ...]:
@@ -48,9 +54,6 @@ def _without_gain(situation: Situation, parent: Attempt) -> Iterator[str]:
             yield f"{one_line(what, 160)} (tried: {came})"
 
 
-MOST_TECHNIQUES = 3
-
-
 def techniques_against(
     code: str, situation: Situation, attempt: Attempt, refused: Set[str]
 ) -> tuple[Technique, ...]:
@@ -66,7 +69,7 @@ SETTLED = {
     "padding": "padding shared memory: there are no bank conflicts",
     "fewer_blocks": "fewer or larger blocks: those there are fill the chip once at most",
 }
-"""By aim that figures of the profile rule out: the words that say so."""
+"""Words for a change that figures of the profile rule out, by the aim of the change."""
 
 
 def ruled_out(
@@ -83,10 +86,6 @@ def ruled_out(
         words, refused = replace(words, no_use=()), []
     found = [SETTLED[aim] for aim in SETTLED if aim in settled and aim not in refused]
     return (*words.no_use, *found), tuple(sorted({*refused, *settled}))
-
-
-MOST_PROFILED = 3
-"""Passed attempts a round that get a performance hint: the incumbent and the next fastest."""
 
 
 def find_limits(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Hint]:
@@ -111,8 +110,6 @@ def worth_profiling(situation: Situation, judged: Sequence[Attempt]) -> tuple[At
     return tuple(ordered.values())[:MOST_PROFILED]
 
 
-HARDWARE_LIMIT = "hardware_limit"
-"""Code of the hint that a kernel is near the attainable time."""
 _QUOTED_AS_EVIDENCE = {"bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence"}
 """Bottlenecks whose explanation holds no fact of the hardware."""
 

@@ -23,6 +23,8 @@ from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.sizes import least_time, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
 
+BLOCK_THREADS = 256
+
 
 @dataclass(frozen=True)
 class Feature:
@@ -93,7 +95,7 @@ _UNMEASURED: Mapping[FigureOrigin | None, str] = {
     "measured_elsewhere": "measured on another of its kind",
     None: "of unknown origin",
 }
-"""What was not measured here, in words."""
+"""Words for the origin of a figure that was not measured here, by origin."""
 _GUESSED = ("estimated", None)
 """Named in prompts; the other origins go to the trace alone."""
 
@@ -116,7 +118,7 @@ def provenance_facts(situation: Situation) -> HardwareFact:
 
 
 EDGES = (16, 32, 64, 128)
-"""Of square tiles in shared memory."""
+"""Edges of square tiles in shared memory, in elements."""
 TILES = ((32, 32), (64, 64), (128, 64), (128, 128))
 """Rows and columns of the part of an output that a block computes."""
 EVEN = 0.95
@@ -140,9 +142,6 @@ def grid_facts(situation: Situation) -> HardwareFact:
         f"of {hardware.sm_count} leaves no SM idle"
     )
     return HardwareFact(name="grid", lines=(line,), data=[{"blocks": blocks}])
-
-
-BLOCK_THREADS = 256
 
 
 def _tile_row(

@@ -41,7 +41,7 @@ def nearness(attempt: Attempt) -> int:
 
 
 Assignment = tuple[Kind, Attempt | None]
-"""What a candidate is to do, and its parent."""
+"""The kind of a candidate's brief, and its parent."""
 USER = "user"
 """`Hint.by` of a person."""
 

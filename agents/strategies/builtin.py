@@ -22,7 +22,7 @@ from cuda_llm.figure_wording import describe_attempt_speed
 from cuda_llm.search import Attempt, Brief, Kind
 
 SWITCH = {"switch": True}
-"""Of the fields of a strategy that its name may switch on or off."""
+"""Metadata of the fields of a strategy that the strategy's name may switch on or off."""
 
 
 @dataclass(frozen=True)

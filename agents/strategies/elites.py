@@ -33,7 +33,7 @@ def best_at_sizes(situation: Situation) -> tuple[Attempt, ...]:
 
 
 def structure_of(situation: Situation, attempt: Attempt) -> frozenset[str]:
-    """Return the signs in its text that tell the structures of this kind of work apart."""
+    """Return the signs in the kernel's text that distinguish structures for this kind of work."""
     work = work_of(situation.task)
     telling = {one.shown_by for one in STRUCTURES if work in one.work and one.shown_by}
     facts = SourceFacts(situation.archive.source(attempt.id))

@@ -27,17 +27,18 @@ from cuda_llm.search import Attempt, Hint, Kind
 
 UNRELATED = 99
 """Rank of a technique that relieves none of the known bottlenecks."""
+OPEN = "a change of your own that nothing above speaks against"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Direction:
-    """What one brief is told to try, and what there is to gain by it."""
+    """The technique that one brief orders, with the saving that the technique may bring."""
 
     text: str
     technique: Technique | None = None
-    """None where it is somebody else's words."""
+    """Technique of the catalogue; None for a direction in the words of a person or a critique."""
     brings: frozenset[str] = frozenset()
-    """What those words bring, of `objections.BRINGS`."""
+    """Names in `objections.BRINGS` that the words of a person or a critique add."""
     against: str = ""
     """Code of the bottleneck it relieves; empty where none is known."""
     share: float = 0.0
@@ -154,9 +155,6 @@ def _open() -> Iterator[Direction]:
     yield Direction(text=OPEN)
     for number in count(2):
         yield Direction(text=f"{OPEN}; variant {number}")
-
-
-OPEN = "a change of your own that nothing above speaks against"
 
 
 def _limits(situation: Situation, attempt: Attempt | None) -> dict[str, float]:

@@ -1,6 +1,5 @@
-"""What speaks against a technique: the kernel's own text and profile, hints, arithmetic, and what
-came of it where it alone was changed.
-"""
+"""Objections to a technique: from the kernel's text and profile, from hints, from arithmetic, and
+from attempts that changed this technique alone."""
 
 import math
 from collections.abc import Sequence, Set
@@ -56,7 +55,8 @@ def refused_aims(hints: Sequence[Hint]) -> set[str]:
 
 SECOND_LAUNCH = "second_launch"
 BRINGS = SIGNS | AIMS | {SECOND_LAUNCH}
-"""What somebody's own change can bring: a sign in the kernel's text, more of an aim, a launch."""
+"""Names of the additions that a change can make: a sign in the kernel's text, an aim, a second
+launch."""
 BLOCKED = "register_blocking"
 ONE_OUTPUT = frozenset({"shared_bandwidth", "bank_conflicts"})
 """Bottlenecks that speak against larger tiles only where a thread has one output."""
@@ -173,7 +173,7 @@ class Change:
     """A sign of `kernel_facts.SIGNS`, `threads`, `launches`, `registers` or `shared_bytes`."""
     before: int
     after: int
-    """Of a sign 0 or 1."""
+    """Count after the change; 0 or 1 for a sign."""
 
     @property
     def is_choice(self) -> bool:
@@ -182,7 +182,7 @@ class Change:
 
 
 LEAST_RESOURCE_CHANGE = 0.25
-"""Relative difference of registers or shared memory from which on it is told."""
+"""Least relative difference of registers or shared memory that counts as a change."""
 
 
 def changes_between(situation: Situation, parent: Attempt, child: Attempt) -> tuple[Change, ...]:

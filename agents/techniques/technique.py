@@ -12,7 +12,7 @@ from cuda_llm.tasks.task import ArgumentRole, Task, ToleranceClass
 
 
 class Work(StrEnum):
-    """What decides how a kernel is best cut into threads."""
+    """The kind of work of a task, which decides how a kernel is best cut into threads."""
 
     STREAMS = "streams"
     """Each output needs a few inputs, each input is used about once."""
@@ -29,9 +29,9 @@ class Work(StrEnum):
 
 
 FEW = 16
-"""Outputs are few when there are this many inputs for each."""
+"""Number of inputs for each output from which outputs count as few."""
 MANY_TERMS = 8
-"""From this many terms an output on, inputs that are not simply summed up are reused."""
+"""Least number of terms of an output at which inputs that are not simply summed up are reused."""
 
 
 def work_of(task: Task) -> Work:
@@ -85,10 +85,10 @@ class Technique:
     library: str = ""
     """Header library the task must allow."""
     shown_by: str = ""
-    """What a source that uses it already shows (`kernel_facts.SIGNS`); empty where nothing
-    tells."""
+    """Sign of the technique in a source (`kernel_facts.SIGNS`); empty where no sign shows the
+    technique."""
     aims: frozenset[str] = frozenset()
-    """Of `AIMS`: what it brings more of, which a figure or a hint may say is of no use."""
+    """Aims of the technique, of `AIMS`; a figure or a hint may say that an aim is of no use."""
     needs_shared: bool = False
     """Whether the parent must use shared memory."""
     needs_launches: int = 1
@@ -108,7 +108,7 @@ AIMS = frozenset(
         *("coalescing", "padding"),
     }
 )
-"""What techniques bring more of."""
+"""Aims of techniques."""
 
 STRUCTURE = frozenset({Kind.FIRST, Kind.DEPART})
 """Another way to cut the problem into threads: to begin with, or to leave the beaten track."""

@@ -33,7 +33,7 @@ class Tunable:
     name: str
     default: int
     values: tuple[int, ...]
-    """In the order declared; holds the default."""
+    """Values in the order of the declaration; the default is among the values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,9 @@ class HintPreference:
     """Values to try when a hint of that code is given."""
 
     code: str
-    """Of a bottleneck or a verdict: `bank_conflicts`, `LAUNCH_FAILED`."""
+    """Code of a bottleneck or a verdict: `bank_conflicts`, `LAUNCH_FAILED`."""
     values: Point
-    """For some of the tunables."""
+    """Preferred values of some of the tunables."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +63,10 @@ class Space:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidDeclaration:
-    """Why a kernel's declarations cannot be used."""
+    """The reason why a kernel's declarations of tunables cannot be used."""
 
     line: int
-    """From 1."""
+    """Line of the declaration, from 1."""
     reason: str
 
     def __str__(self) -> str:

@@ -98,9 +98,9 @@ async def measure(
         print(f"{left_s(deadline):4.0f} s left: {name} {row.state} {row.error[:200]}", flush=True)
         print(f"      {row.verdicts} {row.speedup} {us} library/ours {over}", flush=True)
 
-    overrides = Parts(generator=KnownPoint(points))
+    brought = Parts(generator=KnownPoint(points))
     working = asyncio.ensure_future(
-        work(folder, plan, device, keep, overrides=overrides, report=lambda _: None)
+        work(folder, plan, device, keep, brought=brought, report=lambda _: None)
     )
     done, _ = await asyncio.wait([working], timeout=left_s(deadline))
     if not done:

@@ -1,4 +1,4 @@
-"""From verdicts to attempts, of which equal kernels have one that counts."""
+"""Makes attempts of verdicts; of attempts with equal kernels the first keeps its verdict."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -110,7 +110,8 @@ def predict(context: RunContext, brief: Brief, attempt: Attempt) -> Prediction |
 
 
 def told_hints(brief: Brief) -> tuple[str, ...]:
-    """Return the ids of the hints that the candidate is told; without hints, of the user's own."""
+    """Return the ids of the hints in the candidate's prompt; where prompts hold no hints, of the
+    user's own hints."""
     given = (*brief.error_hints, *brief.performance_hints)
     return tuple(one.id for one in given if brief.components.hints or one.code == USER)
 

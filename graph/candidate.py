@@ -55,7 +55,7 @@ STAGE_NODES = {
 
 
 async def generate(context: RunContext, brief: Brief, seen: Json) -> Verdict | None:
-    """Ask the generator, once: it retries by itself what can be retried."""
+    """Ask the generator once: the generator repeats by itself a request that may succeed later."""
     folder, situation = context.folder, situation_of(seen, context)
     answer: Draft | NoCode | InfraFailed | None = folder.usable(folder.draft, brief.id)
     if answer is None:
@@ -136,7 +136,7 @@ STAGES: Mapping[str, StageFunction] = {
 
 
 async def compiled(context: RunContext, source: str) -> Compiled | Verdict:
-    """Compile the source, once a process unless that failed for want of a machine."""
+    """Compile the source once a process; compile again where our own machinery failed."""
     known = context.built.get(source)
     if known is None or isinstance(known, InfraFailed):
         known = context.built[source] = await context.bench.compile(source, SOURCE_NAME)

@@ -1,4 +1,4 @@
-"""The context of a run, LangGraph's runtime context: its parts, and how nodes get it."""
+"""The context of a run, LangGraph's runtime context, and how a node gets the context."""
 
 import math
 import time
@@ -8,28 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from cuda_llm.agents.llm.agent_ask import AgentAsk
-from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy, Tuner
+from cuda_llm.agents.protocols import Generator, Reflector, Tuner
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
+from cuda_llm.graph.parts import RunParts
 from cuda_llm.log import bound
 from cuda_llm.outcomes import Verdict
-from cuda_llm.run_config import GraphInput, RunConfig
-from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import Device
+from cuda_llm.run_config import GraphInput
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.traces.events import Record
-from cuda_llm.traces.run_folder import RunFolder
 
 T = TypeVar("T")
 
 
-def no_end(round_: int) -> str:
-    """Return no reason to end behind that round."""
-    return ""
-
-
 def no_budget() -> str:
-    """Return no reason to stop."""
+    """Return an empty reason: there is no budget to exceed."""
     return ""
 
 
@@ -39,7 +32,7 @@ def no_deadline() -> float:
 
 
 def release_nothing() -> None:
-    """Do nothing: the caller closes what it opened."""
+    """Do nothing: the caller closes the trace."""
 
 
 def no_client(agent: str) -> Ask:
@@ -54,50 +47,43 @@ def no_client(agent: str) -> Ask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunContext:
-    """One run's parts."""
+class RunContext(RunParts):
+    """A run at work: its parts, its trace, and the functions that its nodes ask for models, budget
+    and time.
+    """
 
-    run_id: str
-    config: RunConfig
-    task: Task
-    device: Device
-    folder: RunFolder
-    record: Record
     generator: Generator
-    strategy: Strategy
     reflector: Reflector
     tuner: Tuner
-    agents: tuple[PlacedAgent, ...]
-    """The researcher among them, unless the user took it out."""
     bench: Bench
+    record: Record
     stop_reason: Callable[[], str] = no_budget
-    """Why the run has to end (money, tokens, time), in a few words; empty to go on. Asked before
-    each round; what is at work may end."""
-    why_end: Callable[[int], str] = no_end
-    """Why a replay has no round behind that one; empty to go on."""
+    """Returns why no further round may begin (money, tokens or time is spent), in a few words;
+    empty while one may."""
     seconds_left: Callable[[], float] = no_deadline
-    """Until `--max-minutes` are over: a round does not wait for its candidates any longer."""
+    """Returns the seconds until `--max-minutes` are over; a round waits no longer for its
+    candidates."""
     client_of: Callable[[str], Ask] = no_client
-    """What asks the model of an agent, generator or reflector of the user's, by its name."""
+    """Returns the client of the model of a user's agent, generator or reflector, by its name."""
     release: Callable[[], None] = release_nothing
-    """Called when the run is over: closes its trace where no caller would."""
-    note: str = ""
-    """What the user should know about how this run was set up; part of `RunStarted`."""
+    """Called when the run is over: closes the trace where no caller closes the trace."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of what made the run: `cuda-llm`, `nvcc` ... For `RunStarted`."""
+    """Versions of Python and packages by name, for `RunStarted`."""
     built: dict[str, Compiled | Verdict] = field(default_factory=dict)
-    """What this process has compiled, by source."""
+    """Results of the compiler in this process, by source."""
     began_s: float = field(default_factory=time.monotonic)
-    """When this process began to work on the run."""
+    """Monotonic clock when this process began to work on the run."""
 
 
 GraphNode = Callable[[Any, RunContext], Awaitable[Any]]
 FindContext = Callable[[Mapping[str, Any], object], Awaitable[RunContext]]
-"""The context of the run that a state belongs to: the runtime context, where that is one."""
+"""Finds the context of the run that a state belongs to: LangGraph's runtime context where that is a
+RunContext."""
 
 
 def bind_node(node: GraphNode, find: FindContext, name: str) -> Any:
-    """Return the node, or what chooses an edge, as LangGraph calls it, with log fields bound."""
+    """Return the node, or the function that chooses an edge, as LangGraph calls it, with log fields
+    bound."""
 
     # `runtime` has no type: LangGraph would evaluate it where the node chooses an edge.
     async def node_of_ours(state: Any, runtime: Any) -> Any:
@@ -132,7 +118,8 @@ def open_ask(
 
 
 def ignoring_earlier_runs(find: FindContext) -> FindContext:
-    """Return a finder for new runs: what a thread's earlier run left in the state is ignored."""
+    """Return a finder for new runs, which ignores values that an earlier run of the thread left in
+    the state."""
 
     async def find_new(state: Mapping[str, Any], given: object) -> RunContext:
         return await find(input_of(state), given)
@@ -141,5 +128,5 @@ def ignoring_earlier_runs(find: FindContext) -> FindContext:
 
 
 def input_of(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of the state that the user gave."""
+    """Return the options in the state that the user gave to the graph."""
     return {key: state[key] for key in GraphInput.model_fields if key in state}

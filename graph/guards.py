@@ -28,9 +28,10 @@ T = TypeVar("T")
 _log = Log(__name__)
 
 MOST_CHARACTERS = 1 << 18
-"""Of one answer as JSON. Notes stand in the state, and in every checkpoint from then on."""
+"""Longest answer of a part of the user's, as JSON: notes are in the state, and in every checkpoint
+that follows."""
 MOST_SOURCE = 1 << 21
-"""Of an answer that holds a source."""
+"""Longest answer that holds a source, in characters of JSON."""
 
 
 async def run_untrusted(
@@ -104,7 +105,7 @@ def choose_by_strategy(
 
 
 def stop_by_strategy(context: RunContext, situation: Situation) -> str:
-    """Return why the search should end now; empty to go on. Raises UsageError."""
+    """Return the reason why the search should end now; empty to continue. Raises UsageError."""
     with strategy_guard(context, "stop", situation.round):
         reason = context.strategy.stop(situation)
         if not isinstance(reason, str):

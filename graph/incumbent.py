@@ -39,7 +39,7 @@ from cuda_llm.traces.events import ContestHeld, KernelInspected, WinnerRemeasure
 from cuda_llm.verdict_wording import describe
 
 MOST_DUELS = 3
-"""In one round. Further contenders wait for a later round."""
+"""Largest number of duels in one round. Further contenders wait for a later round."""
 MOST_TOLD = 4  # lines about a winner that failed its last check
 
 
@@ -93,21 +93,23 @@ class IncumbentChoice:
 
     choice: Choice
     unfit: dict[str, str] = field(default_factory=dict)
-    """By attempt: the fault for which it may never be the incumbent."""
+    """Fault for which an attempt may never be the incumbent, by the id of the attempt."""
 
 
 @dataclass
 class Contenders:
-    """Attempts that may still become the incumbent, and why others may not."""
+    """Attempts that may still become the incumbent, and the reasons why other attempts may not."""
 
     situation: Situation
     judged: tuple[Attempt, ...]
     refused: dict[str, str] = field(default_factory=dict)
-    """By attempt: why it may not be the incumbent, whatever its time."""
+    """Reason why an attempt may not be the incumbent, whatever its time, by the id of the
+    attempt."""
     unfit: dict[str, str] = field(default_factory=dict)
-    """Those of them that are at fault."""
+    """Fault of each refused attempt that has a fault, by the id of the attempt."""
     beaten: dict[str, str] = field(default_factory=dict)
-    """Of those refused: who was faster still in the same contest, and may be at fault yet."""
+    """Id of the attempt that was faster still in the same contest, by the id of the refused
+    attempt: the faster attempt may turn out to have a fault."""
     inspected: set[str] = field(default_factory=set)
     duels_held: int = 0
     contests_held: int = 0

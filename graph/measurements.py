@@ -30,7 +30,7 @@ def write_baseline(folder: RunFolder, judged: BaselineJudged) -> None:
 
 
 def read_baseline(folder: RunFolder) -> BaselineJudged | None:
-    """Return those times; None where they were not taken yet. Raises UsageError."""
+    """Return the times of the task's own kernel; None before they were taken. Raises UsageError."""
     path = folder.path / BASELINE
     return _read(path, partial(decode, BaselineJudged)) if path.exists() else None
 
@@ -58,7 +58,7 @@ def read_contests(folder: RunFolder, sources: Sequence[str]) -> list[Contest | I
 
 
 def write_inspection(folder: RunFolder, source: str, found: Inspected) -> None:
-    """Write what was found in a kernel; its files lie in the candidate's folder."""
+    """Write the inspection of a kernel; the inspection's files lie in the candidate's folder."""
     about = {
         "fault": None if found.fault is None else encode_verdict(found.fault),
         "notes": list(found.notes),
@@ -69,7 +69,8 @@ def write_inspection(folder: RunFolder, source: str, found: Inspected) -> None:
 
 
 def read_inspection(folder: RunFolder, source: str, candidate: Path) -> Inspected | None:
-    """Return what was found in a kernel, with files of `candidate`; None where nobody looked."""
+    """Return the inspection of a kernel, with files of `candidate`; None where the kernel was not
+    inspected."""
     path = _place(folder, "inspection", source)
     return _read(path, lambda data: _decode_inspection(data, candidate)) if path.exists() else None
 
@@ -80,7 +81,8 @@ def write_last_check(folder: RunFolder, source: str, verdict: Verdict) -> None:
 
 
 def read_last_check(folder: RunFolder, source: str) -> Verdict | None:
-    """Return that verdict; None where the kernel was not judged again. Raises UsageError."""
+    """Return the verdict on a winner that was judged again; None where the kernel was not judged
+    again. Raises UsageError."""
     path = _place(folder, "last-check", source)
     return _read(path, decode_verdict) if path.exists() else None
 

@@ -1,6 +1,5 @@
-"""What a node reports: its decisions in words, in its update, and every event of its work, in the
-stream of whoever runs the graph.
-"""
+"""The report of a node: its decisions in words, in its update, and every event of its work, in the
+stream of the caller that runs the graph."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,7 +15,8 @@ from cuda_llm.traces.event_text import describe_decision
 from cuda_llm.traces.events import Event
 
 MOST_LINES = 24
-"""Of decisions in one update, which stand in the checkpoint until the next node's."""
+"""Largest number of lines of decisions in one update; the checkpoint holds them until the next
+node's update."""
 SERVER = "LANGSMITH_LANGGRAPH_API_VARIANT"
 """Set by LangGraph's servers, which send what is streamed on as JSON."""
 

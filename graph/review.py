@@ -35,7 +35,7 @@ REMEDY = "remove it: resume asks for the review again"
 
 @dataclass(frozen=True)
 class Reviewed:
-    """What came of a review, as `rounds/<n>/review.json` holds it."""
+    """The result of a review, as `rounds/<n>/review.json` holds the result."""
 
     decisions: Decisions
     event: RoundReviewed
@@ -75,7 +75,8 @@ def review_file(run: Path, round_: int) -> Path:
 
 
 def read_review(path: Path) -> Reviewed | None:
-    """Read what was decided; None where nobody has. Raises UsageError for a broken file."""
+    """Read the decisions of a person; None before a person has decided. Raises UsageError for a
+    broken file."""
     data = read_json(path, REMEDY)
     try:
         return None if data is None else decode(Reviewed, data)

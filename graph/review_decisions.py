@@ -1,4 +1,5 @@
-"""What a person is shown before a round, and what they decide of it: plain JSON, checked."""
+"""The review before a round as a person sees the review, and the person's decisions: plain JSON,
+checked."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from cuda_llm.outcomes import Passed
 
 ACCEPT, REJECT = "accept", "reject"
 KEYS = ("hints", "orders", "add_hints", "by")
-"""Of an answer."""
+"""Keys of a person's answer."""
 ORDER_KEYS = ("parent", "direction")
 SOMEBODY = "user"
 EXPECTED = f"expected an object with {', '.join(KEYS)}, or a list of hints to add"
@@ -21,7 +22,7 @@ run stopped there."""
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictShown:
-    """What became of a candidate of the round before."""
+    """The verdict on a candidate of the previous round, as a person sees the verdict."""
 
     id: str
     code: str
@@ -30,17 +31,17 @@ class VerdictShown:
     idea: str = ""
     speedup: float | None = None
     time_us: float | None = None
-    """At the largest size."""
+    """Time of the kernel at the largest size."""
 
     @property
     def passed(self) -> bool:
-        """Whether it is correct in every check that was made."""
+        """Whether the kernel is correct in every check that was made."""
         return self.code == Passed.code
 
 
 @dataclass(frozen=True, kw_only=True)
 class HintShown:
-    """A hint that nobody has reviewed yet."""
+    """A hint that no person has reviewed yet."""
 
     id: str
     channel: str
@@ -69,10 +70,11 @@ class OrderShown:
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
-    """What is to be reviewed before a round: the value of the graph's interrupt, as JSON."""
+    """The hints and orders to review before a round: the value of the graph's interrupt, as
+    JSON."""
 
     round: int
-    """That is about to begin."""
+    """Round that is about to begin."""
     rounds: int
     incumbent: str | None = None
     verdicts: tuple[VerdictShown, ...] = ()
@@ -81,12 +83,13 @@ class Review:
     parents: tuple[str, ...] = ()
     """Attempts that an order may start from."""
     problem: str = ""
-    """What was wrong with the last answer, which is asked for again."""
+    """Fault of the last answer, for which the person is asked again; empty for the first
+    question."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrderEdit:
-    """What an order shall say instead."""
+    """The fields of an order that a person replaces."""
 
     parent: str | None = None
     direction: str = ""
@@ -94,14 +97,14 @@ class OrderEdit:
 
 @dataclass(frozen=True, kw_only=True)
 class Decisions:
-    """What a person decided; whatever is not named is accepted."""
+    """The decisions of a person; hints and orders that are not named are accepted."""
 
     rejected: tuple[str, ...] = ()
     """Hints and orders."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """By hint: its text from now on."""
+    """New text of a hint, by the id of the hint."""
     orders: Mapping[str, OrderEdit] = field(default_factory=dict)
-    """By order, whole."""
+    """New fields of an order, by the id of the order."""
     add_hints: tuple[str, ...] = ()
     by: str = SOMEBODY
 

@@ -32,7 +32,7 @@ from cuda_llm.traces.text import plural
 
 ROUNDS = "rounds"
 BROUGHT = frozenset({Kind.START, Kind.TUNE, Kind.COMPOSE})
-"""Kinds of briefs whose kernel is there already: no generator is asked."""
+"""Kinds of briefs whose kernel exists already: no generator is asked."""
 
 
 def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, ...]:
@@ -51,7 +51,7 @@ def briefs_of_round(situation: Situation, context: RunContext) -> tuple[Brief, .
 
 
 def tunes_alone(context: RunContext) -> bool:
-    """Return whether nobody writes kernels, and the tuner's trials are all there is."""
+    """Return whether the run has no generator and its rounds hold the tuner's trials alone."""
     return isinstance(context.generator, TunerAlone)
 
 
@@ -118,14 +118,17 @@ def write_trials(
 
 
 def why_stop(situation: Situation, judged: Sequence[Attempt], context: RunContext) -> str:
-    """Return why no round should follow, in a few words; empty: go on. No strategy ends tuning."""
+    """Return the reason why no round should follow, in a few words; empty to continue. No strategy
+    ends a run that only tunes."""
     if situation.round >= situation.config.rounds:
         return ROUNDS
     if why := context.stop_reason() or all_infra_failed(judged):
         return why
     alone = tunes_alone(context)
     why = why_tuning_ends(situation, judged) if alone else stop_by_strategy(context, situation)
-    return why or context.why_end(situation.round)
+    if why or context.replay is None:
+        return why
+    return context.replay.why_end(situation.round)
 
 
 def collect_attempts(state: SearchState, context: RunContext, names: Sequence[str]) -> SearchUpdate:
@@ -169,7 +172,8 @@ def describe_trials(fastest: Attempt | None, tried: int) -> str:
 
 
 def all_infra_failed(judged: Sequence[Attempt]) -> str:
-    """Return why to stop where our parts or a user's generator fail every time; else empty."""
+    """Return a reason to stop where every candidate of the round failed by a part of cuda-llm or by
+    the user's generator; empty otherwise."""
     broken = bool(judged) and all(one.infra_failed for one in judged)
     return f"nothing works: {judged[0].code}: {judged[0].summary}" if broken else ""
 

@@ -97,7 +97,7 @@ def run_started(context: RunContext) -> RunStarted:
         hardware=context.device.hardware.name,
         time_source=context.device.capabilities.time_source,
         generator=context.generator.name,
-        model=context.config.model,
+        model=context.model,
         strategy=context.strategy.name,
         candidates=context.config.candidates,
         rounds=context.config.rounds,

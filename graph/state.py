@@ -1,8 +1,6 @@
-"""What a run remembers between nodes. Plain JSON throughout, so that a checkpoint loads anywhere.
-
-`docs/state.md` lists for each channel its writers, its readers and its reducer.
-Attempts, briefs and hints lie in the run's folder, as do sources and verdicts; the state holds ids.
-"""
+"""The state of a run: the channels of the graph, in plain JSON, so that any process can load a
+checkpoint. `docs/state.md` lists the writers, the readers and the reducer of each channel.
+Attempts, briefs, hints, sources and verdicts lie in the run's folder; the state holds ids."""
 
 import dataclasses
 import operator
@@ -37,37 +35,41 @@ class SearchUpdate(TypedDict, total=False):
     baseline: Json
     """`sizes`: dims of each timed size; `times_us`: the baseline's time at each."""
     round: int
-    """At work: from 1; 0 while the user's own kernel is judged, or before the first."""
+    """Round at work, from 1; 0 before the first round and while the user's own kernel is judged."""
     briefs: list[str]
     """Ids of the candidates at work this round."""
     trials: list[str]
     """Ids of the tuner's candidates of this round."""
     judged: list[str]
-    """Ids of the attempts that this round added."""
+    """Ids of the attempts that this round has added."""
     attempts: Annotated[list[str], operator.add]
     """Ids of all candidates that were judged, by round and index."""
     incumbent: str | None
-    """Id of the attempt to beat."""
+    """Id of the fastest attempt so far, which a contender must beat; None before an attempt has
+    passed."""
     unfit: Annotated[dict[str, str], merge]
-    """By attempt that passed: what was found when it was about to be the incumbent."""
+    """Fault found in an attempt that passed when the attempt was about to be the incumbent, by the
+    id of the attempt."""
     error_hints: Annotated[list[str], operator.add]
     performance_hints: Annotated[list[str], operator.add]
-    """Ids of hints, in the order given."""
+    """Ids of hints about performance, in the order given; `error_hints` has the hints about
+    failures."""
     withdrawn: Annotated[dict[str, str], merge]
-    """By id of a hint that a person rejected or rewrote: the id of what they wrote instead, empty
-    where that is nothing."""
+    """Id of the hint that a person wrote in place of a hint, by the id of the replaced hint; empty
+    for a hint that a person rejected."""
     notes: Annotated[dict[str, Json], merge]
-    """By name of the agent that wrote it."""
+    """Notes of agents, by the name of the agent."""
     stop: str
-    """Why no round follows; empty while one does."""
+    """Reason why no round follows; empty while a round follows."""
     best: Json | None
     """The result: `id`, `speedup`, `times_us`, `written_by`; None where no candidate passed."""
     decided: Annotated[list[str], latest]
-    """What the node decided, in words, for whoever watches the updates; no node reads it."""
+    """Decisions of the node in words, for a reader of the updates; no node reads the channel."""
 
 
 class SearchState(SearchUpdate, total=False):
-    """All channels: what nodes write, and the options that the graph was started with."""
+    """All channels: the channels that nodes write, and the options that the graph was started
+    with."""
 
 
 # LangGraph makes a channel of each annotation; the options are listed once, in `GraphInput`.
@@ -75,7 +77,7 @@ SearchState.__annotations__.update(dict.fromkeys(GraphInput.model_fields, Any))
 
 
 class SearchOutput(TypedDict, total=False):
-    """What is left when the run is over."""
+    """The channels that a caller gets when the run is over."""
 
     run_id: str
     stop: str
@@ -93,7 +95,8 @@ class CandidateState(TypedDict, total=False):
     candidate_run: str
     candidate_id: str
     candidate_drafted: bool
-    """Its kernel is there already: the user's own, or the tuner's."""
+    """Whether the kernel exists before the subgraph starts: the user's own kernel, or a trial of
+    the tuner."""
     candidate_round: int
     candidate_seen: Json
     """Channels of the state that a Situation is made from, for its generator; of a kernel that is
@@ -105,7 +108,7 @@ class CandidateState(TypedDict, total=False):
 
 
 REQUIRED = object()
-"""Stands for the default of a field that has none: equal to nothing."""
+"""Stands in for the default of a field without a default: equal to no value."""
 
 
 def without_defaults(value: Any) -> dict[str, Any]:

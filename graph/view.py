@@ -1,4 +1,4 @@
-"""From the state and the context to what agents see: a Situation."""
+"""Builds the Situation that agents see from the state and the context."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -11,6 +11,8 @@ from cuda_llm.graph.benchmark.sweep import Setting
 from cuda_llm.profile import TimeSource
 from cuda_llm.tasks.task import PublishedSpeedup
 
+SOURCES: tuple[TimeSource, ...] = ("measured", "modelled")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
@@ -40,22 +42,23 @@ class BesidePublished:
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregates:
-    """What all tasks of one source of times say together. A task without a kernel that stands
-    counts as the baseline itself, 1x, because that is what its user is left with."""
+    """The figures of all tasks whose times have one source. A task without a winner counts as the
+    baseline, 1x, which is the kernel that its user has."""
 
     time_source: TimeSource
     tasks: int
     with_a_kernel: int
     speedup: Spread
-    """Over the task's own baseline."""
+    """Spread of the speed-ups over the baselines of the tasks."""
     roofline_share: Spread | None
-    """Of the answer: over tasks, the geometric mean of each task's sizes. None without a kernel."""
+    """Spread over the tasks of the geometric mean, over a task's sizes, of the winner's part of the
+    roofline. None without a kernel."""
     baseline_roofline_share: Spread | None
     over_library: Spread | None
-    """The library's time over the answer's; None where no task has one."""
+    """Spread of the library's time over the winner's time; None where no task has a library."""
     beside_published: tuple[BesidePublished, ...] = ()
     setting: Setting | None = field(default=None, metadata=SPARSE)
-    """Of a sweep: the one that all these runs have; None without a sweep."""
+    """Setting that all these runs of a sweep have; None without a sweep."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +117,6 @@ def compare(rows: Sequence[TaskRow]) -> tuple[SettingComparison, ...]:
     """Return each setting of a sweep beside the others; none without a task that all have done."""
     found = (_compare(source, rows) for source in SOURCES)
     return tuple(one for group in found for one in group)
-
-
-SOURCES: tuple[TimeSource, ...] = ("measured", "modelled")
 
 
 def _counts(row: TaskRow) -> bool:

@@ -29,38 +29,39 @@ from cuda_llm.traces.files import broken, read_json, write_json
 from cuda_llm.traces.run_folder import RunFolder
 
 BENCHMARKS = Path("traces/benchmarks")
-"""Where benchmarks lie unless the user says otherwise, below the current folder."""
+"""Default folder of benchmarks, below the current folder."""
 LATEST = "latest"
 SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkPlan:
-    """What `bench.json` holds: enough to go on with on another day."""
+    """The content of `bench.json`: the plan by which a benchmark can be continued later."""
 
     name: str
     began_at: str
-    """UTC."""
-    request: RunConfig
-    """What all runs have in common, with nothing left open; its task and run_id are empty."""
+    """UTC time at which the benchmark was planned, in ISO 8601."""
+    config: RunConfig
+    """Configuration that all runs share, without open choices; its `task` and `run_id` are
+    empty."""
     tasks: Mapping[str, str]
-    """Name of each run to its task's name or folder, in order."""
+    """Name or folder of the task of each run, by the name of the run, in order."""
     left_out: str = ""
-    """What `--quick` leaves out; empty without it."""
+    """Parts of the benchmark that `--quick` leaves out, in words; empty without `--quick`."""
     device: str
     hardware: str
     time_source: str
     driver: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
-    """Of the checkout that works; empty where the package is installed."""
+    """Git commit of the checkout that runs the benchmark; empty for an installed package."""
     sweep: Mapping[str, Setting] = field(default_factory=dict, metadata=SPARSE)
-    """Name of each run to what it has of its own; empty without a sweep."""
+    """Setting of each run, by the name of the run; empty without a sweep."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What differs from the defaults, by option."""
-        plain, asked = encode(RunConfig()), encode(self.request)
+        """Options of the configuration that differ from the defaults, with their values."""
+        plain, asked = encode(RunConfig()), encode(self.config)
         apart = ("task", "run_id", "out")
         return {
             name: value
@@ -69,27 +70,27 @@ class BenchmarkPlan:
         }
 
     def place(self, name: str, row: TaskRow) -> TaskRow:
-        """Return the row of a run as the table has it: in a sweep with task and setting."""
+        """Return the row of a run as the table shows the row: with task and setting in a sweep."""
         if name not in self.sweep:
             return row
         return replace(row, task=Path(self.tasks[name]).name, setting=self.sweep[name])
 
 
 def plan_benchmark(
-    request: RunConfig,
+    config: RunConfig,
     tasks: Mapping[str, str],
     device: Device,
     *,
     left_out: str = "",
     settings: Sequence[Setting] = (),
 ) -> BenchmarkPlan:
-    """Return the plan of a new benchmark on an open device; with `settings` it is a sweep."""
+    """Return the plan of a new benchmark on an open device; a sweep where there are `settings`."""
     now = datetime.now(UTC)
     runs, sweep = name_runs(tasks, settings) if settings else (tasks, {})
     return BenchmarkPlan(
         name=name_run("bench", now),
         began_at=now.isoformat(timespec="seconds"),
-        request=request.changed(task="", run_id="", device=spec_of(device, request.device)),
+        config=config.changed(task="", run_id="", device=spec_of(device, config.device)),
         tasks=runs,
         sweep=sweep,
         left_out=left_out,
@@ -128,7 +129,7 @@ class BenchmarkFolder:
 
     @property
     def resume_command(self) -> str:
-        """The command that goes on with it."""
+        """Command that continues the benchmark."""
         return f"cuda-llm bench --resume {shlex.quote(str(self.path))}"
 
     def run(self, name: str) -> RunFolder:

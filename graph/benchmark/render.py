@@ -66,7 +66,7 @@ def document(
     return {
         "schema": SCHEMA,
         "folder": str(folder.path),
-        **{name: value for name, value in encode(plan).items() if name != "request"},
+        **{name: value for name, value in encode(plan).items() if name != "config"},
         "settings": plan.settings,
         "rows": [task_fields(one) for one in rows],
         **({"comparison": [encode(one) for one in compare(rows)]} if plan.sweep else {}),

@@ -47,7 +47,7 @@ class TimedLibraries:
     fastest: tuple[LibraryTime | None, ...] = ()
     copies_us: tuple[float | None, ...] = ()
     note: str = ""
-    """Why no library was timed, where none was."""
+    """Reason why no library was timed; empty where a library was timed."""
 
 
 NONE_TIMED = TimedLibraries()
@@ -60,29 +60,33 @@ class SizeRow:
     dims: Mapping[str, int]
     baseline_us: float
     best_us: float | None = None
-    """Of the run's answer, as judged again at the end; None where no kernel stands."""
+    """Time of the run's winner when it was judged again at the end; None without a winner."""
     speedup: float | None = None
-    """Of the answer over the baseline, side by side where both were timed so."""
+    """Speed-up of the winner over the baseline; where both were timed in one contest, from that
+    contest."""
     least_us: float
-    """What this GPU needs at least: at the bandwidth that a large copy reaches, with one launch."""
+    """Attainable time on this GPU: at the bandwidth of a large copy, with one launch."""
     library: LibraryTime | None = None
-    """The fastest library there is for it; None without one, and where none can be called."""
+    """Time of the fastest library for this size; None where no library can be called."""
     copy_us: float | None = None
-    """A plain copy of as many bytes as the size has to move; None where none was timed."""
+    """Time of a plain copy of as many bytes as the size has to move; None where no copy was
+    timed."""
 
     @property
     def roofline_share(self) -> float | None:
-        """The least time over the answer's: 1 is as fast as the GPU allows."""
+        """Attainable time over the winner's time: 1 is as fast as the GPU allows. None without a
+        winner."""
         return None if not self.best_us else self.least_us / self.best_us
 
     @property
     def baseline_roofline_share(self) -> float:
-        """The same of the baseline."""
+        """Attainable time over the baseline's time: 1 is as fast as the GPU allows."""
         return self.least_us / self.baseline_us
 
     @property
     def over_library(self) -> float | None:
-        """The library's time over the answer's: above 1 the kernel is faster."""
+        """Time of the library over time of the winner: above 1 the winner is faster. None without
+        either."""
         if self.library is None or not self.best_us:
             return None
         return self.library.time_us / self.best_us
@@ -90,7 +94,7 @@ class SizeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class FirstAppeared:
-    """What had been spent when the winner's first verdict landed."""
+    """Spending of the run when the winner had its first verdict."""
 
     seconds: float
     """At work, since the run began; pauses between its processes do not count."""
@@ -108,7 +112,7 @@ class TaskRow:
     task: str
     state: State
     error: str = ""
-    """Why it stopped or failed."""
+    """Reason why the run stopped or failed; empty for a run that is finished."""
     run: str = ""
     """Folder of the run; empty where none began."""
     device: str = ""
@@ -124,7 +128,7 @@ class TaskRow:
     """`model`, `playbook` or `human`; empty where the baseline stays the answer."""
     model: str = ""
     verdicts: Mapping[str, int] = field(default_factory=dict)
-    """How many candidates got each code."""
+    """Number of candidates by the code of their verdict."""
     asked_as_published: int = 0
     """Candidates of which the answer of the published check is known."""
     passes_theirs_fails_ours: tuple[str, ...] = ()
@@ -138,17 +142,17 @@ class TaskRow:
     usd: float | None = 0.0
     """None where the price of a call is unknown."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """By `STAGES`."""
+    """Seconds of the run by stage, as `STAGES` names the stages."""
     first_appeared: FirstAppeared | None = None
     not_inspected: str = ""
-    """Why sanitizers and large sizes have not looked at the winner; empty where they have, and
-    where times are modelled."""
+    """Reason why the winner was not inspected by sanitizers and at large sizes; empty for an
+    inspected winner and for modelled times."""
     libraries_note: str = ""
     """Why no library was timed, where none was."""
     published: tuple[PublishedSpeedup, ...] = ()
     """Figures of others for this task, on other GPUs, over a baseline of their own."""
     setting: Setting | None = field(default=None, metadata=SPARSE)
-    """In a sweep what the run has of its own; None without one."""
+    """Setting of the run in a sweep; None without a sweep."""
 
     @property
     def passed(self) -> int:
@@ -278,7 +282,7 @@ def why_not_inspected(events: Iterable[Event], name: str) -> str:
 
 
 def contest_seconds(events: Iterable[Event]) -> float:
-    """Sum the wall time of contests; all contenders of one tell the same."""
+    """Sum the wall time of contests; every contender of a contest has the contest's wall time."""
     held = {
         (one.round, one.incumbent, one.seconds) for one in events if isinstance(one, ContestHeld)
     }

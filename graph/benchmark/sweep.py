@@ -12,17 +12,17 @@ from cuda_llm.graph.runs.resolve import absolute_code
 from cuda_llm.run_config import RunConfig
 
 LONGEST_NAME = 90
-"""Characters of a run's name, before what tells it from one that would be the same."""
+"""Largest number of characters of a run's name, before the suffix that makes equal names differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What may differ between two runs of one task."""
+    """The options in which two runs of one task may differ."""
 
     seed: int
     strategy: str
     model: str
-    """As asked for; empty: none."""
+    """Name of the model as the user gave the name; empty without a model."""
 
     def __str__(self) -> str:
         """Return `seed 0, fsr, small-model`."""
@@ -33,7 +33,7 @@ SWEPT = tuple(one.name for one in fields(Setting))
 """Options that take several values in a sweep."""
 FLAGS: Mapping[str, str] = {"seed": "--seeds", "strategy": "--strategies", "model": "--models"}
 Swept = Mapping[str, tuple[Any, ...]]
-"""By option the values that a sweep has of it."""
+"""Values of each option of a sweep, by the option's name."""
 
 
 def read_swept(seeds: str = "", strategies: str = "", models: str = "") -> Swept:
@@ -65,29 +65,27 @@ def _split(flag: str, text: str) -> tuple[str, ...]:
     return values
 
 
-def settle(request: RunConfig, swept: Swept) -> RunConfig:
-    """Return the request with the values of which there is one, which make no sweep."""
-    return request.changed(**{name: one[0] for name, one in swept.items() if len(one) == 1})
+def settle(config: RunConfig, swept: Swept) -> RunConfig:
+    """Return the configuration with each option that has one value: such options make no sweep."""
+    return config.changed(**{name: one[0] for name, one in swept.items() if len(one) == 1})
 
 
-def combine(request: RunConfig, swept: Swept) -> tuple[RunConfig, tuple[Setting, ...]]:
+def combine(config: RunConfig, swept: Swept) -> tuple[RunConfig, tuple[Setting, ...]]:
     """Return what all runs have in common, and the setting of each combination; none of no sweep.
 
     Raises UsageError for the first that cannot be.
     """
     several = {name: values for name, values in swept.items() if len(values) > 1}
     if not several:
-        return request, ()
-    choices = (
-        (getattr(request, name),) if name not in several else several[name] for name in SWEPT
-    )
+        return config, ()
+    choices = ((getattr(config, name),) if name not in several else several[name] for name in SWEPT)
     settings = tuple(
         Setting(**dict(zip(SWEPT, values, strict=True))) for values in product(*choices)
     )
     for one in settings:
-        request.changed(**vars(one))
+        config.changed(**vars(one))
         find_strategy(one.strategy)
-    return request.changed(**{name: getattr(RunConfig(), name) for name in several}), settings
+    return config.changed(**{name: getattr(RunConfig(), name) for name in several}), settings
 
 
 def name_runs(

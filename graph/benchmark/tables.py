@@ -1,4 +1,4 @@
-"""What a benchmark tells a reader: headings, tables and notes, before any markup."""
+"""The page of a benchmark before any markup: headings, tables and notes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +34,23 @@ MEAN_HEAD = ("figure", "times", "tasks", "geometric mean", "median", "worst", "o
 SETTING_HEAD = (
     *("times", "tasks", "geometric mean", "median", "worst", "of", "fastest of all on"),
     *("with a kernel", "candidates", "model calls", "tokens", "cost", "time of runs"),
+)
+MEAN_NOTE = (
+    "A task without a kernel that stands counts as the baseline, 1x. `capped` counts each task at "
+    "most at the published figure. Published figures are of other GPUs and other baselines."
+)
+SETTING_NOTE = (
+    "Each setting over the tasks that are done under every one, so that all means are of the same "
+    "tasks. On a task that two settings do equally well both are the fastest."
+)
+TASK_NOTE = (
+    "Speed-up over the task's own baseline, over all its sizes, as judged again at the end. "
+    "Seconds of stages overlap. `passes theirs, fails ours`: of the candidates of which it is "
+    "known, those that the check published with the task accepts and ours refuses."
+)
+SIZE_NOTE = (
+    "`roofline` is the least time this GPU needs (bandwidth of a large copy, one launch) over the "
+    "time taken: 100 % is as fast as it allows."
 )
 
 
@@ -84,25 +101,6 @@ def make_page(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Page:
         tables=tuple(tables),
         notes=tuple(map(printable, notes(rows))),
     )
-
-
-MEAN_NOTE = (
-    "A task without a kernel that stands counts as the baseline, 1x. `capped` counts each task at "
-    "most at the published figure. Published figures are of other GPUs and other baselines."
-)
-SETTING_NOTE = (
-    "Each setting over the tasks that are done under every one, so that all means are of the same "
-    "tasks. On a task that two settings do equally well both are the fastest."
-)
-TASK_NOTE = (
-    "Speed-up over the task's own baseline, over all its sizes, as judged again at the end. "
-    "Seconds of stages overlap. `passes theirs, fails ours`: of the candidates of which it is "
-    "known, those that the check published with the task accepts and ours refuses."
-)
-SIZE_NOTE = (
-    "`roofline` is the least time this GPU needs (bandwidth of a large copy, one launch) over the "
-    "time taken: 100 % is as fast as it allows."
-)
 
 
 def facts(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Iterator[str]:

@@ -37,7 +37,7 @@ _log = Log(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkProgress:
-    """How far all runs together are."""
+    """Progress of all runs of a benchmark together."""
 
     runs: int
     ended: int
@@ -129,7 +129,7 @@ async def work(
     device: Device,
     on_row: OnRow,
     *,
-    overrides: Parts | None = None,
+    brought: Parts | None = None,
     observers: Sequence[Observer] = (),
     report: ReportLine = print_line,
     on_progress: OnProgress = lambda _: None,
@@ -164,9 +164,7 @@ async def work(
     async def worker(own: Device) -> None:
         while (name := await queue.take()) is not None:
             try:
-                row = await run_task(
-                    folder, plan, name, own, overrides or Parts(), observers, report
-                )
+                row = await run_task(folder, plan, name, own, brought or Parts(), observers, report)
             except DeviceLost as error:
                 lose(name, own, error)
                 return
@@ -193,15 +191,13 @@ def is_done(row: TaskRow | None) -> bool:
     return row is not None and row.state == "done"
 
 
-def request_of(
-    plan: BenchmarkPlan, folder: BenchmarkFolder, name: str, device: Device
-) -> RunConfig:
-    """Return the request of one run."""
-    asked = plan.request.device
+def config_of(plan: BenchmarkPlan, folder: BenchmarkFolder, name: str, device: Device) -> RunConfig:
+    """Return the configuration of one run."""
+    asked = plan.config.device
     spec = asked if names_code(asked) else str(getattr(device, "spec", asked))
     own: dict[str, Any] = vars(plan.sweep[name]) if name in plan.sweep else {}
     task = plan.tasks[name]
-    return plan.request.changed(task=task, device=spec, out=str(folder.runs), run_id=name, **own)
+    return plan.config.changed(task=task, device=spec, out=str(folder.runs), run_id=name, **own)
 
 
 async def run_task(
@@ -209,21 +205,21 @@ async def run_task(
     plan: BenchmarkPlan,
     name: str,
     device: Device,
-    overrides: Parts,
+    brought: Parts,
     observers: Sequence[Observer],
     report: ReportLine,
 ) -> TaskRow:
     """Begin or go on with one run, then time libraries; return its row."""
-    run, request = folder.run(name), request_of(plan, folder, name, device)
-    own = replace(overrides, opened_device=device)
+    run, config = folder.run(name), config_of(plan, folder, name, device)
+    own = replace(brought, opened_device=device)
     if not (run.path / "run.json").exists():
         # A kill came between the two steps in which a run's folder is made.
         shutil.rmtree(run.path, ignore_errors=True)
-        await start(request, overrides=own, observers=observers, report=report)
+        await start(config, brought=own, observers=observers, report=report)
     elif not (run.events.exists() and read_result(run).finished):
-        await resume(run, overrides=own, observers=observers, report=report)
-    task = with_objective(load_task(request.task), request.objective, request.weights)
-    libraries = await time_libraries(task, device, request)
+        await resume(run, brought=own, observers=observers, report=report)
+    task = with_objective(load_task(config.task), config.objective, config.weights)
+    libraries = await time_libraries(task, device, config)
     return read_row(run, task, device.hardware, libraries=libraries)
 
 
@@ -247,7 +243,7 @@ def stopped_row(
 NO_LIBRARY = "the task names none"
 
 
-async def time_libraries(task: Task, device: Device, request: RunConfig) -> TimedLibraries:
+async def time_libraries(task: Task, device: Device, config: RunConfig) -> TimedLibraries:
     """Time the task's libraries and the copy.
 
     What goes wrong is told, for a kernel's own result does not hang on it.
@@ -257,7 +253,7 @@ async def time_libraries(task: Task, device: Device, request: RunConfig) -> Time
 
     if not device.capabilities.duels:
         return TimedLibraries(note="not timed: libraries run on a GPU only")
-    options = MeasureOptions(l2=L2(request.l2))
+    options = MeasureOptions(l2=L2(config.l2))
     try:
         found = await libraries.time_libraries(task, device, options)
     except DeviceLost:

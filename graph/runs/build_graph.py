@@ -23,7 +23,7 @@ from cuda_llm.graph.context import (
     input_of,
 )
 from cuda_llm.graph.node_report import bind_reporting
-from cuda_llm.graph.parts import Parts
+from cuda_llm.graph.parts import Parts, RunParts
 from cuda_llm.graph.review import review
 from cuda_llm.graph.round_nodes import (
     choose,
@@ -40,7 +40,7 @@ from cuda_llm.graph.round_nodes import (
 )
 from cuda_llm.graph.run_nodes import baseline, finish, start
 from cuda_llm.graph.runs.graph_input import make_search_graph
-from cuda_llm.graph.runs.parts import RunParts, find_parts
+from cuda_llm.graph.runs.parts import find_parts
 from cuda_llm.graph.state import SearchOutput, SearchState
 from cuda_llm.run_config import RunConfig, read_config
 from cuda_llm.traces.event_log import Recorder
@@ -66,7 +66,8 @@ NODES = {
     "route": route,
     "finish": finish,
 }
-"""In their order. `candidate` stands before `collect`, `trial` before `collect_trials`."""
+"""Nodes of the graph by name, in their order. The subgraph `candidate` stands before `collect`,
+`trial` before `collect_trials`."""
 
 LAST_NODE = {
     Stage.START: "start",
@@ -77,7 +78,7 @@ LAST_NODE = {
     Stage.TUNER: "collect_trials",
     Stage.REFLECTION: "reflection",
 }
-"""The node that ends a stage: extra agents follow it."""
+"""Last node of each stage: extra agents follow that node."""
 
 EDGES = (
     ("start", RESEARCHER),
@@ -120,7 +121,7 @@ def build_graph(
     What is given replaces what the run's context holds. `agents` stand behind their stages; one
     named `hardware_research` takes the researcher's place. Raises UsageError for a name used twice.
     """
-    overrides = Parts(
+    brought = Parts(
         generator=generator,
         strategy=strategy,
         reflector=reflection,
@@ -128,7 +129,7 @@ def build_graph(
         bench=bench,
         agents=tuple(agents),
     )
-    return assemble_graph(context_finder(overrides), agents)
+    return assemble_graph(context_finder(brought), agents)
 
 
 def assemble_graph(
@@ -186,35 +187,36 @@ def add_chain(graph: Any, find: FindContext, agents: Sequence[PlacedAgent]) -> N
     graph.add_conditional_edges("tuner", each_trial, {"trial": "trial", "on": after_trials})
 
 
-def context_finder(overrides: Parts) -> FindContext:
-    """Return what finds the context of a node; `overrides` replace the parts of that context."""
-    parts = {name: part for name, part in overrides.given.items() if name != "agents"}
+def context_finder(brought: Parts) -> FindContext:
+    """Return what finds the context of a node; parts that were `brought` to the graph replace
+    the parts of that context."""
+    parts = {name: part for name, part in brought.given.items() if name != "agents"}
 
     async def find(state: Mapping[str, Any], given: object) -> RunContext:
-        context = given if isinstance(given, RunContext) else await open_context(state, overrides)
+        context = given if isinstance(given, RunContext) else await open_context(state, brought)
         return replace(context, **parts) if parts else context  # type: ignore[arg-type]
 
     return find
 
 
-async def open_context(state: Mapping[str, Any], overrides: Parts) -> RunContext:
+async def open_context(state: Mapping[str, Any], brought: Parts) -> RunContext:
     """Return the context of the run that `state` belongs to; make it where there is none."""
     name = state.get("candidate_run") or state.get("run_id", "")
     if name in _open:
         return _open[name]
     try:
-        parts = parts_of_begun_run(name, overrides) if name else parts_of_input(state, overrides)
+        parts = parts_of_begun_run(name, brought) if name else parts_of_input(state, brought)
     except UsageError as error:
         raise InputRefused(str(error)) from error
     context = await make_context(parts, known=bool(name))
     return _open.setdefault(context.run_id, context)
 
 
-def parts_of_input(state: Mapping[str, Any], overrides: Parts) -> RunParts:
+def parts_of_input(state: Mapping[str, Any], brought: Parts) -> RunParts:
     """Find the parts of a new run. Raises UsageError."""
     from cuda_llm.graph.runs.replay import as_asked
 
-    return find_parts(as_asked(read_config(input_of(state), RunConfig)), overrides)
+    return find_parts(as_asked(read_config(input_of(state), RunConfig)), brought)
 
 
 def release_context(run_id: str) -> None:
@@ -239,12 +241,12 @@ async def make_context(parts: RunParts, *, known: bool) -> RunContext:
     return replace(context, release=partial(release_context, context.run_id))
 
 
-def parts_of_begun_run(name: str, overrides: Parts) -> RunParts:
+def parts_of_begun_run(name: str, brought: Parts) -> RunParts:
     """Find the parts of a run that another process began. Raises UsageError without one."""
     from cuda_llm.graph.runs.start import parts_of
     from cuda_llm.traces.find import find_run
 
-    return parts_of(find_run(name), overrides)
+    return parts_of(find_run(name), brought)
 
 
 def make_graph() -> Any:

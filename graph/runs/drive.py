@@ -15,9 +15,9 @@ from cuda_llm.atomic_file import describe_full_disk
 from cuda_llm.errors import CudaLLMError, UsageError, describe_error
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.node_report import pass_on
+from cuda_llm.graph.parts import RunParts
 from cuda_llm.graph.review import NODE
 from cuda_llm.graph.review_decisions import Reviewer
-from cuda_llm.graph.runs.parts import RunParts
 from cuda_llm.graph.state import SearchOutput, SearchState
 from cuda_llm.log import Log, bound
 from cuda_llm.traces.best import BestKeeper
@@ -201,10 +201,10 @@ def open_recorder(
         for trial in trials:
             recorder(trial)
 
-    folder = RunFolder(parts.run)
-    recorder = Recorder(folder.events, (record_probes, BestKeeper(folder), pass_on, *observers))
+    keeper = BestKeeper(parts.folder)
+    recorder = Recorder(parts.folder.events, (record_probes, keeper, pass_on, *observers))
     if (send := find_live_sender()) is not None:
-        recorder.at_close = send(folder)
+        recorder.at_close = send(parts.folder)
     return recorder
 
 

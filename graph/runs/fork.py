@@ -39,15 +39,16 @@ BETWEEN_ROUNDS = "route"
 """The node that leads to it."""
 ALWAYS = ("code", "about", "text", "by")
 KEYS = tuple(field for field in fields(Hint) if field.name != "id")
-"""What an entry may say. Its id follows from that: a hint that was changed is another one."""
+"""Fields of a hint that an entry of a hints file may have. The id follows from the other fields: a
+changed hint is a new hint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hints:
-    """What a run has learned, by channel."""
+    """The hints of a run, by channel."""
 
     round: int
-    """After which round."""
+    """Round after which the run had these hints."""
     error_hints: tuple[Hint, ...] = ()
     performance_hints: tuple[Hint, ...] = ()
 

@@ -1,7 +1,5 @@
-"""What `optimize` was called with, taken apart: a configuration, and objects of the caller's own.
-
-Everything is checked here, so that a mistake is one line and no work has begun.
-"""
+"""The keywords of `optimize`, split into a configuration and the caller's own objects. All keywords
+are checked here, before any work begins."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,9 +22,9 @@ MEMBERS: Mapping[str, tuple[str, ...]] = {
     "tuner": ("propose",),
     "bench": ("time_baseline", "compile", "validate", "profile"),
 }
-"""What an object must have to be the part that the keyword names."""
+"""Members that an object must have to be the part that a keyword names, by keyword."""
 WATCHERS = ("observers", "reviewer")
-"""Functions of the caller's, called with every event and before each round."""
+"""Keywords of the caller's functions: observers receive every event, the reviewer each review."""
 KEYWORDS = (*(name for name in RunConfig.model_fields if name != "task"), *MEMBERS, *WATCHERS)
 
 

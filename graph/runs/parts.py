@@ -1,15 +1,15 @@
-"""What a configuration names, found and checked before anything is written or started."""
+"""Finds and checks the parts that a configuration names, before anything is written or started."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
-from cuda_llm.agents.prompting.templates import Templates, open_templates
-from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector, Strategy
+from cuda_llm.agents.prompting.templates import open_templates
+from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector
 from cuda_llm.dotted import is_dotted, load_dotted, make_part
 from cuda_llm.errors import MissingError, UsageError
-from cuda_llm.graph.parts import Parts
+from cuda_llm.graph.parts import GeneratorChoice, Parts, Replay, RunParts
 from cuda_llm.graph.runs.resolve import resolve_config
 from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Author
@@ -18,74 +18,13 @@ from cuda_llm.tasks.objective import with_objective
 from cuda_llm.tasks.own_sizes import with_sizes
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
-
-if TYPE_CHECKING:
-    from cuda_llm.graph.runs.replay import Replay
+from cuda_llm.traces.run_folder import RunFolder
 
 GENERATORS = ("auto", "llm", "playbook", "tuner")
 NAME_A_MODEL = "name one with --model (or CUDA_LLM_MODEL)"
 
 
-@dataclass(frozen=True)
-class GeneratorChoice:
-    """The generator's name and what the user should know of the choice."""
-
-    name: str
-    """`llm`, `playbook`, `tuner` or a dotted path."""
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunParts:
-    """The parts of one run that need no folder."""
-
-    config: RunConfig
-    """Resolved: nothing in it is open."""
-    overrides: Parts
-    task: Task
-    device: Device
-    generator_choice: GeneratorChoice
-    """Who writes, by name, and what the user should know of that."""
-    generator: Generator | None
-    """None for the one that asks a model: it needs a run to keep prompts and replies in."""
-    strategy: Strategy
-    agents: tuple[PlacedAgent, ...]
-    templates: Templates
-    """Of the prompts of agents that ask a model."""
-    own_part_names: tuple[str, ...]
-    """Names of the agents, and of a generator and a reflector of the user's: who may be given a
-    model of its own."""
-    replay: "Replay | None" = None
-    """What answers from the record of another run; None where models and device are asked."""
-
-    @property
-    def run(self) -> Path:
-        """The run's folder."""
-        return Path(self.config.out) / self.config.run_id
-
-    @property
-    def model(self) -> str:
-        """Name of the model that writes; empty where none does."""
-        return self.named if self.generator_choice.name == "llm" else ""
-
-    @property
-    def critic(self) -> str:
-        """Name of the model that our reflection asks; empty where no prompt holds its hints."""
-        if self.overrides.reflector is not None:
-            return ""
-        if not (self.strategy.components & self.config.components).hints:
-            return ""
-        own = name_of(self.overrides.reflection_model) or self.config.reflection_model
-        writes_alone = self.generator_choice.name in ("playbook", "tuner")
-        return own or ("" if writes_alone else self.named)
-
-    @property
-    def named(self) -> str:
-        """Name of the model that the user named; empty where none is."""
-        return name_of(self.overrides.model) or self.config.model
-
-
-def find_parts(config: RunConfig, overrides: Parts) -> RunParts:
+def find_parts(config: RunConfig, brought: Parts) -> RunParts:
     """Find the parts of a new run: as the user asked, and by the settings where nothing was asked.
 
     Raises UsageError for what is not there or makes no sense, MissingError for what this machine or
@@ -93,7 +32,7 @@ def find_parts(config: RunConfig, overrides: Parts) -> RunParts:
     """
     from cuda_llm.settings import settings
 
-    parts = find_parts_by_name(resolve_config(config), overrides)
+    parts = find_parts_by_name(resolve_config(config), brought)
     named = settings().agent_models
     by_settings = {name: named[name] for name in parts.own_part_names if name in named}
     models = {**by_settings, **parts.config.agent_models}
@@ -104,7 +43,7 @@ def find_parts(config: RunConfig, overrides: Parts) -> RunParts:
     return replace(parts, config=decided)
 
 
-def find_parts_by_name(config: RunConfig, overrides: Parts) -> RunParts:
+def find_parts_by_name(config: RunConfig, brought: Parts) -> RunParts:
     """Find the parts of a resolved configuration, the device last: opening one may take minutes.
 
     Raises as `find_parts` does.
@@ -114,28 +53,29 @@ def find_parts_by_name(config: RunConfig, overrides: Parts) -> RunParts:
 
     if config.start:
         read_source(Path(config.start))
-    task = overrides.task or load_task(config.task)
+    task = brought.task or load_task(config.task)
     task = with_objective(with_sizes(task, config.sizes), config.objective, config.weights)
-    replay = find_replay(config, overrides, task)
-    has_model = bool(config.model) or overrides.model is not None
+    replay = find_replay(config, brought, task)
+    has_model = bool(config.model) or brought.model is not None
     recorded = None if replay is None else replay.generator
-    own = overrides.generator or (recorded if recorded and recorded.name != "playbook" else None)
+    own = brought.generator or (recorded if recorded and recorded.name != "playbook" else None)
     chosen = (
         GeneratorChoice(own.name)
         if own is not None
         else choose_generator(config.generator, task, has_model=has_model)
     )
-    agents = find_agents(config.agents, overrides.agents)
+    agents = find_agents(config.agents, brought.agents)
     generator = own or recorded or load_generator(chosen, task, config.start)
-    own_part_names = (*(one.name for one in agents), *names_of(generator, overrides.reflector))
-    check_agent_models((*config.agent_models, *overrides.agent_models), own_part_names)
-    strategy = overrides.strategy or find_strategy(config.strategy)
+    own_part_names = (*(one.name for one in agents), *names_of(generator, brought.reflector))
+    check_agent_models((*config.agent_models, *brought.agent_models), own_part_names)
+    strategy = brought.strategy or find_strategy(config.strategy)
     templates = open_templates(config.prompts)
     return RunParts(
         config=config,
-        overrides=overrides,
+        brought=brought,
+        folder=RunFolder(Path(config.out) / config.run_id),
         task=task,
-        device=find_device(config, overrides, replay),
+        device=find_device(config, brought, replay),
         generator_choice=chosen,
         generator=generator,
         strategy=strategy,
@@ -146,22 +86,22 @@ def find_parts_by_name(config: RunConfig, overrides: Parts) -> RunParts:
     )
 
 
-def find_device(config: RunConfig, overrides: Parts, replay: "Replay | None") -> Device:
+def find_device(config: RunConfig, brought: Parts, replay: Replay | None) -> Device:
     """Return the recorded device, the caller's own, or the one named; it is opened here."""
     from cuda_llm.tools.open_device import open_device
 
     if replay is not None and replay.device is not None:
         return replay.device
-    return overrides.device or overrides.opened_device or open_device(config.device)
+    return brought.device or brought.opened_device or open_device(config.device)
 
 
-def find_replay(config: RunConfig, overrides: Parts, task: Task) -> "Replay | None":
+def find_replay(config: RunConfig, brought: Parts, task: Task) -> Replay | None:
     """Open the record that the configuration names; None where it names none."""
     if not config.replay:
         return None
     from cuda_llm.graph.runs.replay import open_replay
 
-    return open_replay(config, overrides, task)
+    return open_replay(config, brought, task)
 
 
 def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorChoice:
@@ -220,7 +160,7 @@ def load_generator(chosen: GeneratorChoice, task: Task, start: str) -> Generator
     return generator
 
 
-def find_agents(specs: Sequence[str], brought: Sequence[PlacedAgent]) -> tuple[PlacedAgent, ...]:
+def find_agents(specs: Sequence[str], passed: Sequence[PlacedAgent]) -> tuple[PlacedAgent, ...]:
     """Find the agents that ship, unless `-NAME` leaves one out, and the user's own.
 
     One that has the name of an agent that ships takes its place. Raises UsageError.
@@ -230,7 +170,7 @@ def find_agents(specs: Sequence[str], brought: Sequence[PlacedAgent]) -> tuple[P
     unwanted = {spec[1:] for spec in specs if spec.startswith("-")}
     if unknown := sorted(unwanted - set(SHIPPED)):
         raise UsageError(f"--agent -{unknown[0]}: there is no such agent to leave out")
-    own = [*(find_agent(spec) for spec in specs if not spec.startswith("-")), *brought]
+    own = [*(find_agent(spec) for spec in specs if not spec.startswith("-")), *passed]
     taken = unwanted | {agent.name for agent in own}
     return (*(find_agent(name) for name in SHIPPED if name not in taken), *own)
 
@@ -246,11 +186,3 @@ def check_agent_models(named: Sequence[str], own_part_names: Sequence[str]) -> N
         known = ", ".join(own_part_names) or "none"
         msg = f"--agent-model {strangers[0]}=...: no part of this run has that name; there are"
         raise UsageError(f"{msg} {known} (--model and --reflection-model name those of our agents)")
-
-
-def name_of(model: object | None) -> str:
-    """Return the name that a chat model gives itself; empty for None."""
-    if model is None:
-        return ""
-    named = getattr(model, "model_name", None) or getattr(model, "model", None)
-    return str(named or type(model).__name__)

@@ -1,4 +1,5 @@
-"""What `run.json` holds: what was asked for, what it was asked of, and which task to the byte."""
+"""The content of `run.json`: the configuration, the parts of the run, and digests of the task's
+files."""
 
 import hashlib
 import re
@@ -9,7 +10,7 @@ from typing import Any
 from cuda_llm.agents.playbook.source import read_playbook
 from cuda_llm.codec import encode
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.runs.parts import RunParts
+from cuda_llm.graph.parts import RunParts
 from cuda_llm.run_config import RunConfig, read_config
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
@@ -32,6 +33,8 @@ REQUIRED_KEYS = (
     "device_details",
 )
 """Keys without which no run can go on."""
+_PUBLISHED = re.compile(rb"\n\[published\]\n.*?(?=\n\[|\Z)", re.DOTALL)
+"""Pattern of the table `published` of `task.toml`, up to the next table."""
 
 
 def task_digests(task: Task) -> dict[str, str]:
@@ -50,10 +53,6 @@ def task_digests(task: Task) -> dict[str, str]:
 def _content(file: Path) -> bytes:
     """Return the bytes of a file, with the shared headers that a playbook includes."""
     return read_playbook(file).encode() if file.name == "playbook.cu" else file.read_bytes()
-
-
-_PUBLISHED = re.compile(rb"\n\[published\]\n.*?(?=\n\[|\Z)", re.DOTALL)
-"""The table of `task.toml`, up to the next one."""
 
 
 def changed_files(task: Task, before: Mapping[str, str]) -> list[str]:
@@ -76,7 +75,7 @@ def describe_run(parts: RunParts) -> dict[str, Any]:
 
     is_recorded = parts.replay is not None and parts.replay.device is not None
     return {
-        "run_id": parts.config.run_id,
+        "run_id": parts.run_id,
         "task": parts.task.name,
         "task_files": task_digests(parts.task),
         "device": parts.device.name,
@@ -87,8 +86,8 @@ def describe_run(parts: RunParts) -> dict[str, Any]:
         "generator": parts.generator_choice.name,
         "model": parts.model,
         "strategy": parts.strategy.name,
-        "note": setup_note(parts),
-        "brought": sorted(parts.overrides.given),
+        "note": parts.note,
+        "brought": sorted(parts.brought.given),
         "forked_from": None,
         "request": parts.config.model_dump(mode="json"),
     }
@@ -116,11 +115,6 @@ def check_device(run: dict[str, Any], device: Device) -> None:
             f"times {device.capabilities.time_source}, and the two are never ranked together: "
             "resume it where that device is, or start a new run"
         )
-
-
-def setup_note(parts: RunParts) -> str:
-    """Return notes for the user on the choice of the generator and on the device."""
-    return "; ".join(filter(None, (parts.generator_choice.note, *parts.device.notes)))
 
 
 def recorded_config(folder: RunFolder, run: dict[str, Any]) -> RunConfig:

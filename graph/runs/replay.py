@@ -5,7 +5,6 @@ docs/traces.md says what a replay promises.
 """
 
 import hashlib
-import shutil
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from cuda_llm.errors import InfrastructureError, UnusableFile, UsageError
 from cuda_llm.graph.candidate import read_validated
 from cuda_llm.graph.context import no_client
 from cuda_llm.graph.measurements import read_contests, read_inspection, read_last_check
-from cuda_llm.graph.parts import Parts
+from cuda_llm.graph.parts import Parts, Replay
 from cuda_llm.graph.runs.record import changed_files, recorded_config
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import (
@@ -61,22 +60,22 @@ RECORDED = "recorded"
 NOT_RECORDED = "not_recorded"
 """Outcome of a call, and kind of a NoCode, for which the record holds no answer."""
 COMPONENT = "record"
-"""Of the InfraFailed of a kernel that the record does not know."""
+"""Component of the InfraFailed of a kernel that the record does not know."""
 SAME, OTHER = "same", "other"
-"""Of `ModelCalled.replayed`: the recorded prompt was the same, or another."""
+"""Values of `ModelCalled.replayed`: the recorded prompt was the same, or another."""
 OF_MODELS = ("model", "reflection_model", "base_url", "agent_models")
-"""Options of what a replay never asks."""
+"""Options of models, which a replay never asks."""
 WITHOUT_LIMITS: Mapping[str, Any] = {
     "budget_usd": None,
     "max_tokens": None,
     "max_minutes": None,
 }
-"""A replay ends with its record."""
+"""Options of a replay in place of the recorded limits: a replay ends with its record."""
 PREFLIGHT = "preflight"
 R0 = "r0-c1"
-"""The kernel that the user brought."""
+"""Id of the candidate that is the user's own kernel."""
 ASKED = frozenset({Kind.FIRST, Kind.FIX, Kind.IMPROVE, Kind.DEPART})
-"""Kinds of briefs that a generator is asked."""
+"""Kinds of briefs that go to a generator."""
 NOWHERE = Path("/nowhere")
 
 
@@ -130,54 +129,7 @@ def _start(folder: RunFolder, path: str) -> str:
     return path if unchanged else str(folder.candidate(R0) / "source.cu")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Replay:
-    """What of a record answers in a run."""
-
-    folder: RunFolder
-    calls: Mapping[str, ModelCalled]
-    """The last call of each place: a run that was killed may have asked again."""
-    generator: "RecordedGenerator | None"
-    """None where today's code writes: it asks a model, tunes alone, or was named or brought."""
-    tuner: "RecordedTuner | None"
-    device: "RecordedDevice | None"
-    """None where another device judges."""
-    last_round: int
-    reason: str
-    """Why the recorded run ended; empty where it did not, or with its rounds."""
-    taken: set[str] = field(default_factory=set)
-    """Places of the calls answered so far."""
-
-    def why_end(self, round_: int) -> str:
-        """Return why no round follows that one; empty where the record holds another."""
-        if round_ < self.last_round:
-            return ""
-        return self.reason or f"the record of {self.folder.name} ends with round {self.last_round}"
-
-    def find_place(self, call: str) -> str | None:
-        """Return the place of the answer to a call; None where none was recorded.
-
-        Questions of an agent are named by their words: a question in other words gets the next
-        answer of the agent's turn that is left.
-        """
-        found: str | None = call
-        if call not in self.calls and self.folder.load_reply(call) is None:
-            turn, name = call.rpartition("/")[::2]
-            left = (one for one in self.calls if one.rpartition("/")[0] == turn)
-            asks = name.startswith("ask-")
-            found = next((one for one in left if asks and one not in self.taken), None)
-        self.taken.add(found or "")
-        return found
-
-    def copy_reviews(self, folder: RunFolder) -> None:
-        """Write what a person decided before each round, so that nobody is asked again."""
-        for path in self.folder.path.glob("rounds/*/review.json"):
-            new = folder.path / path.relative_to(self.folder.path)
-            new.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, new)
-
-
-def open_replay(config: RunConfig, overrides: Parts, task: Task) -> Replay:
+def open_replay(config: RunConfig, brought: Parts, task: Task) -> Replay:
     """Open the record that a configuration names, and read all of it that will answer.
 
     Raises UsageError: it is at work or damaged, of another task, or was started with parts that are
@@ -189,20 +141,22 @@ def open_replay(config: RunConfig, overrides: Parts, task: Task) -> Replay:
         raise UsageError(f"{folder.path}: at work in another process; replay it when it has ended")
     if task.name != run["task"]:
         raise UsageError(f"{folder.path}: a run of {run['task']}, not of {task.name}")
-    executes = config.device != RECORDED or {"device", "bench"} & set(overrides.given)
-    _check_brought(folder, run, overrides, executes=bool(executes))
+    executes = config.device != RECORDED or {"device", "bench"} & set(brought.given)
+    _check_brought(folder, run, brought, executes=bool(executes))
     events = read_whole(folder)
     calls = {one.call: one for one in events if isinstance(one, ModelCalled)}
     _check_replies(folder, calls)
     ended = next((one.reason for one in reversed(events) if isinstance(one, RunFinished)), "")
     rounds = (one.round for one in events if isinstance(one, RoundBegan))
-    is_own = config.generator != run["request"]["generator"] or overrides.generator is not None
+    is_own = config.generator != run["request"]["generator"] or brought.generator is not None
+    device = None if executes else recorded_device(folder, run, events, task)
     return Replay(
         folder=folder,
         calls=calls,
         generator=None if is_own else recorded_generator(folder, run["generator"]),
         tuner=None if is_own else RecordedTuner(folder),
-        device=None if executes else recorded_device(folder, run, events, task),
+        device=device,
+        bench=device,
         last_round=max(rounds, default=0),
         reason="" if ended == "rounds" else ended,
     )
@@ -222,16 +176,16 @@ def read_whole(folder: RunFolder) -> tuple[Event, ...]:
 
 
 def _check_brought(
-    folder: RunFolder, run: Mapping[str, Any], overrides: Parts, *, executes: bool
+    folder: RunFolder, run: Mapping[str, Any], brought: Parts, *, executes: bool
 ) -> None:
     answered = {"generator", "tuner", *OF_MODELS, *(() if executes else ("device", "bench"))}
-    missing = [one for one in run["brought"] if one not in answered | set(overrides.given)]
+    missing = [one for one in run["brought"] if one not in answered | set(brought.given)]
     if missing:
         own = ", ".join(missing)
         remedy = f"bring it again: optimize(replay=..., {missing[0]}=...)"
         raise UsageError(f"run {folder.name} was started from Python with its own {own}; {remedy}")
-    if brought := [name for name in OF_MODELS if name in overrides.given]:
-        raise UsageError(f"{brought[0]}: a replay asks no model; leave it out")
+    if unused := [name for name in OF_MODELS if name in brought.given]:
+        raise UsageError(f"{unused[0]}: a replay asks no model; leave it out")
 
 
 def _check_replies(folder: RunFolder, calls: Mapping[str, ModelCalled]) -> None:
@@ -373,11 +327,11 @@ class RecordedTuner:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """What became of the first candidate that had a source."""
+    """The outcome of the first recorded candidate with one source."""
 
     name: str
     stage: str
-    """That ended it."""
+    """Stage that ended the candidate."""
     verdict: Verdict
 
 
@@ -396,9 +350,10 @@ class RecordedDevice:
     notes: tuple[str, ...]
     baseline: KernelTimes
     ended: Mapping[str, Ended]
-    """By `sha_of` a source."""
+    """Outcomes by `sha_of` the source."""
     contests_held: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    """By sources: the same kernels may meet again in a later round."""
+    """Number of contests held so far, by the sources of the contest: equal kernels may meet again
+    in a later round."""
     is_last_check: bool = False
     version: str = RECORDED
 
@@ -420,7 +375,8 @@ class RecordedDevice:
         return self.baseline
 
     async def compile(self, source: str, name: str) -> Compiled | Verdict:
-        """Return the verdict that ended it there; else what stands for its files."""
+        """Return the verdict that ended the kernel at this stage; else the value that stands for
+        the kernel's files."""
         found = self.ended.get(sha_of(source))
         if found is None:
             return self._unknown("verdict on this kernel")
@@ -561,18 +517,19 @@ def _verdict(folder: RunFolder, name: str) -> Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayAccount:
-    """How far the record of a run answered another."""
+    """The calls and kernels of a replay that the record answered, and those without an answer."""
 
     of: Path
-    """The recorded run."""
+    """Folder of the recorded run."""
     measurements: bool
-    """The recorded device judged, and nothing was executed."""
+    """Whether the recorded device judged the kernels, so that nothing was executed."""
     answered: int
     """Calls of models and of a generator that the record answered."""
     unanswered: tuple[str, ...]
-    """Those it holds no answer to: `rounds/2/critique`, `candidates/r2-c1`."""
+    """Calls to which the record holds no answer: `rounds/2/critique`, `candidates/r2-c1`."""
     prompts_differ: tuple[str, ...]
-    """Calls answered although they were asked in other words, or by another brief."""
+    """Calls that the record answered although the prompt or the brief differs from the recorded
+    one."""
     unjudged: tuple[str, ...]
     """Candidates whose kernel was never judged there."""
 

@@ -38,7 +38,8 @@ def resolve_config(config: RunConfig) -> RunConfig:
 
 
 def with_settings(config: RunConfig) -> RunConfig:
-    """Return the configuration with the settings that decide what nobody gave."""
+    """Return the configuration with the values of settings for options that the user did not
+    give."""
     from cuda_llm.settings import settings
 
     now = settings()

@@ -39,7 +39,7 @@ from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.text import describe_stop, plural, us
 
 SAID = ("task", "device", "hardware", "time_source", "generator", "model", "strategy", "note")
-"""What run.json says of a run under the same names."""
+"""Fields that a result has from run.json under the same names."""
 STAGES = ("model", "compile", "validate", "profile", "baseline")
 
 
@@ -108,38 +108,40 @@ def seconds_of(at: str) -> float:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
-    """One run. `source` is the fastest kernel that passed every check."""
+    """The result of one run, finished or not."""
 
     run_id: str
     run_dir: Path
     task: str
     device: str
-    """What ran the kernels, as a person reads it."""
+    """Name of the device for a person, as `emulated RTX 3090 Ti`."""
     hardware: str
     time_source: str
     """`modelled` or `measured`."""
     l2: str = ""
-    """`cold` or `warm`: what L2 held when a measured call began; empty for modelled times."""
+    """State of L2 when a measured call began, `cold` or `warm`; empty for modelled times."""
     generator: str
     model: str
     strategy: str
     seed: int
     note: str
-    """What the user should know of how the run was set up."""
+    """Notes for the user on the generator and the device."""
     finished: bool
-    """False: it was interrupted, or is at work; `cuda-llm resume` goes on."""
+    """Whether the run came to its end. A run that is interrupted or at work is not finished;
+    `cuda-llm resume` continues an interrupted run."""
     stopped: StopCause | None = None
-    """Why it stopped before its end, where it did."""
+    """Cause for which the run stopped before its end; None for a run that did not stop early."""
     reason: str
-    """Why it ended, in words."""
+    """Reason why the run ended, in words."""
     rounds: int
-    """Rounds that began."""
+    """Number of rounds that began."""
     attempts: tuple[Attempt, ...]
-    """All that were judged, by round and index."""
+    """All attempts, by round and index."""
     best: Attempt | None
-    """None while no candidate has passed: then the task's baseline is the answer."""
+    """Fastest kernel that passed; None before a candidate has passed: the task's baseline is then
+    the answer."""
     source: str
-    """Of `best`; empty without one."""
+    """Source of `best`; empty without `best`."""
     remeasured: WinnerRemeasured | None
     usage: Spent
     seconds: Mapping[str, float]
@@ -203,17 +205,17 @@ class Result:
 
     @property
     def speedup(self) -> float | None:
-        """Of `best` over the baseline: weighted geometric mean over the timed sizes."""
+        """Speed-up of `best` over the baseline: weighted geometric mean over the timed sizes."""
         return None if self.best is None else self.best.speedup
 
     @property
     def written_by(self) -> str:
-        """`model`, `playbook` or `human`; empty without a kernel."""
+        """Author of `best`: `model`, `playbook` or `human`; empty without `best`."""
         return "" if self.best is None else self.best.written_by
 
     @property
     def file(self) -> Path | None:
-        """Where `source` lies, beside its report."""
+        """Path of the file with `source`, beside the report; None without `best`."""
         return None if self.best is None else self.run_dir / "best" / SOLUTION
 
 

@@ -31,18 +31,18 @@ class CandidateRow:
     id: str
     round: int
     kind: str
-    """Of its brief: `first`, `fix`, `improve`, `depart`, `tune`, `compose`, `start`."""
+    """Kind of the brief: `first`, `fix`, `improve`, `depart`, `tune`, `compose`, `start`."""
     parent: str | None
     written_by: str
     code: str
-    """Of its verdict; `PASSED` where it is correct in every check."""
+    """Code of the verdict; `PASSED` for a kernel that is correct in every check."""
     best: bool
     """Whether it is the run's answer."""
     speedup: float | None
     """Over the baseline, over all sizes; None unless it passed."""
     time_us: float | None
     times_us: tuple[float, ...]
-    """Of every timed size, in the order of the task."""
+    """Times of the kernel at every timed size, in the order of the task."""
     spread: float
     """Largest relative half-width of an interval around a time; 0 where times are modelled."""
     limited_by: str
@@ -54,7 +54,8 @@ class CandidateRow:
     input_tokens: int
     output_tokens: int
     usd: float | None
-    """Of its own model calls; None without one, and where a price is unknown."""
+    """Cost of the candidate's model calls in US dollars; None without a call or with an unknown
+    price."""
     seconds: float
     """Wall time of its stages together."""
 

@@ -6,7 +6,7 @@ import asyncio
 import platform
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,8 @@ from cuda_llm.agents.llm.pricing import Price
 from cuda_llm.agents.protocols import Generator, Reflector, Tuner
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.errors import MissingError, UsageError
-from cuda_llm.graph.context import RunContext, no_client, no_end
-from cuda_llm.graph.runs.parts import RunParts, name_of
-from cuda_llm.graph.runs.record import setup_note
+from cuda_llm.graph.context import RunContext, no_client
+from cuda_llm.graph.parts import RunParts, name_of
 from cuda_llm.graph.runs.replay import RecordedClients
 from cuda_llm.graph.runs.result import time_by_stage
 from cuda_llm.tools.judge.bench import Bench
@@ -25,7 +24,6 @@ from cuda_llm.tools.native import build_in_thread
 from cuda_llm.tools.open_device import ReportLine, open_watcher, prepare_device, print_line
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import ModelCalled, Record
-from cuda_llm.traces.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunModel:
-    """A chat model with endpoint, price and limits. Equal models are the same object."""
+    """A chat model with endpoint, price and limits. One model of a run is one object."""
 
     name: str
     model: "BaseChatModel"
@@ -41,7 +39,8 @@ class RunModel:
     price: Price | None
     output_tokens: int
     from_caller: bool
-    """It came as an object: it is not tried beforehand, and its price is unknown."""
+    """Whether the caller passed the model as an object: such a model is not tried beforehand and
+    has no known price."""
 
 
 class RunModels:
@@ -58,7 +57,7 @@ class RunModels:
     def writer(self) -> RunModel | None:
         """The model that writes kernels; None where none does."""
         parts = self.parts
-        return self._find(parts.model, parts.overrides.model) if parts.model else None
+        return self._find(parts.model, parts.brought.model) if parts.model else None
 
     @property
     def critic(self) -> RunModel | None:
@@ -66,48 +65,51 @@ class RunModels:
         parts = self.parts
         if not parts.critic:
             return None
-        return self._find(parts.critic, parts.overrides.reflection_model)
+        return self._find(parts.critic, parts.brought.reflection_model)
 
     def of_agent(self, agent: str) -> RunModel | None:
         """Return the model of a user's agent, generator or reflector; None where none is named."""
         parts = self.parts
-        brought = parts.overrides.agent_models.get(agent)
-        if brought is not None:
-            return self._find(name_of(brought), brought)
+        own = parts.brought.agent_models.get(agent)
+        if own is not None:
+            return self._find(name_of(own), own)
         named = parts.config.agent_models.get(agent)
         if named:
             return self._find(named, None)
-        return self._find(parts.named, parts.overrides.model) if parts.named else None
+        return self._find(parts.named_model, parts.brought.model) if parts.named_model else None
 
     def named_for_agents(self) -> tuple[RunModel, ...]:
         """Return the models that agents have of their own by name."""
-        own = self.parts.overrides.agent_models
+        own = self.parts.brought.agent_models
         names = (one for one in self.parts.config.agent_models if one not in own)
         found = (self.of_agent(name) for name in names)
         return tuple(dict.fromkeys(one for one in found if one is not None))
 
-    def _find(self, name: str, brought: "BaseChatModel | None") -> RunModel:
-        writer = self.parts.overrides.model
-        if brought is None and writer is not None and name == self.parts.model:
-            brought = writer
-        key = (name, id(brought))
+    def _find(self, name: str, own: "BaseChatModel | None") -> RunModel:
+        writer = self.parts.brought.model
+        if own is None and writer is not None and name == self.parts.model:
+            own = writer
+        key = (name, id(own))
         if key not in self._opened:
-            self._opened[key] = open_model(self.parts, name, brought)
+            self._opened[key] = open_model(self.parts, name, own)
         return self._opened[key]
 
 
-def open_model(parts: RunParts, name: str, brought: "BaseChatModel | None") -> RunModel:
-    """Open a model. Raises UsageError for a bad address, MissingError without a key."""
+def open_model(parts: RunParts, name: str, own: "BaseChatModel | None") -> RunModel:
+    """Open a model by its name, or take the caller's `own`.
+
+    Raises UsageError for a bad address, MissingError without a key.
+    """
     from cuda_llm.agents.llm.chat_model import find_endpoint, open_chat_model, options_from_settings
     from cuda_llm.agents.llm.pricing import find_price
     from cuda_llm.settings import settings
 
     options = options_from_settings()
     endpoint = find_endpoint(parts.config.base_url)
-    is_ours = brought is None
+    is_ours = own is None
     return RunModel(
         name=name,
-        model=brought or open_chat_model(name, base_url=endpoint, options=options),
+        model=own or open_chat_model(name, base_url=endpoint, options=options),
         endpoint=endpoint,
         price=find_price(name, endpoint, settings().prices) if is_ours else None,
         output_tokens=options.output_tokens if is_ours else 0,
@@ -154,13 +156,13 @@ async def try_model(chat: RunModel, calls: int, budget: Budget) -> ModelCalled:
 
 
 class ModelClients:
-    """Clients within one budget and one number of calls in flight."""
+    """Clients of the models of a run, within one budget and one limit of calls in flight."""
 
-    def __init__(self, parts: RunParts, folder: RunFolder, record: Record, budget: Budget) -> None:
+    def __init__(self, parts: RunParts, record: Record, budget: Budget) -> None:
         from cuda_llm.settings import settings
 
         self.chats = RunModels(parts)
-        self._folder = folder
+        self._folder = parts.folder
         self._record = record
         self._budget = budget
         self._slots = asyncio.Semaphore(settings().model_calls)
@@ -220,13 +222,13 @@ class ModelClients:
 Clients = ModelClients | RecordedClients
 
 
-def open_clients(parts: RunParts, folder: RunFolder, record: Record, budget: Budget) -> Clients:
+def open_clients(parts: RunParts, record: Record, budget: Budget) -> Clients:
     """Return the clients of the run's models, or those that answer from a record."""
     if parts.replay is None:
-        return ModelClients(parts, folder, record, budget)
+        return ModelClients(parts, record, budget)
     return RecordedClients(
         replay=parts.replay,
-        store=folder,
+        store=parts.folder,
         record=record,
         budget=budget,
         asks_critic=bool(parts.critic),
@@ -246,8 +248,8 @@ def open_reflector(parts: RunParts, clients: Clients) -> Reflector:
     """Return the caller's reflector, else ours, with a critique where there is a model to ask."""
     from cuda_llm.agents.reflection.reflector import Reflection
 
-    if parts.overrides.reflector is not None:
-        return parts.overrides.reflector
+    if parts.brought.reflector is not None:
+        return parts.brought.reflector
     return Reflection(clients.critic(), parts.templates)
 
 
@@ -264,35 +266,27 @@ def versions() -> dict[str, str]:
 
 
 def build_context(parts: RunParts, record: Record, budget: Budget | None = None) -> RunContext:
-    """Build the run context of parts already found; `record` receives its events."""
-    config, brought = parts.config, parts.overrides
-    folder, budget = RunFolder(parts.run), budget or open_budget(parts)
-    clients = open_clients(parts, folder, record, budget)
+    """Build the run context of parts already found; `record` receives the events of the run."""
+    brought, replay = parts.brought, parts.replay
+    budget = budget or open_budget(parts)
+    clients = open_clients(parts, record, budget)
+    found = {one.name: getattr(parts, one.name) for one in fields(RunParts)}
     return RunContext(
-        run_id=config.run_id,
-        config=config.changed(model=parts.model),
-        task=parts.task,
-        device=parts.device,
-        folder=folder,
+        **{**found, "generator": open_generator(parts, clients)},
         record=record,
-        generator=open_generator(parts, clients),
-        strategy=parts.strategy,
         reflector=open_reflector(parts, clients),
-        tuner=brought.tuner or (parts.replay and parts.replay.tuner) or open_tuner(),
-        agents=parts.agents,
-        bench=brought.bench or (parts.replay and parts.replay.device) or open_bench(parts),
+        tuner=brought.tuner or (replay and replay.tuner) or open_tuner(),
+        bench=brought.bench or (replay and replay.bench) or open_bench(parts),
         stop_reason=budget.over,
-        why_end=parts.replay.why_end if parts.replay else no_end,
         seconds_left=budget.seconds_left,
         client_of=clients.of_agent,
-        note=setup_note(parts),
         versions=versions(),
     )
 
 
 def open_budget(parts: RunParts) -> Budget:
     """Open the budget of the run, less what its earlier processes spent."""
-    asked, events = parts.config, RunFolder(parts.run).events
+    asked, events = parts.config, parts.folder.events
     usd, tokens, minutes = asked.budget_usd, asked.max_tokens, asked.max_minutes
     budget = Budget(usd=usd, tokens=tokens, minutes=minutes)
     if events.exists():

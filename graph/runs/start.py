@@ -15,10 +15,10 @@ from typing import Any
 
 from cuda_llm.agents.llm.budget import Budget
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.parts import NO_PARTS, Parts
+from cuda_llm.graph.parts import NO_PARTS, Parts, RunParts
 from cuda_llm.graph.review_decisions import Reviewer
 from cuda_llm.graph.runs.keywords import split_keywords
-from cuda_llm.graph.runs.parts import RunParts, find_parts, find_parts_by_name
+from cuda_llm.graph.runs.parts import find_parts, find_parts_by_name
 from cuda_llm.graph.runs.record import (
     check_device,
     check_task_unchanged,
@@ -40,7 +40,7 @@ from cuda_llm.traces.run_folder import RunFolder
 async def start(
     config: RunConfig,
     *,
-    overrides: Parts = NO_PARTS,
+    brought: Parts = NO_PARTS,
     observers: Iterable[Observer] = (),
     report: ReportLine = print_line,
     reviewer: Reviewer | None = None,
@@ -50,7 +50,7 @@ async def start(
     `report` gets a line where the device has something to build first; `reviewer` answers reviews.
     Raises UsageError and MissingError before any work starts and any folder is made.
     """
-    parts = find_parts(config, overrides)
+    parts = find_parts(config, brought)
     budget = open_budget(parts)
     probes = await preflight(parts, budget, report)
     folder = make_folder(parts)
@@ -60,13 +60,13 @@ async def start(
 
 def make_folder(parts: RunParts) -> RunFolder:
     """Make a new run's folder and run.json. Raises UsageError: it exists, or cannot be written."""
-    folder = RunFolder(parts.run)
+    folder = parts.folder
     try:
-        parts.run.mkdir(parents=True)
+        folder.path.mkdir(parents=True)
     except FileExistsError:
-        raise UsageError(f"{parts.run}: exists already; {_way_past(folder)}") from None
+        raise UsageError(f"{folder.path}: exists already; {_way_past(folder)}") from None
     except OSError as error:
-        msg = f"{parts.run.parent}: {error.strerror}; choose another folder with --out"
+        msg = f"{folder.path.parent}: {error.strerror}; choose another folder with --out"
         raise UsageError(msg) from None
     folder.write_run(describe_run(parts))
     if parts.replay is not None:
@@ -130,7 +130,7 @@ async def resume(
     *,
     hints: tuple[str, ...] = (),
     answer: object = (),
-    overrides: Parts = NO_PARTS,
+    brought: Parts = NO_PARTS,
     observers: Iterable[Observer] = (),
     report: ReportLine = print_line,
     reviewer: Reviewer | None = None,
@@ -144,7 +144,7 @@ async def resume(
     task has changed, or it was started with parts that are not brought again.
     """
     check_open(folder)
-    parts = parts_of(folder, overrides)
+    parts = parts_of(folder, brought)
     budget = open_budget(parts)
     probes = await preflight(parts, budget, report)
     await run_graph(parts, budget, probes, observers, hints or answer, reviewer)
@@ -172,11 +172,11 @@ def check_open(folder: RunFolder) -> None:
         )
 
 
-def parts_of(folder: RunFolder, overrides: Parts) -> RunParts:
+def parts_of(folder: RunFolder, brought: Parts) -> RunParts:
     """Find again the parts that the run was started with."""
     run = folder.read_run()
     config = recorded_config(folder, run)
-    missing = [name for name in run["brought"] if name not in overrides.given]
+    missing = [name for name in run["brought"] if name not in brought.given]
     if missing:
         own = ", ".join(missing)
         msg = f"run {folder.name} was started from Python with its own {own}; bring it again"
@@ -184,7 +184,7 @@ def parts_of(folder: RunFolder, overrides: Parts) -> RunParts:
     # The folder may have been moved, and `auto` would find another device on another day.
     device = run["device_spec"] if config.device == "auto" else config.device
     here = config.changed(out=str(folder.path.parent), run_id=folder.name, device=device)
-    parts = find_parts_by_name(here, overrides)
+    parts = find_parts_by_name(here, brought)
     check_device(run, parts.device)
     check_task_unchanged(parts.task, run["task_files"])
     return parts
@@ -203,11 +203,9 @@ async def aoptimize(task: Task | str = "", **keywords: Any) -> Result:
     """
     from cuda_llm.graph.runs.replay import as_asked
 
-    config, overrides, observers = split_keywords(task, keywords)
+    config, brought, observers = split_keywords(task, keywords)
     reviewer = keywords.get("reviewer")
-    return await start(
-        as_asked(config), overrides=overrides, observers=observers, reviewer=reviewer
-    )
+    return await start(as_asked(config), brought=brought, observers=observers, reviewer=reviewer)
 
 
 async def astream(task: Task | str = "", **keywords: Any) -> AsyncGenerator[Event, None]:

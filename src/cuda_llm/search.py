@@ -210,5 +210,5 @@ class Archive(Protocol):
         ...
 
     def verdict(self, attempt: str) -> Verdict:
-        """Return the verdict of the attempt with that id, with the profile of a kernel that passed."""
+        """Return the verdict of the attempt with that id; a Passed with the kernel's profile."""
         ...

@@ -253,7 +253,7 @@ def check():
     assert logging.getLogger("cuda_llm").level == logging.NOTSET
 
 check()
-asyncio.run(start(asked(Path(sys.argv[1])), overrides=parts()))
+asyncio.run(start(asked(Path(sys.argv[1])), brought=parts()))
 check()
 """
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -274,7 +274,7 @@ def test_a_run_of_a_program_with_its_own_structlog_goes_through_it(tmp_path: Pat
     )
     try:
         before = structlog.get_config().copy()
-        asyncio.run(start(asked(tmp_path), overrides=parts()))
+        asyncio.run(start(asked(tmp_path), brought=parts()))
         assert structlog.get_config() == before
     finally:
         structlog.reset_defaults()
@@ -303,7 +303,7 @@ def test_events_of_a_run_can_be_sent_elsewhere_by_one_handler(tmp_path: Path) ->
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        asyncio.run(start(asked(tmp_path), overrides=parts()))
+        asyncio.run(start(asked(tmp_path), brought=parts()))
     finally:
         logger.removeHandler(handler)
         logger.setLevel(logging.NOTSET)

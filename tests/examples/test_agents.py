@@ -86,7 +86,7 @@ def review(folder: Path, script: Script) -> tuple[list[Request], list[Event]]:
             agent_models={"second_opinion": "reviewer"},
             base_url=server.base_url,
         )
-        asyncio.run(start(order, overrides=parts()))
+        asyncio.run(start(order, brought=parts()))
     return [one for one in server.requests if PROBE not in one.prompt], events(the_run(folder))
 
 

@@ -40,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """Three rounds of four, with four hints each."""
     out = tmp_path_factory.mktemp("runs")
     brought = parts(generator=Writer(numbered), reflector=Teacher())
-    result = asyncio.run(start(asked(out, rounds=ROUNDS), overrides=brought))
+    result = asyncio.run(start(asked(out, rounds=ROUNDS), brought=brought))
     with sqlite3.connect(result.run_dir / "checkpoint.sqlite") as database:
         database.execute("pragma wal_checkpoint(truncate)")
     return RunFolder(result.run_dir)

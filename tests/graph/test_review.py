@@ -200,10 +200,10 @@ def test_a_reviewer_from_python_answers_or_stops_and_nothing_is_asked_twice(
         return None if asked_for.count(2) == 1 and shown["round"] == 2 else {}
 
     request = asked(tmp_path, review=True)
-    first = asyncio.run(start(request, overrides=parts(), reviewer=reviewer))
+    first = asyncio.run(start(request, brought=parts(), reviewer=reviewer))
     assert (first.rounds, first.finished, first.stopped) == (1, False, StopCause.REVIEW)
     assert first.reason == "stopped for review"
-    last = asyncio.run(resume(the_run(tmp_path), overrides=parts(), reviewer=reviewer))
+    last = asyncio.run(resume(the_run(tmp_path), brought=parts(), reviewer=reviewer))
     assert last.finished
     assert asked_for == [1, 2, 2]
     assert [one.round for one in reviews(the_run(tmp_path))] == [1, 2]
@@ -215,7 +215,7 @@ def test_what_was_decided_is_decided_again_in_a_replay(tmp_path: Path) -> None:
         hints = {one["id"]: "reject" for one in shown["hints"][:1]}
         return {"hints": hints, "orders": {order: "reject"}, "add_hints": ["Once."], "by": "ada"}
 
-    asyncio.run(start(asked(tmp_path, review=True), overrides=parts(), reviewer=reviewer))
+    asyncio.run(start(asked(tmp_path, review=True), brought=parts(), reviewer=reviewer))
     run = the_run(tmp_path)
     own: dict[str, Any] = {"tuner": NoTuner(), "reflector": Learner()}
     out = str(tmp_path / "again")
@@ -239,7 +239,7 @@ def test_a_fork_leaves_out_what_was_rejected_before_it(tmp_path: Path) -> None:
         return {"hints": dict.fromkeys([one["id"] for one in shown["hints"][:1]], "reject")}
 
     request = asked(tmp_path, review=True, rounds=3)
-    asyncio.run(start(request, overrides=parts(), reviewer=reviewer))
+    asyncio.run(start(request, brought=parts(), reviewer=reviewer))
     run = the_run(tmp_path)
     hints = asyncio.run(hints_at(run, 2))
     known = {one.id for one in (*hints.error_hints, *hints.performance_hints)}

@@ -14,6 +14,7 @@ from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr
 from cuda_llm.errors import UsageError
+from cuda_llm.graph.parts import GeneratorChoice
 from cuda_llm.graph.view import attempts_of
 from cuda_llm.outcomes import Verdict
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind
@@ -206,8 +207,13 @@ def test_without_a_kernel_that_passed_there_is_no_result(tmp_path: Path) -> None
 
 
 def test_a_run_records_how_it_began_and_who_won(tmp_path: Path) -> None:
-    context = replace(
-        context_in(tmp_path, generator=Writer(write), candidates=2, rounds=2), note="by hand"
+    chosen_by_hand = GeneratorChoice("writer", "by hand")
+    context = context_in(
+        tmp_path,
+        generator=Writer(write),
+        candidates=2,
+        rounds=2,
+        generator_choice=chosen_by_hand,
     )
     asyncio.run(run_graph(context))
 

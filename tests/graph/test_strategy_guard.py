@@ -54,9 +54,9 @@ def leave(*_: Any) -> Any:
 def test_a_broken_strategy_is_refused_on_one_line(
     step: str, does: Callable[..., Any], message: str, tmp_path: Path
 ) -> None:
-    overrides = parts(strategy=a_strategy(**{step: does}))
+    brought = parts(strategy=a_strategy(**{step: does}))
     with pytest.raises(UsageError) as caught:
-        asyncio.run(start(asked(tmp_path), overrides=overrides))
+        asyncio.run(start(asked(tmp_path), brought=brought))
     line = str(caught.value)
     assert f"strategy fsr: {step} failed in round 1: " in line
     assert message in line
@@ -68,8 +68,8 @@ def test_a_broken_strategy_is_refused_on_one_line(
 def test_the_run_resumes_with_a_mended_strategy(tmp_path: Path) -> None:
     broken = a_strategy(stop=lambda _: 1 / 0)
     with pytest.raises(UsageError, match="ZeroDivisionError"):
-        asyncio.run(start(asked(tmp_path / "a"), overrides=parts(strategy=broken)))
-    resumed = asyncio.run(resume(the_run(tmp_path / "a"), overrides=parts(strategy=Fsr())))
-    whole = asyncio.run(start(asked(tmp_path / "b"), overrides=parts(strategy=Fsr())))
+        asyncio.run(start(asked(tmp_path / "a"), brought=parts(strategy=broken)))
+    resumed = asyncio.run(resume(the_run(tmp_path / "a"), brought=parts(strategy=Fsr())))
+    whole = asyncio.run(start(asked(tmp_path / "b"), brought=parts(strategy=Fsr())))
     assert resumed.attempts and resumed.source == whole.source
     assert [one.id for one in resumed.attempts] == [one.id for one in whole.attempts]

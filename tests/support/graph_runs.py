@@ -7,10 +7,12 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.protocols import Contribution, Generator, PlacedAgent, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import find_strategy
 from cuda_llm.graph.context import RunContext
+from cuda_llm.graph.parts import GeneratorChoice
 from cuda_llm.outcomes import CompileFailed, NoCode, Passed, Verdict, WrongResult
 from cuda_llm.profile import Profile, SizeTime
 from cuda_llm.run_config import RunConfig
@@ -184,17 +186,18 @@ def context_in(
     asked = RunConfig(task="vector_add", candidates=candidates, rounds=rounds, **options)
     task, device = load_task("vector_add"), open_device("emulated")
     whole = RunContext(
-        run_id="run",
         config=asked,
         task=task,
         device=device,
         folder=run,
         record=Recorder(run.events, observers),
+        generator_choice=GeneratorChoice("writer"),
         generator=generator or Writer(numbered),
         strategy=find_strategy(strategy),
         reflector=Learner(),
         tuner=NoTuner(),
         agents=agents,
+        templates=open_templates(),
         bench=bench or TableBench(),
     )
     return replace(whole, **parts)

@@ -100,7 +100,7 @@ async def work(order: dict[str, Any]) -> None:
     from cuda_llm.graph.runs.start import resume, start
 
     bench = TableBench(delay=lambda _name: order["stage_s"])
-    overrides = parts(bench=bench, generator=None, reflector=None)
+    brought = parts(bench=bench, generator=None, reflector=None)
     out = Path(order["out"])
     if order["do"] == "start":
         request = asked(
@@ -112,9 +112,9 @@ async def work(order: dict[str, Any]) -> None:
             candidates=3,
             run_id="r",
         )
-        await start(request, overrides=overrides)
+        await start(request, brought=brought)
     else:
-        await resume(the_run(out), overrides=overrides)
+        await resume(the_run(out), brought=brought)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class TwoFaced(TableBench):
 
 def test_a_winner_that_fails_when_judged_again_gives_way_to_the_next(tmp_path: Path) -> None:
     bench = TwoFaced(wrong_afresh=("ok_60",))
-    result = asyncio.run(start(asked(tmp_path), overrides=parts(bench=bench)))
+    result = asyncio.run(start(asked(tmp_path), brought=parts(bench=bench)))
     assert [(one.attempt, one.code) for one in again(tmp_path)] == [
         ("r2-c4", "WRONG_RESULT"),
         ("r1-c3", "PASSED"),
@@ -54,7 +54,7 @@ def test_a_winner_that_fails_when_judged_again_gives_way_to_the_next(tmp_path: P
 
 def test_without_a_standing_winner_there_is_no_best_folder(tmp_path: Path) -> None:
     bench = TwoFaced(wrong_afresh=("ok_",))
-    result = asyncio.run(start(asked(tmp_path), overrides=parts(bench=bench)))
+    result = asyncio.run(start(asked(tmp_path), brought=parts(bench=bench)))
     assert result.finished
     assert result.best is None
     assert {one.code for one in again(tmp_path)} == {"WRONG_RESULT"}
@@ -71,8 +71,8 @@ def test_an_impossible_time_makes_no_winner(odd: str, tmp_path: Path) -> None:
         time_us = odd if brief.index == 1 else "80"
         return Draft(source=f"// {brief.id}\nint ok_{time_us}_{brief.index};\n")
 
-    overrides = parts(generator=Writer(write))
-    result = asyncio.run(start(asked(tmp_path, rounds=1, candidates=2), overrides=overrides))
+    brought = parts(generator=Writer(write))
+    result = asyncio.run(start(asked(tmp_path, rounds=1, candidates=2), brought=brought))
     assert [one.code for one in result.attempts] == ["INFRA_PROFILER", "PASSED"]
     assert result.best is not None
     assert result.best.id == "r1-c2"
@@ -87,7 +87,7 @@ def test_best_that_cannot_be_written_stops_the_run(tmp_path: Path) -> None:
                 (run.parent / "best").write_text("a file")
 
     with pytest.raises(UsageError, match=r"best/report\.md: cannot be written"):
-        asyncio.run(start(asked(tmp_path), overrides=parts(), observers=[in_the_way]))
+        asyncio.run(start(asked(tmp_path), brought=parts(), observers=[in_the_way]))
 
 
 CLOCKS = {

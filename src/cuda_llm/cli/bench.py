@@ -49,7 +49,7 @@ def bench(context: typer.Context, as_json: bool, **given: Any) -> int:
         refuse_more(context)
         folder = find_benchmark(given["resume"], out)
         plan = folder.read_plan()
-        device = open_device(plan.request.device)
+        device = open_device(plan.config.device)
         check_device(plan, device)
     else:
         folder, plan, device = begin(context, given, out)

@@ -80,7 +80,7 @@ def test_its_agent_that_asks_runs_as_it_is_named(tmp_path: Path) -> None:
             agent_models={"plan": "PLANNER"},
             base_url=server.base_url,
         )
-        asyncio.run(start(order, overrides=parts()))
+        asyncio.run(start(order, brought=parts()))
     decisions = [one for one in events(the_run(tmp_path / "runs")) if isinstance(one, AgentDecided)]
     assert ("plan", "tile it") in [(one.agent, one.note) for one in decisions]
     assert load_task("vector_add").description in server.requests[-1].prompt

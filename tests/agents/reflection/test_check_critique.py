@@ -18,7 +18,6 @@ from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, possible_saving
 from cuda_llm.agents.protocols import Contribution
 from cuda_llm.agents.reflection.check_critique import (
     Avoided,
-    CheckedCritique,
     Critique,
     check,
     read_brings,
@@ -36,7 +35,7 @@ from cuda_llm.agents.techniques.objections import (
 )
 from cuda_llm.agents.techniques.technique import AIMS
 from cuda_llm.conversation import Reply
-from cuda_llm.critique import Objection
+from cuda_llm.critique import CheckedCritique, Objection
 from cuda_llm.search import Attempt, Hint, Kind
 
 CHANGE = "Give each thread a larger part of the output"

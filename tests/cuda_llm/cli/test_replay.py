@@ -28,7 +28,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.chdir(tmp_path)
     own = replace(parts(bench=DuelTableBench()), reflector=None, tuner=None)
     out = tmp_path / "traces/runs"
-    result = asyncio.run(start(asked(out, run_id="first", strategy="best-of-n"), overrides=own))
+    result = asyncio.run(start(asked(out, run_id="first", strategy="best-of-n"), brought=own))
     return RunFolder(result.run_dir)
 
 

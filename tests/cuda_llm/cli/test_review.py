@@ -125,12 +125,12 @@ def test_a_person_leaves_in_every_way_and_the_run_goes_on_where_it_stopped(
 ) -> None:
     async def reviews() -> None:
         request = asked(tmp_path, review=True)
-        stopped = await start(request, overrides=parts(), reviewer=reviewer("", "stop"))
+        stopped = await start(request, brought=parts(), reviewer=reviewer("", "stop"))
         assert stopped.reason == "stopped for review"
         again = reviewer("each", "e", "", "", "", "huh", "r", "", "", "", None)
-        await resume(the_run(tmp_path), overrides=parts(), reviewer=again)
+        await resume(the_run(tmp_path), brought=parts(), reviewer=again)
         last = reviewer("r r2-c2", "")
-        assert (await resume(the_run(tmp_path), overrides=parts(), reviewer=last)).finished
+        assert (await resume(the_run(tmp_path), brought=parts(), reviewer=last)).finished
 
     asyncio.run(reviews())
     run = the_run(tmp_path)

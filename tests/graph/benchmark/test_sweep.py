@@ -139,8 +139,8 @@ def work_on(folder: BenchmarkFolder, plan: BenchmarkPlan) -> list[str]:
         write_tables(folder, plan, folder.rows(plan))
 
     device = ReadyDevice(find_hardware("RTX 3090 Ti"))
-    overrides = Parts(bench=TableBench(), **PARTS)  # type: ignore[arg-type]
-    asyncio.run(work(folder, plan, device, keep, overrides=overrides))
+    brought = Parts(bench=TableBench(), **PARTS)  # type: ignore[arg-type]
+    asyncio.run(work(folder, plan, device, keep, brought=brought))
     return told
 
 

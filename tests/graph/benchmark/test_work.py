@@ -79,7 +79,7 @@ class Benchmark:
     def rows(self) -> dict[str, TaskRow]:
         return {one.task: one for one in self.folder.rows(self.plan)}
 
-    def run(self, overrides: Parts = WRITTEN) -> list[str]:
+    def run(self, brought: Parts = WRITTEN) -> list[str]:
         """Work on what is left; the names of the tasks that were told, in order."""
         told = []
 
@@ -89,7 +89,7 @@ class Benchmark:
             write_tables(self.folder, self.plan, self.folder.rows(self.plan))
 
         device = open_device("emulated")
-        asyncio.run(work(self.folder, self.plan, device, keep, overrides=overrides))
+        asyncio.run(work(self.folder, self.plan, device, keep, brought=brought))
         return told
 
 
@@ -246,7 +246,7 @@ def work_with(
             made.plan,
             DeviceGroup(devices),
             keep,
-            overrides=WRITTEN,
+            brought=WRITTEN,
             report=notes.append,
             on_progress=progress.append,
         )
@@ -308,7 +308,7 @@ def test_devices_of_a_group_share_the_tasks(tmp_path: Path) -> None:
     made, told = planned(tmp_path / "out", tasks), dict[str, TaskRow]()
     pair = DeviceGroup([ReadyDevice(find_hardware("RTX 3090 Ti")) for _ in range(2)])
     table = Parts(generator=Writer(numbered), bench=TableBench(delay=lambda _: 0.05))
-    asyncio.run(work(made.folder, made.plan, pair, told.__setitem__, overrides=table))
+    asyncio.run(work(made.folder, made.plan, pair, told.__setitem__, brought=table))
     assert {name: row.state for name, row in told.items()} == dict.fromkeys(tasks, "done")
     began, ended = (
         {name: seconds_of(read_events(made.folder.run(name).events)[at].at) for name in tasks}

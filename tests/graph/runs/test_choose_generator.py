@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from cuda_llm.errors import MissingError, UsageError
-from cuda_llm.graph.runs.parts import GeneratorChoice, choose_generator, load_generator
+from cuda_llm.graph.parts import GeneratorChoice
+from cuda_llm.graph.runs.parts import choose_generator, load_generator
 from cuda_llm.tasks.loader import load_task
 
 TASK = replace(load_task("vector_add"), playbook=load_task("vector_add").folder / "playbook.cu")

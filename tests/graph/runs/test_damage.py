@@ -38,7 +38,7 @@ async def interrupted(out: Path, at: str) -> Path:
         return 60.0
 
     bench = TableBench(delay=stuck)
-    work = asyncio.create_task(start(asked(out, run_id="r"), overrides=parts(bench=bench)))
+    work = asyncio.create_task(start(asked(out, run_id="r"), brought=parts(bench=bench)))
     await reached.wait()
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
@@ -49,7 +49,7 @@ async def interrupted(out: Path, at: str) -> Path:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One run finished, one ended in its second round, one in its first."""
     here = tmp_path_factory.mktemp("runs")
-    asyncio.run(start(asked(here / "whole", run_id="r"), overrides=parts()))
+    asyncio.run(start(asked(here / "whole", run_id="r"), brought=parts()))
     return {
         "whole": here / "whole/r",
         "half": asyncio.run(interrupted(here / "half", "// r2-")),
@@ -107,7 +107,7 @@ def test_a_damaged_run_resumes_to_the_same_result(
 ) -> None:
     shutil.copytree(runs[of], tmp_path / "r")
     harm(tmp_path / "r")
-    resumed = asyncio.run(resume(the_run(tmp_path), overrides=parts()))
+    resumed = asyncio.run(resume(the_run(tmp_path), brought=parts()))
     assert result_after(resumed) == result_after(read_result(RunFolder(runs["whole"])))
 
 
@@ -116,7 +116,7 @@ def test_an_older_checkpoint_gives_way_to_the_folder(runs: dict[str, Path], tmp_
     removed("checkpoint.sqlite*")(tmp_path / "r")
     for path in runs["early"].glob("checkpoint.sqlite*"):
         shutil.copy(path, tmp_path / "r")
-    resumed = asyncio.run(resume(the_run(tmp_path), overrides=parts()))
+    resumed = asyncio.run(resume(the_run(tmp_path), brought=parts()))
     assert result_after(resumed) == result_after(read_result(RunFolder(runs["whole"])))
 
 
@@ -129,7 +129,7 @@ def test_steps_done_but_never_checkpointed_are_not_repeated(
     newest = "select checkpoint_id from checkpoints where checkpoint_ns = '' order by 1 desc"
     with sqlite3.connect(tmp_path / "r/checkpoint.sqlite") as database:
         database.execute(f"delete from checkpoints where checkpoint_id in ({newest} limit {lost})")
-    resumed = asyncio.run(resume(the_run(tmp_path), overrides=parts()))
+    resumed = asyncio.run(resume(the_run(tmp_path), brought=parts()))
     assert result_after(resumed) == result_after(read_result(RunFolder(runs["whole"])))
 
 
@@ -161,7 +161,7 @@ def test_damage_beyond_repair_is_one_line_with_its_mend(
     shutil.copytree(runs["half"], tmp_path / "r")
     harm(tmp_path / "r")
     with pytest.raises(UsageError, match=message) as caught:
-        asyncio.run(resume(RunFolder(tmp_path / "r"), overrides=parts()))
+        asyncio.run(resume(RunFolder(tmp_path / "r"), brought=parts()))
     assert "\n" not in str(caught.value)
 
 
@@ -169,7 +169,7 @@ def test_the_mend_that_is_named_works(runs: dict[str, Path], tmp_path: Path) -> 
     shutil.copytree(runs["half"], tmp_path / "r")
     removed("hints")(tmp_path / "r")
     removed("checkpoint.sqlite*")(tmp_path / "r")
-    resumed = asyncio.run(resume(the_run(tmp_path), overrides=parts()))
+    resumed = asyncio.run(resume(the_run(tmp_path), brought=parts()))
     assert result_after(resumed) == result_after(read_result(RunFolder(runs["whole"])))
 
 
@@ -181,4 +181,4 @@ def test_a_fork_without_its_checkpoint_is_to_be_forked_again(
     removed("checkpoint.sqlite*")(tmp_path / "r")
     again = f"fork again with: cuda-llm resume {tmp_path / 'other'} --from-round 1"
     with pytest.raises(UsageError, match=again):
-        asyncio.run(resume(the_run(tmp_path), overrides=parts()))
+        asyncio.run(resume(the_run(tmp_path), brought=parts()))

@@ -47,7 +47,7 @@ async def make_run(out: Path, at: Collection[str] = ()) -> None:
         return 60.0 if found else 0.0
 
     request = asked(out, run_id="r")
-    work = asyncio.create_task(start(request, overrides=parts(bench=TableBench(delay=stuck))))
+    work = asyncio.create_task(start(request, brought=parts(bench=TableBench(delay=stuck))))
     if at:
         await reached.wait()
         work.cancel()
@@ -75,7 +75,7 @@ def readings(run: RunFolder, out: Path) -> Iterator[Callable[[], object]]:
     yield lambda: list(find_matches([run], re.compile("a")))
     yield from (partial(show, run, name) for name in ("r1-c1", "r1-c2", "r2-c2"))
     yield lambda: export(find_winner(run), "cu", out, force=True)
-    yield lambda: asyncio.run(resume(run, overrides=parts()))
+    yield lambda: asyncio.run(resume(run, brought=parts()))
 
 
 def show(run: RunFolder, name: str) -> list[str]:

@@ -23,7 +23,7 @@ MINE = Hint(round=1, about="", code="USER", text="Unroll by four.", by="user")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of three rounds."""
     out = tmp_path_factory.mktemp("finished")
-    asyncio.run(start(asked(out, run_id="old", rounds=3), overrides=parts()))
+    asyncio.run(start(asked(out, run_id="old", rounds=3), brought=parts()))
     return out / "old"
 
 
@@ -39,7 +39,7 @@ def forked(run: RunFolder, round_: int, hints: Hints | None = None) -> RunFolder
 
 
 def go_on(run: RunFolder) -> Result:
-    return asyncio.run(resume(run, overrides=parts()))
+    return asyncio.run(resume(run, brought=parts()))
 
 
 def files(run: RunFolder) -> dict[Path, bytes]:

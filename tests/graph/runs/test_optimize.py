@@ -75,7 +75,7 @@ def test_who_stops_reading_events_stops_the_run_and_can_resume_it(tmp_path: Path
     result = read_result(the_run(tmp_path))
     assert (result.finished, result.reason) == (False, "interrupted")
     own = {name: one for name, one in table(tmp_path).items() if not isinstance(one, (int, str))}
-    assert asyncio.run(resume(the_run(tmp_path), overrides=Parts(**own))).finished
+    assert asyncio.run(resume(the_run(tmp_path), brought=Parts(**own))).finished
 
 
 def test_events_of_a_run_that_cannot_begin_end_with_its_error(tmp_path: Path) -> None:

@@ -33,11 +33,11 @@ class Named(EmulatedDevice):
 )
 def test_what_auto_found_can_be_named_again(tmp_path: Path, asked_for: str, spec: str) -> None:
     found = Named(measuring_device().hardware)
-    overrides = replace(parts(), device=found)
-    whole = find_parts(asked(tmp_path, device=asked_for), overrides)
+    brought = replace(parts(), device=found)
+    whole = find_parts(asked(tmp_path, device=asked_for), brought)
     assert spec_of(whole.device, asked_for) == spec
 
 
 def test_a_warm_run_is_verified_warm(tmp_path: Path) -> None:
-    asyncio.run(start(asked(tmp_path, l2="warm", rounds=1), overrides=parts()))
+    asyncio.run(start(asked(tmp_path, l2="warm", rounds=1), brought=parts()))
     assert verify_command(the_run(tmp_path).read_run()).endswith("--l2 warm")

@@ -43,9 +43,9 @@ from cuda_llm.traces.events import (
 from cuda_llm.traces.run_folder import RunFolder
 
 
-def record(out: Path, overrides: Parts, **request: Any) -> RunFolder:
+def record(out: Path, brought: Parts, **request: Any) -> RunFolder:
     """A run to replay."""
-    result = asyncio.run(start(asked(out, **request), overrides=overrides))
+    result = asyncio.run(start(asked(out, **request), brought=brought))
     return RunFolder(result.run_dir)
 
 
@@ -442,7 +442,7 @@ def test_a_replay_that_was_stopped_goes_on_as_one(of_a_model: RunFolder, tmp_pat
     asyncio.run(until_round_two())
     (run,) = (RunFolder(one) for one in tmp_path.iterdir())
     assert events(run, RunInterrupted)
-    asyncio.run(resume(run, overrides=Parts(tuner=NoTuner())))
+    asyncio.run(resume(run, brought=Parts(tuner=NoTuner())))
     told = decisions(run)
     assert told["the run"] == decisions(of_a_model)["the run"]
     account = replay_account(run)
@@ -453,7 +453,7 @@ def test_a_replay_that_was_stopped_goes_on_as_one(of_a_model: RunFolder, tmp_pat
 def test_what_a_person_said_at_a_review_is_said_again(tmp_path: Path) -> None:
     run = record(tmp_path, parts(), review=True, hints=("from the start",))
     for hints in (("first",), ()):
-        asyncio.run(resume(run, hints=hints, overrides=parts()))
+        asyncio.run(resume(run, hints=hints, brought=parts()))
     assert events(run, RunFinished)
     own = {"tuner": NoTuner(), "reflector": parts().reflector}
     assert decisions(replayed(run, tmp_path, **own)) == decisions(run)

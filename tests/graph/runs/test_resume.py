@@ -34,7 +34,7 @@ async def stop_when(text: str, out: Path, **config: Any) -> None:
         return 60.0
 
     bench = TableBench(delay=stuck)
-    work = asyncio.create_task(start(asked(out, **config), overrides=parts(bench=bench)))
+    work = asyncio.create_task(start(asked(out, **config), brought=parts(bench=bench)))
     await reached.wait()
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
@@ -44,11 +44,11 @@ async def stop_when(text: str, out: Path, **config: Any) -> None:
 def test_an_interrupted_run_comes_to_what_the_undisturbed_one_does(
     place: str, tmp_path: Path
 ) -> None:
-    whole = asyncio.run(start(asked(tmp_path / "whole"), overrides=parts()))
+    whole = asyncio.run(start(asked(tmp_path / "whole"), brought=parts()))
     asyncio.run(stop_when(place, tmp_path / "cut"))
     run = the_run(tmp_path / "cut")
     before = run.events.read_bytes()
-    result = asyncio.run(resume(run, overrides=parts()))
+    result = asyncio.run(resume(run, brought=parts()))
     assert outcome(result) == outcome(whole)
     assert result.best and whole.best
     assert result.best.id == whole.best.id
@@ -58,9 +58,9 @@ def test_an_interrupted_run_comes_to_what_the_undisturbed_one_does(
 
 
 def test_a_finished_run_is_not_resumed(tmp_path: Path) -> None:
-    asyncio.run(start(asked(tmp_path), overrides=parts()))
+    asyncio.run(start(asked(tmp_path), brought=parts()))
     with pytest.raises(UsageError, match="is finished; fork it with: cuda-llm resume"):
-        asyncio.run(resume(the_run(tmp_path), overrides=parts()))
+        asyncio.run(resume(the_run(tmp_path), brought=parts()))
 
 
 def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
     run = the_run(tmp_path)
     holder = Recorder(run.events)
     with pytest.raises(UsageError, match="at work in another process"):
-        asyncio.run(resume(run, overrides=parts()))
+        asyncio.run(resume(run, brought=parts()))
     holder.close()
 
 
@@ -79,7 +79,7 @@ def test_a_run_of_a_task_that_changed_is_not_resumed(tmp_path: Path) -> None:
     with (task / "baseline.cu").open("a") as file:
         file.write("// slower\n")
     with pytest.raises(UsageError, match=r"has changed since the run began \(baseline.cu\)"):
-        asyncio.run(resume(the_run(tmp_path / "runs"), overrides=parts()))
+        asyncio.run(resume(the_run(tmp_path / "runs"), brought=parts()))
 
 
 def test_settings_of_another_day_change_nothing(
@@ -87,7 +87,7 @@ def test_settings_of_another_day_change_nothing(
 ) -> None:
     """A model named since then would take the writing from the playbook."""
     brought = parts(generator=None)
-    asyncio.run(start(asked(tmp_path, rounds=1, review=True), overrides=brought))
+    asyncio.run(start(asked(tmp_path, rounds=1, review=True), brought=brought))
     run = the_run(tmp_path)
     monkeypatch.setenv("CUDA_LLM_MODEL", "newer-model")
     monkeypatch.setenv("CUDA_LLM_L2", "warm")
@@ -98,7 +98,7 @@ def test_settings_of_another_day_change_nothing(
 def test_what_was_brought_as_an_object_must_be_brought_again(tmp_path: Path) -> None:
     asyncio.run(stop_when("r1-c1", tmp_path))
     with pytest.raises(UsageError, match="with its own bench, device, generator"):
-        asyncio.run(resume(the_run(tmp_path), overrides=NO_PARTS))
+        asyncio.run(resume(the_run(tmp_path), brought=NO_PARTS))
 
 
 def test_a_moved_run_goes_on_where_it_lies(tmp_path: Path) -> None:
@@ -107,14 +107,14 @@ def test_a_moved_run_goes_on_where_it_lies(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
     old.path.rename(there / old.name)
-    assert asyncio.run(resume(the_run(there), overrides=parts())).finished
+    assert asyncio.run(resume(the_run(there), brought=parts())).finished
 
 
 def test_a_review_stops_before_each_round_and_takes_hints(tmp_path: Path) -> None:
     def go_on(*hints: str) -> Result:
-        return asyncio.run(resume(the_run(tmp_path), hints=hints, overrides=parts()))
+        return asyncio.run(resume(the_run(tmp_path), hints=hints, brought=parts()))
 
-    first = asyncio.run(start(asked(tmp_path, review=True), overrides=parts()))
+    first = asyncio.run(start(asked(tmp_path, review=True), brought=parts()))
     assert (first.rounds, first.finished, first.stopped) == (0, False, StopCause.REVIEW)
     second = go_on()
     assert (second.rounds, second.finished) == (1, False)
@@ -133,7 +133,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path: Path) ->
     asyncio.run(stop_when("r1-c1", tmp_path))
     run = the_run(tmp_path)
     run.checkpoint.unlink()
-    result = asyncio.run(resume(run, overrides=parts()))
+    result = asyncio.run(resume(run, brought=parts()))
     assert result.finished
     assert read_result(run).best is not None
 
@@ -150,7 +150,7 @@ def test_a_run_goes_on_only_where_its_times_could_be_ranked(tmp_path: Path) -> N
     run.write_run({**about, "time_source": "measured", "device": "cuda:0 NVIDIA H200"})
 
     with pytest.raises(UsageError, match="judged on cuda:0 NVIDIA H200, times measured"):
-        asyncio.run(resume(run, overrides=parts()))
+        asyncio.run(resume(run, brought=parts()))
 
 
 def test_a_run_that_chose_its_device_goes_on_with_that_one(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_run_that_chose_its_device_goes_on_with_that_one(tmp_path: Path) -> No
     run.write_run({**about, "device_spec": "emulated:RTX 4090", "brought": brought})
 
     with pytest.raises(UsageError, match="here is emulated RTX 4090"):
-        asyncio.run(resume(run, overrides=parts(device=None)))
+        asyncio.run(resume(run, brought=parts(device=None)))
 
 
 def test_a_device_that_was_named_by_code_is_opened_again(tmp_path: Path) -> None:
@@ -179,8 +179,8 @@ def test_a_device_that_was_named_by_code_is_opened_again(tmp_path: Path) -> None
     assert (about["request"]["device"], about["device_spec"]) == (spec, spec)
     brought = [name for name in about["brought"] if name != "device"]
     run.write_run({**about, "brought": brought})
-    assert asyncio.run(resume(run, overrides=parts(device=None))).finished
+    assert asyncio.run(resume(run, brought=parts(device=None))).finished
 
     own.unlink()
     with pytest.raises(UsageError, match=r"device '.*own\.py:device': cannot import .*own\.py"):
-        asyncio.run(start(asked(tmp_path / "next", device=spec), overrides=parts(device=None)))
+        asyncio.run(start(asked(tmp_path / "next", device=spec), brought=parts(device=None)))

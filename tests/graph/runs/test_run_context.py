@@ -47,7 +47,7 @@ async def asks(situation: Situation) -> Contribution:
 def run_in(out: Path, server: ModelServer, *agents: PlacedAgent, **request: Any) -> Result:
     """A run of one round, whose endpoint is `server`."""
     order = asked(out, **{"rounds": 1, "candidates": 1, "base_url": server.base_url, **request})
-    return asyncio.run(start(order, overrides=parts(agents=agents)))
+    return asyncio.run(start(order, brought=parts(agents=agents)))
 
 
 def decided(run: RunFolder, agent: str = "asker") -> list[tuple[str, ...]]:
@@ -244,13 +244,13 @@ def cut_and_resume(
     async def work() -> Result:
         agent = TwoQuestions(asyncio.Event())
         order = asked(out, rounds=1, base_url=server.base_url, agent_models={"asker": "scripted"})
-        run = asyncio.create_task(start(order, overrides=parts(agents=(placed(agent),))))
+        run = asyncio.create_task(start(order, brought=parts(agents=(placed(agent),))))
         await agent.reached.wait()
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         between(the_run(out))
         going_on = replace(agent, may_end=True)
-        return await resume(the_run(out), overrides=parts(agents=(placed(going_on),)))
+        return await resume(the_run(out), brought=parts(agents=(placed(going_on),)))
 
     return asyncio.run(work())
 
@@ -307,7 +307,7 @@ def test_a_generator_and_a_reflector_of_ones_own_ask_too(tmp_path: Path) -> None
         order = asked(
             tmp_path, rounds=1, candidates=2, base_url=server.base_url, agent_models=models
         )
-        result = asyncio.run(start(order, overrides=own))
+        result = asyncio.run(start(order, brought=own))
     assert result.attempts[0].code == "PASSED"
     run = the_run(tmp_path)
     assert sorted((one.agent, one.model) for one in calls(run)) == [
@@ -354,7 +354,7 @@ def test_an_agent_that_asks_nothing_needs_no_model(tmp_path: Path) -> None:
         return Contribution(decisions=("fine",))
 
     own = parts(agents=(placed(silent),), generator=Writer(numbered))
-    result = asyncio.run(start(asked(tmp_path, rounds=1, model="unpaid"), overrides=own))
+    result = asyncio.run(start(asked(tmp_path, rounds=1, model="unpaid"), brought=own))
     assert result.finished
     assert decided(the_run(tmp_path)) == [("fine",)]
     assert not calls(the_run(tmp_path))

@@ -15,7 +15,7 @@ from cuda_llm.traces.events import Event, RunFinished, RunInterrupted, RunStarte
 
 
 def test_a_run_ends_with_the_fastest_kernel_on_disk(tmp_path: Path) -> None:
-    result = asyncio.run(start(asked(tmp_path), overrides=parts()))
+    result = asyncio.run(start(asked(tmp_path), brought=parts()))
     fastest = max((one.speedup or 0.0 for one in result.attempts), default=0.0)
     assert result.finished
     assert result.speedup == fastest > 1
@@ -26,7 +26,7 @@ def test_a_run_ends_with_the_fastest_kernel_on_disk(tmp_path: Path) -> None:
 
 
 def test_the_report_says_who_wrote_it_where_it_ran_and_how_to_repeat_it(tmp_path: Path) -> None:
-    result = asyncio.run(start(asked(tmp_path), overrides=parts()))
+    result = asyncio.run(start(asked(tmp_path), brought=parts()))
     best = result.run_dir / "best"
     report = (best / "report.md").read_text()
     assert f"Kernel `{result.best and result.best.id}`, written by: model" in report
@@ -38,7 +38,7 @@ def test_the_report_says_who_wrote_it_where_it_ran_and_how_to_repeat_it(tmp_path
 
 
 def test_what_is_read_back_is_what_was_returned(tmp_path: Path) -> None:
-    result = asyncio.run(start(asked(tmp_path), overrides=parts()))
+    result = asyncio.run(start(asked(tmp_path), brought=parts()))
     assert read_result(the_run(tmp_path)) == result
 
 
@@ -49,7 +49,7 @@ def test_the_same_seed_gives_the_same_run_in_any_order_of_completion(tmp_path: P
     runs = []
     for name, delay in (("even", lambda _name: 0.0), ("uneven", slow_first)):
         bench = TableBench(delay=delay)
-        result = asyncio.run(start(asked(tmp_path / name), overrides=parts(bench=bench)))
+        result = asyncio.run(start(asked(tmp_path / name), brought=parts(bench=bench)))
         runs.append([(one.id, one.code, one.speedup) for one in result.attempts])
     assert runs[0] == runs[1]
 
@@ -60,7 +60,7 @@ def test_observers_get_every_event_and_cannot_break_the_run(tmp_path: Path) -> N
     def clumsy(event: Event) -> None:
         raise RuntimeError("the terminal is gone")
 
-    asyncio.run(start(asked(tmp_path), overrides=parts(), observers=[clumsy, seen.append]))
+    asyncio.run(start(asked(tmp_path), brought=parts(), observers=[clumsy, seen.append]))
     assert seen == events(the_run(tmp_path))
     assert isinstance(seen[0], RunStarted)
     assert isinstance(seen[-1], RunFinished)
@@ -70,7 +70,7 @@ def test_best_is_there_after_the_first_round_already(tmp_path: Path) -> None:
     """Whatever happens to the second."""
 
     async def until_round_two() -> None:
-        work = asyncio.create_task(start(asked(tmp_path), overrides=parts(bench=bench)))
+        work = asyncio.create_task(start(asked(tmp_path), brought=parts(bench=bench)))
         await reached.wait()
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
@@ -96,7 +96,7 @@ def test_best_is_there_after_the_first_round_already(tmp_path: Path) -> None:
 def test_at_the_deadline_the_best_so_far_is_the_result(tmp_path: Path) -> None:
     bench = TableBench(delay=lambda name: 60.0 if "r2-" in name else 0.0)
     request = asked(tmp_path, rounds=5, max_minutes=0.02)
-    result = asyncio.run(start(request, overrides=parts(bench=bench)))
+    result = asyncio.run(start(request, brought=parts(bench=bench)))
     assert result.finished
     assert "minutes are over" in result.reason
     assert result.best is not None
@@ -106,7 +106,7 @@ def test_at_the_deadline_the_best_so_far_is_the_result(tmp_path: Path) -> None:
 def test_run_json_holds_the_request_and_only_names_of_objects(
     tmp_path: Path,
 ) -> None:
-    asyncio.run(start(asked(tmp_path, hints=("use shared memory",)), overrides=parts()))
+    asyncio.run(start(asked(tmp_path, hints=("use shared memory",)), brought=parts()))
     run = json.loads((the_run(tmp_path).path / "run.json").read_text())
     assert run["request"]["hints"] == ["use shared memory"]
     assert run["brought"] == ["bench", "device", "generator", "reflector", "tuner"]
@@ -114,15 +114,15 @@ def test_run_json_holds_the_request_and_only_names_of_objects(
 
 def test_a_run_does_not_take_over_the_folder_of_another(tmp_path: Path) -> None:
     request = asked(tmp_path, run_id="mine")
-    asyncio.run(start(request, overrides=parts()))
+    asyncio.run(start(request, brought=parts()))
     with pytest.raises(UsageError, match="exists already; give the new run another name"):
-        asyncio.run(start(request, overrides=parts()))
+        asyncio.run(start(request, brought=parts()))
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"file: Not a directory; choose another.*--out"):
-        asyncio.run(start(asked(tmp_path / "file"), overrides=parts()))
+        asyncio.run(start(asked(tmp_path / "file"), brought=parts()))
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,6 @@ def test_a_missing_part_is_refused_before_a_folder_is_made(
     wrong: dict[str, object], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        asyncio.run(start(asked(tmp_path / "runs", **wrong), overrides=parts(device=None)))
+        asyncio.run(start(asked(tmp_path / "runs", **wrong), brought=parts(device=None)))
     assert message in str(caught.value)
     assert not (tmp_path / "runs").exists()

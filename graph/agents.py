@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
 
 RESEARCHER = "hardware_research"
-"""Node and name of the agent that ships; one of the same name takes its place."""
+"""Name of the agent that ships, and of its node; a user's agent of this name replaces it."""
 LEAST_AGENT_S = 1.0
 """An agent has this long even where the run's minutes are over."""
 
@@ -45,7 +45,8 @@ def agent_node(placed: PlacedAgent, find: FindContext) -> Any:
 
 
 def subgraph_node(placed: PlacedAgent, subgraph: Any, find: FindContext) -> Any:
-    """Return the node of an agent that is a compiled graph; LangGraph finds it in the closure."""
+    """Return the node of an agent that is a compiled graph; LangGraph finds that graph in the
+    closure."""
 
     async def node(state: Any, runtime: "Runtime[RunContext]") -> SearchUpdate:
         context = await find(state, runtime.context)
@@ -70,7 +71,8 @@ async def run_agent(
     name: str,
     agent: Callable[[Situation], Awaitable[Contribution]],
 ) -> Contribution | InfraFailed:
-    """Return what an agent answers, or how it failed; it is cancelled at its limit."""
+    """Return the contribution of an agent, or an InfraFailed; the agent is cancelled at its time
+    limit."""
     from cuda_llm.settings import settings
 
     limit_s = min(settings().agent_deadline_s, max(LEAST_AGENT_S, context.seconds_left()))
@@ -87,7 +89,7 @@ def situation_as_json(situation: Situation, context: RunContext) -> dict[str, An
 
 
 async def research(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Run the hardware researcher, where the run has one."""
+    """Run the hardware researcher; do nothing in a run without the researcher."""
     placed = next((one for one in context.agents if one.name == RESEARCHER), None)
     if placed is None:
         return {}
@@ -99,9 +101,10 @@ async def research(state: SearchState, context: RunContext) -> SearchUpdate:
 def add_contribution(
     context: RunContext, agent: str, state: SearchState, made: Contribution | InfraFailed
 ) -> SearchUpdate:
-    """Return the update that an agent's answer makes; record a failure, which adds nothing.
+    """Return the update of the state that a contribution makes; record a failure, which changes
+    nothing.
 
-    Hints in the words of one that a person withdrew are left out.
+    Hints with the same words as a hint that a person withdrew are left out.
     """
     round_ = max(0, state.get("round", 0))
     if isinstance(made, InfraFailed):

@@ -26,7 +26,8 @@ MOST_SUMMARY = 240
 
 @lru_cache(maxsize=64)
 def kernel_sha(source: str) -> str:
-    """Return `normal_sha`, cached for the few sources at work: it reads every token."""
+    """Return `normal_sha` of a source, cached for the few sources at work: the hash reads every
+    token."""
     return normal_sha(source)
 
 
@@ -81,9 +82,9 @@ def keep_attempt(
 
 
 def predict(context: RunContext, brief: Brief, attempt: Attempt) -> Prediction | None:
-    """Return what the order should have saved of its parent's time, and what the attempt saved.
+    """Return the predicted saving of the parent's time beside the measured saving.
 
-    None for other orders than to speed up a parent, and where nothing is known to save any.
+    None for orders other than to speed up a parent, and where no saving was predicted.
     """
     if brief.kind != Kind.IMPROVE or not brief.parent or brief.second:
         return None
@@ -117,9 +118,9 @@ def told_hints(brief: Brief) -> tuple[str, ...]:
 
 
 def try_hints(context: RunContext, brief: Brief, attempt: Attempt) -> HintsTried | None:
-    """Return what the hints about the parent's speed promised, and what came of them.
+    """Return the savings that hints about the parent's speed predicted, beside the measured saving.
 
-    None for a candidate that was told none, or whose parent has no time.
+    None for a candidate whose prompt holds no such hint, or whose parent has no time.
     """
     told = set(told_hints(brief))
     hints = [one for one in brief.performance_hints if one.id in told]
@@ -144,7 +145,8 @@ def try_hints(context: RunContext, brief: Brief, attempt: Attempt) -> HintsTried
 
 
 def find_critique(brief: Brief) -> Hint | None:
-    """Return the critique whose change the brief orders, where it said what that saves."""
+    """Return the hint of the critique whose change the brief orders; None without an expected
+    gain."""
     return next(
         (
             hint
@@ -156,18 +158,19 @@ def find_critique(brief: Brief) -> Hint | None:
 
 
 def find_aim(against: str, bottlenecks: Sequence[Bottleneck]) -> Bottleneck | None:
-    """Return the bottleneck that an order is against; of one that names none, the first.
+    """Return the bottleneck that an order relieves: the bottleneck named `against`, else the first.
 
-    None where a remedy of it is not known to save anything.
+    None where no saving is known.
     """
     found = [one for one in bottlenecks if one.saved_us > 0 and against in ("", one.code)]
     return next(iter(found), None)
 
 
 def author_of(context: RunContext, brief: Brief) -> Author:
-    """Return who wrote the kernel; of a trial, who wrote its parent.
+    """Return the author of the kernel; of a trial, the author of its parent.
 
-    Of two put together, the one whose text is the most kept back: a playbook's is in no prompt.
+    Of two kernels put together, the author whose text is kept back most: the text of a playbook is
+    in no prompt.
     """
     names = [name for name in (brief.parent, brief.second) if name]
     found = [one.written_by for one in map(context.folder.attempt, names) if one is not None]
@@ -190,7 +193,8 @@ def draft_fields(context: RunContext, brief: Brief) -> dict[str, Any]:
 
 
 def profile_fields(verdict: Verdict) -> dict[str, Any]:
-    """Return the fields of an attempt that its profile decides; none unless it passed."""
+    """Return the fields of an attempt that its profile decides; no fields unless the kernel
+    passed."""
     profile = verdict.profile if isinstance(verdict, Passed) else None
     if profile is None:
         return {}

@@ -51,7 +51,7 @@ STAGE_NODES = {
     "validator": "validate",
     "profiler": "profile",
 }
-"""Node to the stage it takes candidates through."""
+"""Stage that each node takes candidates through, by the name of the node."""
 
 
 async def generate(context: RunContext, brief: Brief, seen: Json) -> Verdict | None:
@@ -104,7 +104,7 @@ async def validate(context: RunContext, brief: Brief, seen: Json) -> Verdict | N
 
 
 def read_validated(path: Path) -> Validated | None:
-    """Return the outcome kept there; None where there is none that can be read."""
+    """Return the validation stored at `path`; None without a validation that can be read."""
     try:
         return decode(Validated, read_json(path))
     except (UsageError, ValueError):
@@ -112,7 +112,8 @@ def read_validated(path: Path) -> Validated | None:
 
 
 async def profile(context: RunContext, brief: Brief, seen: Json) -> Verdict | None:
-    """Measure times and explain bottlenecks. Raises UsageError where what it needs is lost."""
+    """Measure times and explain bottlenecks. Raises UsageError where the stored validation is
+    lost."""
     kept = context.folder.candidate(brief.id) / "validated.json"
     built = await compiled(context, context.folder.source(brief.id))
     if not isinstance(built, Compiled):
@@ -125,7 +126,7 @@ async def profile(context: RunContext, brief: Brief, seen: Json) -> Verdict | No
 
 
 StageFunction = Callable[[RunContext, Brief, Json], Awaitable[Verdict | None]]
-"""Takes a candidate one step further; answers the verdict that ends it, or None."""
+"""Takes a candidate through one stage; returns the verdict that ends the candidate, or None."""
 
 STAGES: Mapping[str, StageFunction] = {
     "generate": generate,
@@ -234,7 +235,7 @@ async def run_stage(state: CandidateState, context: RunContext, stage: str) -> C
 async def check_as_published(
     context: RunContext, brief: Brief, verdict: Verdict
 ) -> PublishedCheck | None:
-    """Return what the check published with the task says of the kernel; None without one."""
+    """Return the result of the check that is published with the task; None without such a check."""
     bench, source = context.bench, context.folder.source(brief.id)
     if context.task.published is None or not source or not isinstance(bench, PublishedBench):
         return None

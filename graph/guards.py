@@ -1,6 +1,5 @@
-"""Code of users held to its protocol: agents and generators cannot end a run, strategies end it
-with one line.
-"""
+"""Checks that code of users keeps to its protocol: a failing agent or generator does not end the
+run, a failing strategy ends the run with one line."""
 
 import asyncio
 import json
@@ -41,7 +40,7 @@ async def run_untrusted(
     limit_s: float = math.inf,
     most: int = MOST_CHARACTERS,
 ) -> T | InfraFailed:
-    """Return the checked answer of `work`; as data, what it raised or that it timed out."""
+    """Return the checked answer of `work`, or an InfraFailed where `work` raised or timed out."""
     limit = asyncio.timeout(None if math.isinf(limit_s) else limit_s)
     failed: BaseException
     try:
@@ -64,7 +63,8 @@ async def run_untrusted(
 
 
 def spell_traceback(error: BaseException) -> str:
-    """Return the traceback as Python prints it, without secrets; of a huge one the two ends."""
+    """Return the traceback as Python prints it, without secrets; of a long traceback the two
+    ends."""
     text: str = redact("".join(traceback.format_exception(error)))
     if len(text) <= MOST_CHARACTERS:
         return text

@@ -89,7 +89,7 @@ def as_duel_result(event: ContestHeld) -> DuelResult:
 
 @dataclass(frozen=True, kw_only=True)
 class IncumbentChoice:
-    """The choice, and the faults found before it."""
+    """The choice of the incumbent, and the faults found before the choice."""
 
     choice: Choice
     unfit: dict[str, str] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Contenders:
 async def choose_incumbent(
     context: RunContext, situation: Situation, judged: Sequence[Attempt]
 ) -> IncumbentChoice:
-    """Return the strategy's choice, confirmed by a duel where the bench can hold one."""
+    """Return the strategy's choice, confirmed by a contest where the bench can hold a contest."""
     bench = context.bench
     if not situation.capabilities.duels or not isinstance(bench, DuelBench):
         return IncumbentChoice(choice=choose_by_strategy(context, situation, judged))

@@ -66,7 +66,7 @@ def decisions_of(events: list[Event]) -> list[str]:
 
 
 def bind_reporting(node: GraphNode, find: FindContext, name: str) -> Any:
-    """Return the node as `bind_node` does, with what it decided in its update."""
+    """Return the node as `bind_node` does, with the node's decisions in its update."""
 
     async def node_of_ours(state: Any, runtime: Any) -> Any:
         context = await find(state, runtime.context)

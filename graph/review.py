@@ -1,6 +1,5 @@
-"""The node at which a person reviews a round before it begins: what the last one found and learned,
-and the orders of the next.
-"""
+"""The node at which a person reviews a round before the round begins: verdicts and hints of the
+last round, and orders of the next round."""
 
 import shutil
 from collections.abc import Collection, Iterator, Sequence
@@ -58,7 +57,7 @@ async def review(state: SearchState, context: RunContext) -> SearchUpdate:
 def decide(
     situation: Situation, orders: Sequence[Brief], state: SearchState, context: RunContext
 ) -> Reviewed:
-    """Return what was decided before, or interrupt the graph to have it decided."""
+    """Return the decisions of an earlier process, or interrupt the graph to ask for decisions."""
     path = review_file(context.folder.path, situation.round)
     done = read_review(path)
     if done is None:
@@ -116,7 +115,7 @@ def review_of(situation: Situation, orders: Sequence[Brief]) -> Review:
 
 
 def verdict_shown(attempt: Attempt) -> VerdictShown:
-    """Return an attempt as it is shown."""
+    """Return the verdict on an attempt as a person sees the verdict."""
     return VerdictShown(
         id=attempt.id,
         code=attempt.code,
@@ -138,7 +137,7 @@ def hints_shown(situation: Situation) -> Iterator[HintShown]:
 
 
 def ask_until_clear(shown: Review) -> Decisions:
-    """Interrupt the graph until it is resumed with an answer that can be understood."""
+    """Interrupt the graph until the graph is resumed with an answer that can be read."""
     from langgraph.types import interrupt
 
     while True:
@@ -161,7 +160,7 @@ def event_of(decided: Decisions, shown: Review) -> RoundReviewed:
 
 
 def changes_of(decided: Decisions, shown: Review) -> Iterator[ReviewChange]:
-    """Yield what is not as it was shown."""
+    """Yield each difference between the review as shown and as decided."""
     for hint in shown.hints:
         if hint.id in decided.rejected:
             yield ReviewChange(id=hint.id, part="hint", before=hint.text)
@@ -240,7 +239,8 @@ def keep(context: RunContext, channel: str, hints: Sequence[Hint]) -> tuple[Hint
 def told(
     hints: Sequence[Hint], withdrawn: Collection[str], replaced: dict[str, Hint]
 ) -> tuple[Hint, ...]:
-    """Return the hints of an order without those withdrawn, others in place of those replaced."""
+    """Return the hints of an order without withdrawn hints, and with new hints for replaced
+    hints."""
     now = (replaced.get(one.id, one) for one in hints)
     return tuple(one for one in now if one.id not in withdrawn)
 

@@ -16,8 +16,8 @@ SOMEBODY = "user"
 EXPECTED = f"expected an object with {', '.join(KEYS)}, or a list of hints to add"
 
 Reviewer = Callable[[Mapping[str, Any]], Awaitable[object] | object]
-"""Takes a `Review` as plain JSON and returns an answer, an empty one to accept all; None leaves the
-run stopped there."""
+"""Takes a `Review` as plain JSON and returns an answer: an empty answer accepts all, None leaves
+the run stopped at this review."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,8 @@ class HintShown:
     text: str
     by: str
     gain: float = 0.0
-    """Part of the time, 0 to 1, that following it should save; 0 where it does not say."""
+    """Expected saving of the hint's change, as a part of the kernel's time, 0 to 1; 0 where not
+    known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +61,12 @@ class OrderShown:
     id: str
     kind: str
     parent: str | None = None
-    """None: the task alone."""
+    """Id of the attempt to start from; None for a kernel from nothing but the task."""
     direction: str = ""
     against: str = ""
     """Code of the bottleneck that the direction relieves."""
     gain: float = 0.0
-    """Part of the parent's time, 0 to 1, that can be saved at most; 0 where that is not known."""
+    """Largest saving as a part of the parent's time, 0 to 1; 0 where not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,7 @@ class Review:
     hints: tuple[HintShown, ...] = ()
     orders: tuple[OrderShown, ...] = ()
     parents: tuple[str, ...] = ()
-    """Attempts that an order may start from."""
+    """Ids of the attempts that an order may start from."""
     problem: str = ""
     """Fault of the last answer, for which the person is asked again; empty for the first
     question."""
@@ -100,7 +101,7 @@ class Decisions:
     """The decisions of a person; hints and orders that are not named are accepted."""
 
     rejected: tuple[str, ...] = ()
-    """Hints and orders."""
+    """Ids of the rejected hints and orders."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """New text of a hint, by the id of the hint."""
     orders: Mapping[str, OrderEdit] = field(default_factory=dict)

@@ -190,7 +190,7 @@ async def strategy(state: SearchState, context: RunContext) -> SearchUpdate:
 
 
 async def hand_out(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Begin the round: its briefs and the state as it stands go to the candidates."""
+    """Begin the round: the candidates get its briefs and the present state."""
     found = map(context.folder.brief, state["briefs"])
     briefs = tuple(brief for brief in found if brief is not None)
     began = RoundBegan(round=state["round"], incumbent=state["incumbent"], briefs=briefs)
@@ -264,7 +264,7 @@ async def route(state: SearchState, context: RunContext) -> SearchUpdate:
 
 
 async def each_candidate(state: SearchState, context: RunContext) -> list[Any] | Literal["on"]:
-    """Send all candidates of the round at once; go on where there is none."""
+    """Send all candidates of the round at once; continue in a round without candidates."""
     from langgraph.types import Send
 
     orders = [

@@ -1,6 +1,5 @@
-"""Nodes outside the rounds: start and baseline before them, finish with a last measurement
-after them.
-"""
+"""Nodes outside the rounds: start and baseline before the rounds, finish with a last measurement
+after the rounds."""
 
 import time
 from collections.abc import Sequence
@@ -109,7 +108,7 @@ def run_started(context: RunContext) -> RunStarted:
 
 
 async def finish(state: SearchState, context: RunContext) -> SearchUpdate:
-    """Judge the winner again; if it fails, the next best."""
+    """Judge the winner again; where the winner fails, judge the next best attempt."""
     situation = situation_of(state, context)
     winner = await confirm_winner(
         context, rank_attempts(situation, state.get("unfit", {})), baseline_of(state)

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def merge(old: dict[str, T], new: dict[str, T]) -> dict[str, T]:
-    """Return both; new values replace old ones of the same name."""
+    """Return the entries of both mappings; a new value replaces the old value of the same name."""
     return {**old, **new}
 
 
@@ -29,7 +29,7 @@ def latest(old: T, new: T) -> T:
 
 
 class SearchUpdate(TypedDict, total=False):
-    """The channels that nodes write. A node returns the ones it writes."""
+    """The channels that nodes write. A node returns the channels that the node writes."""
 
     run_id: str
     baseline: Json
@@ -104,7 +104,8 @@ class CandidateState(TypedDict, total=False):
     candidate_seconds: dict[str, float]
     """Seconds by stage, of the stages that are done."""
     candidate_end: str
-    """Empty while it goes on; then its verdict's code, or `LATE`."""
+    """Code of the verdict that ended the candidate, or `LATE`; empty while the candidate is at
+    work."""
 
 
 REQUIRED = object()

@@ -43,7 +43,7 @@ def situation_of(state: Mapping[str, Any], context: RunContext) -> Situation:
 
 
 def standing_hints(folder: RunFolder, state: Mapping[str, Any], channel: str) -> tuple[Hint, ...]:
-    """Return the hints of a channel but for those that a person withdrew."""
+    """Return the hints of a channel without the hints that a person withdrew."""
     withdrawn = state.get("withdrawn", {})
     hints = (folder.look_up(Hint, one) for one in state.get(channel, ()))
     return tuple(one for one in hints if one.id not in withdrawn)
@@ -56,7 +56,7 @@ def withdrawn_words(state: Mapping[str, Any], context: RunContext) -> frozenset[
 
 
 def words_of(text: str) -> str:
-    """Return a text without what makes no other text of it: its layout and its capitals."""
+    """Return a text with single spaces and without capitals, for comparison."""
     return " ".join(text.split()).casefold()
 
 
@@ -66,13 +66,13 @@ def attempts_of(state: Mapping[str, Any], context: RunContext) -> tuple[Attempt,
 
 
 def judged_of(state: SearchState, situation: Situation) -> tuple[Attempt, ...]:
-    """Return the attempts that this round added."""
+    """Return the attempts that this round has added."""
     names = set(state.get("judged", ()))
     return tuple(one for one in situation.attempts if one.id in names)
 
 
 def seen_of(state: SearchState) -> Json:
-    """Return the channels that a Situation is made from, for candidates: they share none."""
+    """Return the channels that a Situation is made from, as the input of a candidate's subgraph."""
     channels: Mapping[str, Any] = state
     return {key: channels[key] for key in SITUATION_CHANNELS if key in channels}
 

@@ -104,7 +104,7 @@ def plan_benchmark(
 
 
 def find_commit() -> str:
-    """Return the commit of the checkout this code lies in; empty without one."""
+    """Return the Git commit of the checkout that holds this code; empty without a checkout."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return ""
@@ -117,7 +117,7 @@ def find_commit() -> str:
 
 
 class BenchmarkFolder:
-    """One benchmark on disk."""
+    """The folder of one benchmark."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -141,7 +141,7 @@ class BenchmarkFolder:
         write_json(self.path / "bench.json", {"schema": SCHEMA, **encode(plan)})
 
     def read_plan(self) -> BenchmarkPlan:
-        """Return what bench.json holds. Raises UsageError where there is none of this version."""
+        """Return the plan in bench.json. Raises UsageError without a bench.json of this version."""
         path = self.path / "bench.json"
         found = read_json(path)
         if not isinstance(found, dict):
@@ -158,7 +158,7 @@ class BenchmarkFolder:
         write_json(self.path / "results" / f"{name}.json", encode(row))
 
     def read_row(self, name: str) -> TaskRow | None:
-        """Return the row that is kept of a task; None where there is none that can be read."""
+        """Return the stored row of a task; None without a row that can be read."""
         try:
             found = read_json(self.path / "results" / f"{name}.json")
             return None if found is None else decode(TaskRow, found)

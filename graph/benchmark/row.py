@@ -107,21 +107,21 @@ class FirstAppeared:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRow:
-    """One task: its run, its sizes, what it took."""
+    """The result of one task: its run, its sizes, its tokens, money and time."""
 
     task: str
     state: State
     error: str = ""
     """Reason why the run stopped or failed; empty for a run that is finished."""
     run: str = ""
-    """Folder of the run; empty where none began."""
+    """Folder of the run; empty where no run began."""
     device: str = ""
     time_source: TimeSource | None = None
-    """Rows of different sources are never in one mean."""
+    """Source of the times. Rows with different sources are never in one mean."""
     objective: Objective = "geomean"
     sizes: tuple[SizeRow, ...] = ()
     speedup: float | None = None
-    """One score over all sizes, as judged again at the end."""
+    """Score of the winner over all sizes, as judged again at the end."""
     best: str = ""
     """Id of the winning candidate."""
     written_by: str = ""
@@ -276,7 +276,7 @@ def first_appeared(recorded: Sequence[Recorded], name: str) -> FirstAppeared | N
 
 
 def why_not_inspected(events: Iterable[Event], name: str) -> str:
-    """Return why the last inspection of a candidate came to nothing; empty where it did not."""
+    """Return the reason why the last inspection of a candidate failed; empty where it succeeded."""
     found = [one for one in events if isinstance(one, KernelInspected) and one.attempt == name]
     return found[-1].not_inspected if found else ""
 

@@ -31,7 +31,7 @@ from cuda_llm.tools.open_device import ReportLine, names_code, print_line
 from cuda_llm.traces.event_log import Observer
 
 OnRow = Callable[[str, TaskRow], None]
-"""Called with the name of a run and its row, when it has ended."""
+"""Called with the name of a run and its row when the run has ended."""
 _log = Log(__name__)
 
 
@@ -41,7 +41,7 @@ class BenchmarkProgress:
 
     runs: int
     ended: int
-    """Failed ones among them."""
+    """Number of the runs that failed."""
     failed: int
     running: tuple[str, ...]
     """Names of the runs at work now."""
@@ -244,10 +244,8 @@ NO_LIBRARY = "the task names none"
 
 
 async def time_libraries(task: Task, device: Device, config: RunConfig) -> TimedLibraries:
-    """Time the task's libraries and the copy.
-
-    What goes wrong is told, for a kernel's own result does not hang on it.
-    """
+    """Time the task's libraries and the copy. A failure becomes a note: the kernel's result does
+    not depend on libraries."""
     from cuda_llm.tools.judge import libraries
     from cuda_llm.tools.timing.options import L2, MeasureOptions
 
@@ -276,7 +274,7 @@ def assemble(found: Sequence[LibraryTimes], sizes: int) -> TimedLibraries:
 
 
 def time_at(one: LibraryTimes, place: int) -> float | None:
-    """Return the time at a size; None where it was not timed."""
+    """Return the time at a size; None for a size that was not timed."""
     return one.times[place] if place < len(one.times) else None
 
 

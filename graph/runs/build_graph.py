@@ -200,7 +200,7 @@ def context_finder(brought: Parts) -> FindContext:
 
 
 async def open_context(state: Mapping[str, Any], brought: Parts) -> RunContext:
-    """Return the context of the run that `state` belongs to; make it where there is none."""
+    """Return the context of the run that `state` belongs to, which is made at the first call."""
     name = state.get("candidate_run") or state.get("run_id", "")
     if name in _open:
         return _open[name]
@@ -242,7 +242,7 @@ async def make_context(parts: RunParts, *, known: bool) -> RunContext:
 
 
 def parts_of_begun_run(name: str, brought: Parts) -> RunParts:
-    """Find the parts of a run that another process began. Raises UsageError without one."""
+    """Find the parts of a run that another process began. Raises UsageError without such a run."""
     from cuda_llm.graph.runs.start import parts_of
     from cuda_llm.traces.find import find_run
 

@@ -90,19 +90,19 @@ class GraphRun:
         }
 
     async def run(self, answer: object = ()) -> None:
-        """Run the graph on from its checkpoint. `answer` is one to a review.
+        """Run the graph on from its checkpoint. `answer` answers the review that the run waits for.
 
-        Being cancelled is recorded before it is passed on; everything at work has ended by then.
+        A cancellation is recorded before it is raised again; all work has ended by then.
         """
         with bound(run_id=self.context.run_id):
             await self._run(answer)
 
     async def waits_for_review(self) -> bool:
-        """Return whether nothing goes on without an answer."""
+        """Return whether the run waits for the answer to a review."""
         return bool(reviews_of(await self.state()))
 
     async def run_reviewed(self, reviewer: Reviewer) -> None:
-        """Run on from each review with what the reviewer answers, until that is None."""
+        """Run on from each review with the reviewer's answer, until the answer is None."""
         while reviews := reviews_of(await self.state()):
             given = reviewer(reviews[0])
             answer = await given if isinstance(given, Awaitable) else given
@@ -152,7 +152,7 @@ class GraphRun:
         return Command(resume=list(answer) if isinstance(answer, tuple) else answer or [])
 
     async def state(self) -> "StateSnapshot":
-        """Return the state on disk; it has no `created_at` where nothing was written yet."""
+        """Return the state on disk, without `created_at` before the first checkpoint."""
         try:
             snapshot: StateSnapshot = await self.graph.aget_state(self.config)
         except sqlite3.Error:

@@ -36,7 +36,7 @@ CHANNELS = ("error_hints", "performance_hints")
 BEFORE_A_ROUND = "strategy"
 """The node that a round begins with."""
 BETWEEN_ROUNDS = "route"
-"""The node that leads to it."""
+"""Node that leads to the next round."""
 ALWAYS = ("code", "about", "text", "by")
 KEYS = tuple(field for field in fields(Hint) if field.name != "id")
 """Fields of a hint that an entry of a hints file may have. The id follows from the other fields: a
@@ -54,7 +54,7 @@ class Hints:
 
 
 def to_toml(hints: Hints) -> str:
-    """Write the file, with a comment on how to edit it."""
+    """Return the text of the hints file, with a comment on how to edit the file."""
     return "\n".join(_lines(hints)) + "\n"
 
 
@@ -85,7 +85,7 @@ def _with_defaults(entries: Any, own: Mapping[str, Any]) -> Any:
 
 
 def _check_entries(hints: Hints, data: Mapping[str, Any]) -> None:
-    """Check what the types do not: an entry has a text, and its id follows from it."""
+    """Check an entry beyond its types: an entry has a text, and its id follows from the entry."""
     for channel in CHANNELS:
         for index, hint in enumerate(getattr(hints, channel)):
             if "id" in data[channel][index]:

@@ -44,7 +44,8 @@ def find_parts(config: RunConfig, brought: Parts) -> RunParts:
 
 
 def find_parts_by_name(config: RunConfig, brought: Parts) -> RunParts:
-    """Find the parts of a resolved configuration, the device last: opening one may take minutes.
+    """Find the parts of a resolved configuration, the device last: opening a device may take
+    minutes.
 
     Raises as `find_parts` does.
     """
@@ -87,7 +88,8 @@ def find_parts_by_name(config: RunConfig, brought: Parts) -> RunParts:
 
 
 def find_device(config: RunConfig, brought: Parts, replay: Replay | None) -> Device:
-    """Return the recorded device, the caller's own, or the one named; it is opened here."""
+    """Return the recorded device, the caller's own device, or the device that the configuration
+    names, which is opened here."""
     from cuda_llm.tools.open_device import open_device
 
     if replay is not None and replay.device is not None:
@@ -96,7 +98,7 @@ def find_device(config: RunConfig, brought: Parts, replay: Replay | None) -> Dev
 
 
 def find_replay(config: RunConfig, brought: Parts, task: Task) -> Replay | None:
-    """Open the record that the configuration names; None where it names none."""
+    """Open the record that the configuration names; None for a run that is no replay."""
     if not config.replay:
         return None
     from cuda_llm.graph.runs.replay import open_replay
@@ -161,9 +163,9 @@ def load_generator(chosen: GeneratorChoice, task: Task, start: str) -> Generator
 
 
 def find_agents(specs: Sequence[str], passed: Sequence[PlacedAgent]) -> tuple[PlacedAgent, ...]:
-    """Find the agents that ship, unless `-NAME` leaves one out, and the user's own.
+    """Find the agents that ship, without agents that `-NAME` leaves out, and the user's own agents.
 
-    One that has the name of an agent that ships takes its place. Raises UsageError.
+    An agent with the name of an agent that ships replaces that agent. Raises UsageError.
     """
     from cuda_llm.agents.find_agent import SHIPPED, find_agent
 

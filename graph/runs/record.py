@@ -94,7 +94,7 @@ def describe_run(parts: RunParts) -> dict[str, Any]:
 
 
 def device_details(device: Device) -> dict[str, Any]:
-    """Describe a device so that a replay can stand for it."""
+    """Describe a device, so that a replay can stand in for the device."""
     major, minor = device.hardware.compute_capability
     return {
         "hardware": {**encode(device.hardware), "compute_capability": f"{major}.{minor}"},
@@ -118,7 +118,8 @@ def check_device(run: dict[str, Any], device: Device) -> None:
 
 
 def recorded_config(folder: RunFolder, run: dict[str, Any]) -> RunConfig:
-    """Read the configuration in run.json. Raises UsageError where it is not as a run writes it."""
+    """Read the configuration in run.json. Raises UsageError for a configuration that no run
+    writes."""
     path = folder.path / "run.json"
     lacking = [name for name in REQUIRED_KEYS if name not in run]
     if lacking:

@@ -109,7 +109,7 @@ def as_asked(config: RunConfig) -> RunConfig:
 
 
 def _find(config: RunConfig) -> RunFolder:
-    """Return the recorded run; beside where the new one shall lie, too."""
+    """Return the folder of the recorded run, looked up also beside the new run's folder."""
     try:
         return find_run(config.replay)
     except UsageError:
@@ -217,7 +217,7 @@ class RecordedClients:
         return self.answer
 
     def critic(self) -> Ask | None:
-        """Return what answers reflection; None where it asks no model."""
+        """Return the client of reflection; None where reflection asks no model."""
         return self.answer if self.asks_critic else None
 
     def of_agent(self, agent: str) -> Ask:
@@ -226,7 +226,8 @@ class RecordedClients:
         return self.answer if agent in asked else no_client(agent)
 
     async def answer(self, call: Call) -> Reply | CallFailed:
-        """Return the recorded answer; a CallFailed of kind `not_recorded` where there is none."""
+        """Return the recorded answer; a CallFailed of kind `not_recorded` without a recorded
+        answer."""
         record = self.replay.folder
         self.store.write_prompt(call)
         place = self.replay.find_place(call.id)
@@ -282,7 +283,7 @@ class RecordedGenerator:
     written_by: Author
 
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
-        """Return the recorded draft; a NoCode of kind `not_recorded` where there is none."""
+        """Return the recorded draft; a NoCode of kind `not_recorded` without a recorded draft."""
         draft = self.folder.draft(brief.id)
         if draft is None:
             message = f"the record of {self.folder.name} holds no draft of {brief.id}"
@@ -394,7 +395,7 @@ class RecordedDevice:
         )
 
     async def validate(self, compiled: Compiled) -> Validated | Verdict:
-        """Return the verdict that ended it there; else what was checked."""
+        """Return the verdict that ended the kernel at this stage; else the recorded validation."""
         found = self.ended[compiled.key]
         if self.is_last_check:
             return Validated()

@@ -151,7 +151,8 @@ class Result:
     """All calls to models; each was paid for."""
 
     def __repr__(self) -> str:
-        """Return task, device, best and how sure it is, how many were tried, and the folder."""
+        """Return task, device, the best kernel with its certainty, the number of attempts, and the
+        folder."""
         folder = printable(str(self.run_dir))
         return f"<Result {self._headline}: {self._outcome}; {self._tried}\n {folder}>"
 
@@ -189,7 +190,7 @@ class Result:
         return printable(f"{tried}{state}")
 
     def table(self) -> CandidateTable:
-        """Return the judged candidates, a row each; `print()` shows them."""
+        """Return a table with a row for each attempt; `print()` shows the table."""
         return make_rows(self.attempts, self.calls, self.best.id if self.best else None)
 
     def to_dataframe(self, library: Literal["", "pandas", "polars"] = "") -> Any:
@@ -200,7 +201,7 @@ class Result:
         return self.table().to_dataframe(library)
 
     def events(self) -> Events:
-        """Return what happened, read line by line from the run's folder while it is iterated."""
+        """Return the events of the run, which are read line by line during iteration."""
         return Events(RunFolder(self.run_dir).events)
 
     @property
@@ -264,7 +265,8 @@ def read_result(folder: RunFolder) -> Result:
 
 
 def find_best(folder: RunFolder, attempts: Sequence[Attempt], name: str | None) -> Attempt | None:
-    """Return the attempt of that id; from its own file where the trace has lost it."""
+    """Return the attempt of that id; from the attempt's own file where the trace lacks the
+    attempt."""
     if name is None:
         return None
     return next((one for one in attempts if one.id == name), None) or folder.attempt(name)

@@ -37,9 +37,9 @@ class CandidateRow:
     code: str
     """Code of the verdict; `PASSED` for a kernel that is correct in every check."""
     best: bool
-    """Whether it is the run's answer."""
+    """Whether the candidate is the winner of the run."""
     speedup: float | None
-    """Over the baseline, over all sizes; None unless it passed."""
+    """Speed-up over the baseline over all sizes; None unless the kernel passed."""
     time_us: float | None
     times_us: tuple[float, ...]
     """Times of the kernel at every timed size, in the order of the task."""
@@ -61,7 +61,7 @@ class CandidateRow:
 
     @property
     def passed(self) -> bool:
-        """Whether it is correct in every check that was made."""
+        """Whether the kernel is correct in every check that was made."""
         return self.code == Passed.code
 
 
@@ -85,7 +85,7 @@ class CandidateTable(Sequence[CandidateRow]):
     @overload
     def __getitem__(self, index: slice) -> tuple[CandidateRow, ...]: ...
     def __getitem__(self, index: int | slice) -> CandidateRow | tuple[CandidateRow, ...]:
-        """Return one row, or a tuple of some."""
+        """Return the row at an index, or the rows of a slice as a tuple."""
         return self.rows[index]
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class CandidateTable(Sequence[CandidateRow]):
         return "\n".join(text_lines(self.rows))
 
     def __repr__(self) -> str:
-        """Return how many there are; `str()` shows them."""
+        """Return the number of rows; `str()` shows the rows."""
         passed = sum(row.passed for row in self.rows)
         return f"<CandidateTable: {len(self)} candidates, {passed} passed; print() shows them>"
 

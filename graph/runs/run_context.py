@@ -1,6 +1,5 @@
-"""The context of a run, made of its parts: chat models tried before any work starts, the clients
-that agents ask them with, budget, tuner and bench.
-"""
+"""Makes the context of a run from its parts: chat models, which are tried before any work starts,
+their clients, budget, tuner and bench."""
 
 import asyncio
 import platform
@@ -44,7 +43,7 @@ class RunModel:
 
 
 class RunModels:
-    """The chat models of a run, each opened once, when it is first asked for.
+    """The chat models of a run; each model is opened once, when the model is first needed.
 
     Methods raise UsageError for a bad address and MissingError without a key.
     """
@@ -55,20 +54,22 @@ class RunModels:
 
     @property
     def writer(self) -> RunModel | None:
-        """The model that writes kernels; None where none does."""
+        """The model that writes kernels; None where no model writes."""
         parts = self.parts
         return self._find(parts.model, parts.brought.model) if parts.model else None
 
     @property
     def critic(self) -> RunModel | None:
-        """The model that reflection asks, often the writer's; None where it asks none."""
+        """The model that reflection asks, often the writer's model; None where reflection asks no
+        model."""
         parts = self.parts
         if not parts.critic:
             return None
         return self._find(parts.critic, parts.brought.reflection_model)
 
     def of_agent(self, agent: str) -> RunModel | None:
-        """Return the model of a user's agent, generator or reflector; None where none is named."""
+        """Return the model of a user's agent, generator or reflector; None where no model is
+        named."""
         parts = self.parts
         own = parts.brought.agent_models.get(agent)
         if own is not None:
@@ -191,13 +192,13 @@ class ModelClients:
         return self._opened[chat]
 
     def writer(self) -> Ask:
-        """Return what asks the model that writes kernels."""
+        """Return the client of the model that writes kernels."""
         writer = self.chats.writer
         assert writer is not None, "the generator was chosen because there is a model"
         return self.open(writer)
 
     def critic(self) -> Ask | None:
-        """Return what asks the model of reflection; None where it asks none."""
+        """Return the client of the model of reflection; None where reflection asks no model."""
         critic = self.chats.critic
         return None if critic is None else self.open(critic)
 
@@ -223,7 +224,7 @@ Clients = ModelClients | RecordedClients
 
 
 def open_clients(parts: RunParts, record: Record, budget: Budget) -> Clients:
-    """Return the clients of the run's models, or those that answer from a record."""
+    """Return the clients of the run's models, or clients that answer from a record."""
     if parts.replay is None:
         return ModelClients(parts, record, budget)
     return RecordedClients(
@@ -296,7 +297,7 @@ def open_budget(parts: RunParts) -> Budget:
 
 
 def open_bench(parts: RunParts) -> Bench:
-    """Open the bench that ships. Candidates' inputs follow from the seed, so that a run repeats."""
+    """Open the bench that ships. The inputs of candidates follow from the run's seed."""
     from cuda_llm.tools.judge import judge
     from cuda_llm.tools.timing.options import L2, MeasureOptions
 

@@ -1,6 +1,5 @@
-"""Start a run, from Python with `optimize`, or resume one that was interrupted, killed, or waits
-for a review.
-"""
+"""Starts a run, from Python with `optimize`, and resumes a run that was interrupted or killed, or
+waits for a review."""
 
 import asyncio
 import time
@@ -59,7 +58,8 @@ async def start(
 
 
 def make_folder(parts: RunParts) -> RunFolder:
-    """Make a new run's folder and run.json. Raises UsageError: it exists, or cannot be written."""
+    """Make a new run's folder and run.json. Raises UsageError for a folder that exists or cannot be
+    written."""
     folder = parts.folder
     try:
         folder.path.mkdir(parents=True)

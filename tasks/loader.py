@@ -1,6 +1,8 @@
 """Reads a task from its folder, and checks it down to every size."""
 
 import difflib
+import os
+import re
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -14,6 +16,9 @@ from cuda_llm.tasks.expressions import evaluate, names_in
 from cuda_llm.tasks.signature import host_context
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, DimRange, HiddenSizes, Task, TaskArgument, is_float
+
+TASK_NAME = re.compile(r"[a-z][a-z0-9_]*")
+"""Name that a task's folder has; anything else on a command line is a path."""
 
 LIBRARY_FILES = ("vendor.py", "vendor.cu")
 
@@ -224,15 +229,24 @@ def spell_task(task: Task) -> str:
     return task.name if is_shipped else shlex.quote(str(task.folder))
 
 
-def _find(name_or_path: str | Path) -> Path:
-    names = list_tasks()
-    if isinstance(name_or_path, str) and name_or_path in names:
+def find_task(name_or_path: str | Path) -> Path | None:
+    """Return the folder of a shipped task by name, or of any task by path; None where none is."""
+    if isinstance(name_or_path, str) and name_or_path in list_tasks():
         return _SHIPPED / name_or_path
     path = Path(name_or_path).expanduser()
     if path.is_dir():
         return path.resolve()
     if path.name == "task.toml" and path.is_file():
         return path.resolve().parent
+    return None
+
+
+def _find(name_or_path: str | Path) -> Path:
+    found, names = find_task(name_or_path), list_tasks()
+    if found is not None:
+        return found
+    if isinstance(name_or_path, Path) or os.sep in name_or_path:
+        raise TaskError(f"{name_or_path}: no such folder; expected the folder of a task.toml")
     close = difflib.get_close_matches(str(name_or_path), names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
     raise TaskError(f"{name_or_path}: no such task or folder; {hint}")

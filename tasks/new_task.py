@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_llm.errors import UsageError
-from cuda_llm.tasks.loader import list_tasks
+from cuda_llm.tasks.loader import TASK_NAME, list_tasks
 from cuda_llm.tasks.task import CTYPES, ArgumentRole, is_float
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SKELETON = Path(__file__).resolve().parent / "_skeleton"
 _SKELETON_FILES = ("task.toml", "description.md", "reference.py", "baseline.cu")
 
@@ -48,7 +47,7 @@ def write_task(name: str, out: Path, files: Mapping[str, str]) -> Path:
     Raises UsageError where the name is unfit or taken or the folder exists; nothing is left half
     written.
     """
-    if not _NAME.fullmatch(name):
+    if not TASK_NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no task name; expected lower case, digits and _")
     if name in list_tasks():
         raise UsageError(f"{name} is a task that ships; take another name, as in my_{name}")
@@ -97,7 +96,7 @@ class CudaFunction:
 
 def find_function(source: str, name: str, where: str) -> CudaFunction:
     """Find the definition of `name`. Raises UsageError in a line that starts with `where`."""
-    text = _NOISE.sub(lambda match: '""' if match[0][0] == '"' else " ", source)
+    text = _without_noise(source)
     for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
         closing = _matching(text, match.end() - 1)
         opening = re.compile(r"\s*\{").match(text, closing + 1)
@@ -113,9 +112,35 @@ def find_function(source: str, name: str, where: str) -> CudaFunction:
             parameters=tuple(_parameter(part, where) for part in _split(parameters)),
             body=text[opening.end() : _matching(text, opening.end() - 1)],
         )
-    kernels = re.findall(r"__global__[^;{}]*?\b(?!__)(\w+)\s*\([^;{}]*\)\s*\{", text)
-    known = ", ".join(dict.fromkeys(kernels)) or "no kernel at all"
+    known = ", ".join(_kernels(text)) or "no kernel at all"
     raise UsageError(f"{where}: has no void function {name}; found {known}")
+
+
+def choose_entry(source: str, where: str) -> str:
+    """Return the name of the function that a task is drafted around: `solve`, or the only kernel.
+
+    Raises UsageError in a line that starts with `where` and names the kernels.
+    """
+    text = _without_noise(source)
+    if re.search(r"\bvoid\s+solve\s*\([^;{}]*\)\s*\{", text):
+        return "solve"
+    kernels = _kernels(text)
+    if not kernels:
+        raise UsageError(f"{where}: has no kernel; expected a __global__ function or a solve")
+    if len(kernels) > 1:
+        raise UsageError(f"{where}: has kernels {', '.join(kernels)}: add --entry {kernels[0]}")
+    return kernels[0]
+
+
+def _without_noise(source: str) -> str:
+    """Return the source without comments and the contents of strings."""
+    return _NOISE.sub(lambda match: '""' if match[0][0] == '"' else " ", source)
+
+
+def _kernels(text: str) -> tuple[str, ...]:
+    """Return the names of the kernels that a text without comments defines, each once."""
+    kernel = r"__global__[^;{}]*?\b(?!__)(\w+)\s*\([^;{}]*\)\s*\{"
+    return tuple(dict.fromkeys(re.findall(kernel, text)))
 
 
 def _matching(text: str, start: int) -> int:

@@ -108,7 +108,14 @@ def test_an_unknown_task_suggests_the_nearest() -> None:
     with pytest.raises(TaskError, match="did you mean histogram"):
         load_task("histogramm")
     with pytest.raises(TaskError, match="known: attention_fp16, "):
-        load_task("./nothing/here")
+        load_task("zzz")
+
+
+@pytest.mark.parametrize("path", ["./nothing", "nothing/here", Path("nothing")])
+def test_a_path_without_a_folder_lists_no_tasks(path: str | Path) -> None:
+    with pytest.raises(TaskError) as caught:
+        load_task(path)
+    assert str(caught.value).endswith("no such folder; expected the folder of a task.toml")
 
 
 @pytest.mark.parametrize(

@@ -49,21 +49,26 @@ def new(
     source: Annotated[
         Path | None, typer.Option("--from", help="CUDA file with a kernel to draft it around.")
     ] = None,
-    entry: Annotated[str | None, typer.Option(help="Kernel or host function of that file.")] = None,
+    entry: Annotated[
+        str | None,
+        typer.Option(help="Kernel or host function of that file, if it has several."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where to make the folder.")] = Path(),
 ) -> None:
     """Write the folder of a new task: a skeleton, or a draft around a kernel you have."""
     from cuda_llm.source_file import read_source
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tasks.new_task import draft, skeleton, write_task
+    from cuda_llm.tasks.new_task import choose_entry, draft, skeleton, write_task
 
-    if (source is None) != (entry is None):
-        raise UsageError("--from and --entry go together: a file, and the kernel in it")
-    if source is None or entry is None:
+    if source is None and entry is not None:
+        raise UsageError(f"--entry {entry}: expected --from FILE too, the file that defines it")
+    if source is None:
         folder = write_task(name, out, skeleton(name))
         typer.echo(f"{folder}: edit task.toml, description.md, reference.py and baseline.cu")
     else:
-        files = draft(name, read_source(source), entry, source.name)
+        text = read_source(source)
+        entry = entry or choose_entry(text, source.name)
+        files = draft(name, text, entry, source.name)
         folder = write_task(name, out, files)
         marks = sum(text.count("CONFIRM") for text in files.values())
         typer.echo(
@@ -115,10 +120,13 @@ def check(
     import asyncio
 
     from cuda_llm.cli.progress import open_progress
-    from cuda_llm.tasks.loader import load_task
+    from cuda_llm.tasks.loader import TASK_NAME, find_task, load_task
     from cuda_llm.tools.open_device import open_device
     from cuda_llm.tools.validator.admissible import check_task
 
+    if find_task(folder) is None and TASK_NAME.fullmatch(folder):
+        msg = f"{folder}: no such task or folder; make it first: cuda-llm tasks new {folder}"
+        raise UsageError(msg)
     task, chosen = load_task(folder), open_device(device)
     with open_progress([]) as progress:
         progress.prepare(chosen.prepare)

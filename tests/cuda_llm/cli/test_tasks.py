@@ -1,5 +1,6 @@
 """`cuda-llm tasks`: what ships, and the way to a task of one's own."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,17 +57,38 @@ def test_new_refuses_the_name_of_a_task_that_ships(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_new_from_needs_both_file_and_entry(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_line_of_the_readme_drafts_a_task(tmp_path: Path, command: Command) -> None:
+    page = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"`cuda-llm (tasks new [^`]*)`", page)
+    (tmp_path / "kernel.cu").write_text(KERNEL)
+    ran = command(*line.split())
+    assert ran.code == 0, ran.stderr
+    assert "my_task: triple is the baseline" in ran.stdout
+
+
+def test_new_from_says_what_it_needs_beside_the_file(tmp_path: Path, command: Command) -> None:
+    (tmp_path / "two.cu").write_text(KERNEL + KERNEL.replace("triple", "other"))
+    (tmp_path / "none.cu").write_text("// __global__ void k(float* x) { }\n")
+    for arguments, complaint in {
+        "--from two.cu": "two.cu: has kernels triple, other: add --entry triple",
+        "--from none.cu": "none.cu: has no kernel; expected a __global__ function or a solve",
+        "--from missing.cu": "missing.cu: No such file",
+        "--from missing.cu --entry triple": "missing.cu: No such file",
+        "--entry triple": "--entry triple: expected --from FILE too",
+    }.items():
+        ran = command("tasks", "new", "mine", *arguments.split())
+        assert ran.code == 2
+        assert complaint in ran.complaint
+    assert not (tmp_path / "mine").exists()
+
+
+def test_check_of_a_task_that_was_never_made_says_how_to_make_it(
+    tmp_path: Path, command: Command
 ) -> None:
-    source = tmp_path / "k.cu"
-    source.write_text(KERNEL)
-    out = str(tmp_path / "out")
-    assert run(["tasks", "new", "mine", "--from", str(source), "--out", out]) == 2
-    assert "--from and --entry go together" in capsys.readouterr().err
-    missing = ["--from", str(tmp_path / "no.cu"), "--entry", "triple", "--out", out]
-    assert run(["tasks", "new", "mine", *missing]) == 2
-    assert "no.cu: No such file" in capsys.readouterr().err
+    complaint = command("tasks", "check", "my_relu").complaint
+    assert complaint.startswith("error: my_relu: no such task or folder; make it first: ")
+    assert command(*complaint.partition("cuda-llm ")[2].split()).code == 0
+    assert load_task(tmp_path / "my_relu").name == "my_relu"
 
 
 def test_the_skeleton_is_admissible(tmp_path: Path, command: Command) -> None:

@@ -33,7 +33,7 @@ from cuda_llm.outcomes import (
     Verdict,
     component_of,
 )
-from cuda_llm.run_config import RunConfig, flag_of
+from cuda_llm.run_config import RunConfig, flag_of, option_of
 from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.candidate import Compiled
@@ -65,12 +65,6 @@ SAME, OTHER = "same", "other"
 """Values of `ModelCalled.replayed`: the recorded prompt was the same, or another."""
 OF_MODELS = ("model", "reflection_model", "base_url", "agent_models")
 """Options of models, which a replay never asks."""
-WITHOUT_LIMITS: Mapping[str, Any] = {
-    "budget_usd": None,
-    "max_tokens": None,
-    "max_minutes": None,
-}
-"""Options of a replay in place of the recorded limits: a replay ends with its record."""
 PREFLIGHT = "preflight"
 R0 = "r0-c1"
 """Id of the candidate that is the user's own kernel."""
@@ -96,8 +90,10 @@ def as_asked(config: RunConfig) -> RunConfig:
     folder = _find(config)
     run = folder.read_run()
     before = recorded_config(folder, run)
+    # A replay ends with its record.
+    without_limits = {name: None for name in RunConfig.model_fields if option_of(name).ends_run}
     known = before.changed(
-        **WITHOUT_LIMITS,
+        **without_limits,
         device=RECORDED,
         model=before.model or run["model"],
         start=_start(folder, before.start),

@@ -1,8 +1,7 @@
 """The configuration of a run: every option once, with its type, bounds, default and help text.
 
-The command line, the keywords of `optimize()`, the input of the graph, `run.json` and the table in
-`docs/settings.md` are made from the fields of `RunConfig`. A new option is a field here and the
-place that uses it.
+The command line, the keywords of `optimize()`, the input of the graph and `run.json` are made from
+the fields of `RunConfig`. A new option is a field here and the place that uses it.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,6 +43,8 @@ class Option:
     on_command_line: bool = True
     in_benchmark: bool = True
     """Makes sense for a set of tasks."""
+    ends_run: bool = False
+    """Ends a run early; None never does. A replay ends with its record instead."""
 
 
 PLAIN = Option()
@@ -151,14 +152,20 @@ class GraphInput(BaseModel):
         ),
     ] = "fsr"
     budget_usd: Annotated[
-        Annotated[float, AboveZero] | None, Field(description="End when this much is spent.")
+        Annotated[float, AboveZero] | None,
+        Field(description="End when this much is spent."),
+        Option(ends_run=True),
     ] = None
     max_tokens: Annotated[
-        Annotated[int, AboveZero] | None, Field(description="End after this many tokens.")
+        Annotated[int, AboveZero] | None,
+        Field(description="End after this many tokens."),
+        Option(ends_run=True),
     ] = None
     """Of all calls together, in and out."""
     max_minutes: Annotated[
-        Annotated[float, AboveZero] | None, Field(description="End after this much time.")
+        Annotated[float, AboveZero] | None,
+        Field(description="End after this much time."),
+        Option(ends_run=True),
     ] = None
     hardware_context: Annotated[
         HardwareContext, Field(description="What prompts say of the GPU.")

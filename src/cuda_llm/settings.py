@@ -3,6 +3,7 @@
 Importing this module loads pydantic; import it inside the function that needs a setting.
 """
 
+import difflib
 import json
 import os
 import re
@@ -130,13 +131,16 @@ class Settings(BaseSettings):
 def settings() -> Settings:
     """Return the settings in force, read again only when the environment has changed.
 
-    Raises UsageError naming the setting and what was expected.
+    Raises UsageError naming the setting and what was expected, or the setting that a misspelt
+    variable nearly names.
     """
-    return _read(tuple(map(os.environ.get, _DECIDING)))
+    ours = tuple(name for name in os.environ if name.upper().startswith(_PREFIX))
+    return _read(ours, tuple(map(os.environ.get, _DECIDING)))
 
 
+_PREFIX = "CUDA_LLM_"
 _DECIDING = (
-    *(f"CUDA_LLM_{name.upper()}" for name in Settings.model_fields),
+    *(f"{_PREFIX}{name.upper()}" for name in Settings.model_fields),
     *("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"),
 )
 """Environment variables that the settings depend on."""
@@ -147,7 +151,7 @@ def setting_source(name: str) -> str:
 
     Empty where neither names it.
     """
-    variable = f"CUDA_LLM_{name.upper()}"
+    variable = f"{_PREFIX}{name.upper()}"
     # As pydantic reads them: in any case, and one that is empty does not count.
     spelled = [key for key, value in os.environ.items() if value and key.upper() == variable]
     if spelled:
@@ -166,7 +170,9 @@ def setting_source(name: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _read(_environment: tuple[str | None, ...]) -> Settings:
+def _read(ours: tuple[str, ...], _environment: tuple[str | None, ...]) -> Settings:
+    for variable in ours:
+        _check_spelling(variable)
     try:
         return Settings()
     except ValidationError as error:
@@ -177,7 +183,22 @@ def _read(_environment: tuple[str | None, ...]) -> Settings:
             source = setting_source(name)
             if field.default_factory is dict and source in os.environ:
                 _check_json(source)
-        raise UsageError(f"{config_file()}: is not TOML: {error}") from None
+        quotes = "; text stands in quotes" if str(error).startswith("Invalid value") else ""
+        raise UsageError(f"{config_file()}: is not TOML: {error}{quotes}") from None
+
+
+_NEAR = 0.8
+"""Similarity, 0 to 1, from which on a variable is a misspelt setting. Variables of other programs
+may begin as ours do."""
+
+
+def _check_spelling(variable: str) -> None:
+    """Raise UsageError where a variable is nearly, but not, the name of a setting."""
+    name = variable.upper().removeprefix(_PREFIX).lower()
+    close = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=_NEAR)
+    if close and close[0] != name:
+        meant = f"{_PREFIX}{close[0].upper()}"
+        raise UsageError(f"{variable}: no setting {name!r}; did you mean {meant}?")
 
 
 def _refuse(error: ValidationError) -> UsageError:

@@ -223,7 +223,7 @@ def test_a_setting_decides_where_no_option_is_given(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     value, default = another(name), RunConfig.model_fields[name].default
-    monkeypatch.setenv(f"CUDA_LLM_{name.upper()}", value)
+    monkeypatch.setenv(f"CUDA_LLM_{name.upper()}", str(value))
     for config in (from_command_line(), from_keywords()):
         assert getattr(resolve_config(config), name) == value
     chosen = resolve_config(from_keywords(**{name: default}))

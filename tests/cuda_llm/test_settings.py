@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,7 +9,7 @@ import pytest
 
 from cuda_llm.agents.llm.chat_model import find_endpoint
 from cuda_llm.errors import CudaLLMError
-from cuda_llm.settings import settings
+from cuda_llm.settings import Settings, settings
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.open_device import open_device
 
@@ -66,6 +67,10 @@ def test_the_environment_wins_over_the_file(ask: Ask, tmp_path: Path) -> None:
         ({"CUDA_LLM_AGENT_MODELS": "3"}, "CUDA_LLM_AGENT_MODELS: setting agent_models is 3"),
         ({"CUDA_LLM_CACHE": "~nobody9/x"}, "CUDA_LLM_CACHE: setting cache is '~nobody9/x'"),
         ({"cuda_llm_l2": "hot"}, "cuda_llm_l2: setting l2 is 'hot'"),
+        (
+            {"CUDA_LLM_DEVICES": "emulated"},
+            "CUDA_LLM_DEVICES: no setting 'devices'; did you mean CUDA_LLM_DEVICE?",
+        ),
     ],
 )
 def test_a_bad_variable_is_blamed_alone_not_a_file_that_is_not_there(
@@ -82,7 +87,10 @@ def test_a_bad_variable_is_blamed_alone_not_a_file_that_is_not_there(
         ("\n# mine\nl2 = 'hot'\n", "config.toml:3: setting l2 is 'hot'; expected 'cold' or"),
         ("modle = 'm'\n", "config.toml:1: no setting 'modle'; did you mean model?"),
         ("\n[agent_models]\nplan = 3\n", "config.toml:2: setting agent_models is 3"),
-        ("device = \n", "config.toml: is not TOML: Invalid value (at line 1, column 10)"),
+        (
+            "device = cuda\n",
+            "config.toml: is not TOML: Invalid value (at line 1, column 10); text stands in quotes",
+        ),
         ("colour = 'red'\n", "config.toml:1: no setting 'colour'"),
         ("compile_workers = -1\n", "config.toml:1: setting compile_workers is -1"),
         ("device = 'tpu'\n", "config.toml:1 names it)"),
@@ -106,6 +114,16 @@ def use_all() -> None:
     find_endpoint()
     open_device(settings().device)
     find_toolkit()
+
+
+def test_a_variable_that_resembles_no_setting_is_left_to_others(ask: Ask) -> None:
+    assert ask(lambda: settings().device, CUDA_LLM_EVIDENCE="1", CUDA_LLM_MINE="x") == "auto"
+
+
+def test_the_page_of_settings_has_a_row_for_each() -> None:
+    page = (Path(__file__).parents[2] / "docs/settings.md").read_text()
+    listed = re.findall(r"^\| `(\w+)` \| ", page.partition("## Options of a run")[0], re.MULTILINE)
+    assert listed == list(Settings.model_fields)
 
 
 def test_a_variable_wins_the_blame_as_it_wins_the_choice(ask: Ask, tmp_path: Path) -> None:

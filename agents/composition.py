@@ -53,7 +53,8 @@ class CompositionRefused:
     name: str = ""
     """Name of the macro, the header or the function at fault; empty where the fault has no name."""
     part: str = ""
-    """`SMALL` or `LARGE`, where it is found; empty where only both together have it."""
+    """Kernel at fault, `SMALL` or `LARGE`; empty where only both kernels together have the
+    fault."""
     attempts: tuple[str, ...] = ()
     """Ids of the two."""
 
@@ -89,9 +90,10 @@ class Part:
     """Headers as the source includes them, in order: `<cuda_runtime.h>`."""
     macros: frozenset[str]
     names: frozenset[str]
-    """Every name in it."""
+    """Every name in the part."""
     body: str
-    """Without its includes and `extern "C"`, its macros undefined behind it."""
+    """Text of the part without its includes and `extern "C"`, with its macros undefined at the
+    end."""
 
 
 LIBRARIES = frozenset({"std", "cuda", "cub", "thrust", "cooperative_groups", "nvcuda"})
@@ -158,7 +160,7 @@ def compose(
 
 @lru_cache(maxsize=16)
 def read_part(source: str) -> Part | CompositionRefused:
-    """Return the source as a part, or why it cannot stand in a namespace."""
+    """Return the source as a part, or the reason why the source cannot stand in a namespace."""
     defined = functions_defined(source)
     if "solve" not in defined:
         return CompositionRefused("no_solve")

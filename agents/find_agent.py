@@ -59,7 +59,7 @@ def placed(*, after: Stage, name: str = "") -> Callable[[A], A]:
 
 
 def is_agent(candidate: Any) -> bool:
-    """Return whether it can be awaited with a situation, or is a compiled graph."""
+    """Return whether the object can be awaited with a situation, or is a compiled graph."""
     if inspect.isclass(candidate):
         return False
     if callable(getattr(candidate, "ainvoke", None)):

@@ -427,7 +427,8 @@ def _shared_names(source: SourceFacts) -> Mapping[Function | None, set[str]]:
 
 
 _Step: TypeAlias = tuple[Function | None, set[str], Function | None, str]
-"""A function, names of which one is used there, and the function and name that get its value."""
+"""A function, the names of which one is used there, and the function and the name that get the
+value of that name."""
 
 
 def _assignments(source: SourceFacts) -> Iterator[_Step]:

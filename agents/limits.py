@@ -273,7 +273,8 @@ def _speedups(situation: Situation, times_us: Sequence[float]) -> tuple[float, .
 
 
 def possible_gains(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
-    """Return for each size by how much it could still raise the logarithm of the score."""
+    """Return for each size the largest amount by which the size could raise the logarithm of the
+    score."""
     shares = shares_of_limit(situation, attempt)
     if not shares:
         return ()

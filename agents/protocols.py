@@ -19,7 +19,7 @@ from cuda_llm.search import Attempt, Author, Brief, Draft, Hint
 
 
 class Stage(StrEnum):
-    """Stages of the graph that an agent may stand behind; one after `start` runs first of all."""
+    """Stages of the graph that an agent may follow; an agent after `start` runs first of all."""
 
     START = "start"
     RESEARCH = "hardware_research"

@@ -90,7 +90,7 @@ def lost_by(bound: Bound) -> Spent:
 
 
 class Budget:
-    """Limits of one run and what is spent of them. Without limits it only counts."""
+    """The limits of one run, and the spending of the run. Without limits a budget only counts."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Budget:
         self._closed = ""
 
     def restore(self, events: Iterable[Event], seconds: float = 0.0) -> None:
-        """Count what an earlier process of this run spent; `seconds` is how long it ran."""
+        """Count the spending of an earlier process of this run, which ran for `seconds`."""
         for event in events:
             if isinstance(event, ModelCalled):
                 self.spent += _spent_by_event(event)
@@ -219,12 +219,13 @@ class Reservation:
         self._budget.count(call, usage)
 
     def lose(self) -> None:
-        """Record that the request was cut off; it may have cost all that was reserved."""
+        """Record that the request was cut off; the request may have cost all that was reserved."""
         self._end()
         self._budget.spent += lost_by(self.bound)
 
     def free(self) -> None:
-        """Free what was reserved: the request cost nothing. Does nothing where it has ended."""
+        """Free the reservation: the request cost nothing. Does nothing for a reservation that
+        has ended."""
         if self._open:
             self._end()
 

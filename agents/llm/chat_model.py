@@ -84,7 +84,7 @@ class RequestOptions:
     try_s: float = 300.0
     """Longest the endpoint may stay silent."""
     output_tokens: int = 16384
-    """Longest answer, reasoning included; 0 leaves it to the server."""
+    """Longest answer in tokens, reasoning included; 0 leaves the limit to the server."""
     stream: bool = False
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further fields, sent as they are."""
@@ -168,7 +168,7 @@ def find_endpoint(base_url: str = "") -> str:
 
 
 def show_endpoint(address: str) -> str:
-    """Return the address without what may be a password in it."""
+    """Return the address without a user name and a password."""
     parts = urlsplit(address)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 

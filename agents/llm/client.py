@@ -85,12 +85,14 @@ class ModelClient:
         self.seed = seed
         self.ends_run = ends_run
         self.json_mode = takes_json_mode(model)
-        """Ends with the first server that refuses it."""
+        """Whether the model is asked for JSON; False after the first server that refuses the
+        option."""
         self.store = store
         self._slots = slots or asyncio.Semaphore(CALLS_AT_ONCE)
 
     async def __call__(self, call: Call) -> Reply | CallFailed:
-        """Return the answer: from the disk where it is there, else from the model."""
+        """Return the answer to a call: from the disk where an earlier process stored the answer,
+        else from the model."""
         with bound(agent=call.agent, model=self.name):
             return await self._answer(call)
 
@@ -140,7 +142,7 @@ class _PendingCall:
         self.began_s = time.monotonic()
         self.reservation: Reservation | None = None
         self.earlier: bytes | None = None
-        """Body of an answer that an earlier process received and died of before it was a reply."""
+        """Body of an answer that an earlier process received, and that no process has read yet."""
 
     async def answer(self) -> Reply | CallFailed:
         """Ask under one deadline, which begins when the budget has room."""

@@ -23,7 +23,7 @@ class Price:
 
     model: str
     endpoint: str = ""
-    """Host that it holds for; empty for any."""
+    """Host that the price holds for; empty for any host."""
     input_usd: float
     cached_usd: float
     """Price of input tokens that the server had cached."""

@@ -21,7 +21,7 @@ RETRIED = {"rate_limited", "server_error", "unreachable", "timed_out", "cut_off"
 """Failures that may be gone the next time."""
 
 UNCERTAIN = {"timed_out", "cut_off", "not_json"}
-"""Failures after which the server may still have written an answer, and bill it."""
+"""Kinds of failures after which the server may have written an answer, and bill the answer."""
 
 NO_ACCESS = {401, 402, 403}
 
@@ -110,7 +110,7 @@ def _classify_status(status: int, message: str, headers: Mapping[str, str]) -> F
 
 
 def _place(headers: Mapping[str, str]) -> str:
-    """Return where a redirect leads, without what may be a secret in it."""
+    """Return the target of a redirect, without a part that may be a secret."""
     parts = urlsplit(headers.get("location", ""))
     place = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
     return printable(place.removesuffix("/chat/completions")) or "nowhere"
@@ -235,7 +235,7 @@ async def ask_again(
 
 
 def is_waited_for(failure: Failure, policy: RetryPolicy) -> bool:
-    """Return whether a failure is one to ask again after."""
+    """Return whether a request is repeated after this failure."""
     return failure.retried and (failure.retry_after_s or 0.0) <= policy.retry_after_limit_s
 
 

@@ -16,7 +16,7 @@ class TriedPoint:
 
     point: Point
     score: float | None
-    """Logarithm of its speed-up; None where it failed."""
+    """Logarithm of the point's speed-up; None for a point that failed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,8 @@ def describe_point(point: Point) -> str:
 
 
 MAX_ENUMERATED = 4096
-"""Spaces with more valid points are searched through a sample of them."""
+"""Largest number of valid points of a space that is searched whole; of a larger space a sample
+is searched."""
 SAMPLE_SIZE = 1024
 
 
@@ -47,7 +48,7 @@ class TunableKernel:
         return self._shas[key]
 
     def point_of(self, tunables: Mapping[str, int]) -> dict[str, int] | None:
-        """Return the point an attempt was made at; None where it is not of this space."""
+        """Return the point of an attempt; None for an attempt that is not of this space."""
         point = {name: tunables[name] for name in self.space.defaults if name in tunables}
         return point if is_valid(self.space, point) else None
 

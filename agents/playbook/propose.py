@@ -174,7 +174,7 @@ def preferred_points(
 def _new(
     kernels: TunableKernel, seen: set[str], proposed: Iterable[dict[str, int]]
 ) -> Iterator[dict[str, int]]:
-    """Yield the points whose kernel is not in `seen`, and add it there."""
+    """Yield the points whose kernel is not in `seen`, and add each kernel to `seen`."""
     for point in proposed:
         sha = kernels.sha(point)
         if sha not in seen:

@@ -68,7 +68,7 @@ def _parents(situation: Situation, judged: Sequence[Attempt]) -> list[Attempt]:
 
 
 def _search(situation: Situation, parent: Attempt) -> Iterator[Trial] | None:
-    """Yield trials of one kernel, most promising first; None where it declares no tunables."""
+    """Return trials of one kernel, most promising first; None for a kernel without tunables."""
     source = situation.archive.source(parent.id)
     space = read_space(source)
     if not isinstance(space, Space):
@@ -102,7 +102,7 @@ class TunerAlone:
     written_by: Author = "human"
 
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
-        """Return that there is nothing; a run asks no brief of it."""
+        """Return a NoCode; a run gives no brief to this generator."""
         return NoCode(kind="exhausted")
 
 

@@ -48,7 +48,7 @@ class Sibling:
 
 
 def find_sibling(situation: Situation, about: Attempt) -> Sibling | None:
-    """Return the kernel that is most worth comparing with `about`; None where there is none."""
+    """Return the kernel that is most worth comparing with `about`; None without such a kernel."""
     others = [
         one
         for one in situation.attempts
@@ -74,7 +74,8 @@ def _faster_at(situation: Situation, about: Attempt, other: Attempt) -> tuple[in
 
 
 def _log_gain(situation: Situation, about: Attempt, other: Attempt) -> float:
-    """Return the largest relative gain of `other` at a size; 0 where it is nowhere faster."""
+    """Return the largest relative gain of `other` at a size; 0 where `other` is faster at no
+    size."""
     won = _faster_at(situation, about, other)
     return max((about.times_us[one] / other.times_us[one] - 1.0 for one in won), default=0.0)
 
@@ -106,7 +107,8 @@ def _spent_on(profile: Profile, code: str) -> float:
 
 
 def _profile_at(situation: Situation, attempt: Attempt, about: Attempt) -> Profile | None:
-    """Return the attempt's profile at the size that decides about `about`; None without one."""
+    """Return the attempt's profile at the size that decides about `about`; None without a
+    profile."""
     ours, theirs = (_whole_profile(situation, one) for one in (about, attempt))
     if ours is None or theirs is None:
         return None

@@ -201,7 +201,8 @@ def _profiled_size(situation: Situation, parent: Attempt | None) -> str:
 def _passages(
     situation: Situation, brief: Brief, parent: Attempt | None, components: Components
 ) -> dict[str, Passage]:
-    """Return the passages by section; an empty one where there is nothing, or it may not be."""
+    """Return the passages by section; an empty passage where a section has no content, or is not
+    allowed."""
     task = situation.task
     direction = one_line(brief.direction, MOST_DIRECTION) if components.diversity else ""
     return {

@@ -61,7 +61,8 @@ class Templates:
 
 
 def open_templates(folder: Path | str | None = None) -> Templates:
-    """Open our templates, those in `folder` in their place. Raises UsageError."""
+    """Open the templates that ship; templates in `folder` replace them by name. Raises
+    UsageError."""
     ours = _shipped()
     if not folder:
         return Templates(ours)

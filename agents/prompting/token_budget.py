@@ -41,11 +41,12 @@ class Section:
     name: str
     """Name of the section in templates."""
     priority: int
-    """1 is served first; 0 stands outside the budget: it is never cut."""
+    """Rank of the section: 1 is served first; a section of rank 0 is outside the budget and
+    never cut."""
     least: float = 0.0
     """Part of the room that is its own, whatever the others need, in order of priority."""
     most: float = 1.0
-    """Part of the room it may take while another section is short of it."""
+    """Part of the room that the section may take while another section lacks room, 0 to 1."""
     cut: Cut = "lines"
 
 

@@ -149,7 +149,8 @@ def _open_at(situation: Situation, about: Attempt, size: int) -> float | None:
 
 
 def _evidence(situation: Situation, about: Attempt, said: Avoided) -> str | Objection:
-    """Return the change in vain in words, or why the named attempt is no evidence for it."""
+    """Return the change that was in vain in words, or the reason why the named attempt is no
+    evidence."""
     tried = next((one for one in situation.attempts if one.id == said.attempt.strip()), None)
     before = next((one for one in situation.attempts if tried and one.id == tried.parent), None)
     if tried is None or before is None or tried.speedup is None or before.speedup is None:

@@ -153,5 +153,6 @@ async def criticise(
 
 
 def subject(situation: Situation, judged: Sequence[Attempt]) -> Attempt | None:
-    """Return the incumbent; without one, the failure of this round nearest to being right."""
+    """Return the incumbent; without an incumbent, the failure of this round nearest to being
+    right."""
     return situation.incumbent or next(iter(distinct_failures(judged)), None)

@@ -32,10 +32,10 @@ class Feature:
 
     name: str
     least: tuple[int, int]
-    """Compute capability that has it first."""
+    """First compute capability that has the feature."""
     emulated: bool = True
     newest: tuple[int, int] = (99, 0)
-    """Last compute capability that has it."""
+    """Last compute capability that has the feature."""
 
 
 FEATURES = (

@@ -69,7 +69,7 @@ def compare(situation: Situation, contender: Attempt, incumbent: Attempt) -> tup
 
 
 def duel_of(situation: Situation, contender: Attempt, incumbent: Attempt) -> DuelResult | None:
-    """Return the duel of these two, where there was one."""
+    """Return the duel of these two attempts; None where they held no duel."""
     duel = situation.duels.get(contender.id)
     return duel if duel is not None and duel.incumbent == incumbent.id else None
 

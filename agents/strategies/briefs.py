@@ -108,7 +108,7 @@ def choose_directions(
 
 
 def hints_for(allowed: Components, hints: Sequence[Hint]) -> tuple[Hint, ...]:
-    """Return all hints where they are allowed, and otherwise those of the user."""
+    """Return all hints where prompts may hold hints, and otherwise the hints of the user."""
     return tuple(one for one in hints if allowed.hints or one.by == USER)
 
 
@@ -122,7 +122,7 @@ def hints_about(hints: Sequence[Hint], parent: Attempt | None) -> tuple[Hint, ..
 
 
 def newest_hints(hints: Iterable[Hint]) -> tuple[Hint, ...]:
-    """Return the hints without those that a later one about the same thing replaces."""
+    """Return the hints without each hint that a later hint about the same cause replaces."""
     kept: dict[tuple[str, ...], Hint] = {}
     for hint in hints:
         subject = (hint.cause,) if hint.cause else (hint.about, hint.text)

@@ -40,13 +40,16 @@ class Fsr:
     deduplicate: bool = True
     components: Components = EVERYTHING
     composition: bool = field(default=True, metadata=SWITCH)
-    """Tries the two kernels that together are faster than any one, behind one `solve`."""
+    """Whether two kernels that together are faster than any single kernel are put behind one
+    `solve`."""
     elites: bool = field(default=False, metadata=SWITCH)
-    """Has one of a round improve the best of another size or structure than the incumbent's."""
+    """Whether one brief of a round improves the best kernel of another size or structure than
+    the incumbent's."""
     pairs: bool = field(default=False, metadata=SWITCH)
-    """Shows one of a round a second kernel, to take over what makes that faster."""
+    """Whether one brief of a round shows a second kernel, whose advantage the candidate is to
+    take over."""
     critique: bool = field(default=True, metadata=SWITCH)
-    """Has one of a round make the change that a critique asks for."""
+    """Whether one brief of a round orders the change that a critique asks for."""
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
         """Ask for first kernels, then for fixes, then for improvements of the incumbent."""
@@ -113,7 +116,7 @@ def count_departing(situation: Situation) -> int:
 
 
 def rounds_without_gain(situation: Situation) -> int:
-    """Count the judged rounds after the one that the incumbent is from."""
+    """Count the judged rounds after the round of the incumbent."""
     judged = max((one.round for one in situation.attempts), default=0)
     return 0 if situation.incumbent is None else judged - situation.incumbent.round
 
@@ -152,7 +155,7 @@ class FsrPaper:
         return make_briefs(situation, [order] * situation.config.candidates, self.components)
 
     def choose(self, situation: Situation, judged: Sequence[Attempt]) -> Choice:
-        """Choose the fastest of this round, whatever came before it."""
+        """Choose the fastest kernel of this round, whatever the incumbent."""
         before = situation.incumbent
         passed = passed_by_speed(judged)
         if not passed:
@@ -169,7 +172,7 @@ class FsrPaper:
         )
 
     def stop(self, situation: Situation) -> str:
-        """Return nothing: it goes on for D rounds."""
+        """Return an empty reason: the search has D rounds."""
         return ""
 
 
@@ -194,7 +197,8 @@ class BestOfN:
         return choose_fastest(situation, judged)
 
     def stop(self, situation: Situation) -> str:
-        """Return nothing: it goes on to the end, so that budgets stay comparable."""
+        """Return an empty reason: the search has all its rounds, so that budgets stay
+        comparable."""
         return ""
 
 

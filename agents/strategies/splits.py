@@ -1,4 +1,5 @@
-"""Two kernels that together are faster than any one: which, and at which sizes each runs."""
+"""Finds two kernels that together are faster than any single kernel, and the sizes at which each
+runs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,18 +19,18 @@ from cuda_llm.tasks.task import ArgumentRole, Task
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Two kernels, each for the sizes at which it is to run."""
+    """Two kernels, with the sizes at which each of them runs."""
 
     small: Attempt
     large: Attempt
     order: tuple[int, ...]
     """Indices of the timed sizes, smallest first."""
     count: int
-    """So many of them are the first kernel's."""
+    """Number of sizes, from the smallest, at which the first kernel runs."""
     condition: str
-    """C++ that holds at those sizes."""
+    """C++ condition that is true at the sizes at which the first kernel runs."""
     speedup: float
-    """Over the baseline, as their times predict it."""
+    """Predicted speed-up over the baseline, from the times of both kernels."""
 
     @property
     def times_us(self) -> tuple[float, ...]:
@@ -86,7 +87,7 @@ def _pieces(count: int) -> tuple[slice, slice]:
 
 
 def _is_worth(situation: Situation, split: Split) -> bool:
-    """Return whether it beats every attempt by more than a tie."""
+    """Return whether the split beats every attempt by more than a tie."""
     fastest = passed_by_speed(situation.attempts)[0]
     margin = max(noise_margin(situation, one, fastest) for one in (split.small, split.large))
     return split.speedup > (1 + margin) * (fastest.speedup or 0.0)

@@ -40,7 +40,7 @@ class Direction:
     brings: frozenset[str] = frozenset()
     """Names in `objections.BRINGS` that the words of a person or a critique add."""
     against: str = ""
-    """Code of the bottleneck it relieves; empty where none is known."""
+    """Code of the bottleneck that the direction relieves; empty where no bottleneck is known."""
     share: float = 0.0
     """Part of the time that can be gained at most, 0 to 1: without this bottleneck; of a first
     kernel or a fix what the baseline leaves until the attainable."""

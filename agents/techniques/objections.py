@@ -167,7 +167,7 @@ def _may_try(technique: Technique, kind: Kind, situation: Situation) -> bool:
 
 @dataclass(frozen=True)
 class Change:
-    """One thing in which a kernel differs from its parent."""
+    """One difference between a kernel and its parent."""
 
     name: str
     """A sign of `kernel_facts.SIGNS`, `threads`, `launches`, `registers` or `shared_bytes`."""
@@ -177,7 +177,7 @@ class Change:
 
     @property
     def is_choice(self) -> bool:
-        """Whether it was decided, and is no consequence of what was."""
+        """Whether the author chose the change, which is no consequence of another change."""
         return self.name not in ("registers", "shared_bytes")
 
 

@@ -73,15 +73,16 @@ class Technique:
 
     text: str
     kinds: frozenset[Kind]
-    """Orders it fits."""
+    """Kinds of orders that the technique fits."""
     work: frozenset[Work] = frozenset(Work)
-    """Kinds of work it fits; all where nothing is said."""
+    """Kinds of work that the technique fits; all kinds by default."""
     against: tuple[str, ...] = ()
-    """Codes of bottlenecks it relieves."""
+    """Codes of the bottlenecks that the technique relieves."""
     needs: tuple[int, int] = (0, 0)
-    """Least compute capability; beyond (0, 0) it is not offered where the hardware is hidden."""
+    """Least compute capability; where the hardware is hidden, only techniques that need (0, 0)
+    are offered."""
     emulated: bool = True
-    """Whether the emulated device executes it."""
+    """Whether the emulated device executes the technique."""
     library: str = ""
     """Header library the task must allow."""
     shown_by: str = ""
@@ -94,11 +95,12 @@ class Technique:
     needs_launches: int = 1
     """Launches that the parent must make."""
     launches: int = 1
-    """Launches that it needs."""
+    """Number of launches that the technique needs."""
     words_per_fma: float = 0.0
     """Words a lane reads from shared memory for each multiply-add; 0 where that is open."""
     work_per_thread: int = 0
-    """1 where a thread, or a block, gets more work by it; -1 where it gets less."""
+    """1 where the technique gives a thread or a block more work, -1 where it gives less work,
+    else 0."""
 
 
 AIMS = frozenset(
@@ -123,7 +125,8 @@ ADDS_UP = ACCUMULATES | SCATTERS
 
 
 def fits(technique: Technique, situation: Situation) -> bool:
-    """Return whether it suits the kind of work, and the task and the device allow it."""
+    """Return whether the technique fits the kind of work, and task and device allow the
+    technique."""
     task = situation.task
     return (
         work_of(task) in technique.work

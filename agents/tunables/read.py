@@ -33,11 +33,11 @@ class Declaration:
     code: tuple[str, ...]
     """Tokens of the line."""
     guarded: bool
-    """Whether it stands inside an `#if` block."""
+    """Whether the comment stands inside an `#if` block."""
 
 
 def read_space(source: str) -> Space | InvalidDeclaration | None:
-    """Return what `source` declares; None where it declares nothing."""
+    """Return the space of tunables that `source` declares; None without declarations."""
     try:
         return _read_space(source)
     except _InvalidDeclarationError as error:

@@ -142,7 +142,11 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
         case ImpossibleTime(time_us=time_us, floor_us=floor_us):
             floor = f"the floor of {floor_us:.3g} us" if hardware_figures else "the floor"
             first = f"{time_us:.3g} us is below {floor}"
-            return (first, "the bytes and operations of the task need longer")
+            return (
+                first,
+                "the bytes and operations of the task need longer, or [roofline] of task.toml asks "
+                "too much",
+            )
         case EmulatorUnsupported(opcode=opcode, kernel=kernel, others=others, spot=spot):
             needs = f"{kernel} needs {opcode}, which only a real GPU executes"
             return _lines(needs, f"and {others} other operations" if others else "", _at(spot))
@@ -651,15 +655,17 @@ def _wrong_result(verdict: WrongResult) -> tuple[str, ...]:
         f"{verdict.failed_cases} of {verdict.cases} cases: {where}, {verdict.distribution} input, "
         f"{verdict.buffer}[{index}] is {verdict.got:.9g}, should be {verdict.expected:.9g}"
     )
-    extent = f"largest error {verdict.error:.3g} units, allowed {verdict.limit:.3g}"
+    count = extent = ""
     if verdict.wrong is not None and verdict.elements is not None:
-        extent = f"{verdict.wrong:,} of {verdict.elements:,} elements are wrong; {extent}"
+        count = f"{verdict.wrong:,} of {verdict.elements:,} elements are wrong"
+    if verdict.limit:  # Where results have to be equal, an error has no size.
+        extent = f"largest error {verdict.error:.3g} units, allowed {verdict.limit:.3g}"
     patterns = _lines(
         phrase(verdict.looks_like),
         phrase(verdict.case_pattern),
         REPEATED_CALLS.get(verdict.repeat, ""),
     )
-    return _lines(first, extent, "; ".join(patterns))
+    return _lines(first, "; ".join(_lines(count, extent)), "; ".join(patterns))
 
 
 _ELEMENTS: Mapping[ElementKind, str] = {

@@ -11,6 +11,7 @@ from cuda_llm.outcomes import (
     CompilerStop,
     CompilerStopKind,
     Diagnostic,
+    ImpossibleTime,
     NoCode,
     PolicyBreach,
     PolicyViolation,
@@ -18,6 +19,7 @@ from cuda_llm.outcomes import (
     ReplyFault,
     Suspicion,
     Verdict,
+    WrongResult,
 )
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.verdict_wording import describe
@@ -204,3 +206,30 @@ def test_a_generators_own_message_comes_before_the_words_for_its_kind() -> None:
     assert first_line(NoCode(kind="shelved")) == "shelved"
     failed = NoCode(kind="call_failed", call_fault="rate_limited", said="429")
     assert first_line(failed) == "rate_limited: 429"
+
+
+@pytest.mark.parametrize(("limit", "has_size"), [(0.0, False), (8.0, True)])
+def test_an_error_has_a_size_only_where_results_need_not_be_equal(
+    limit: float, has_size: bool
+) -> None:
+    wrong = WrongResult(
+        size_class="edge",
+        dims={"n": 9},
+        distribution="normal",
+        buffer="y",
+        index=(3,),
+        got=4.0,
+        expected=5.0,
+        error=float("inf"),
+        limit=limit,
+        wrong=1,
+        elements=9,
+    )
+    extent = describe(wrong)[1]
+    assert extent.startswith("1 of 9 elements are wrong")
+    assert ("largest error" in extent) is has_size
+
+
+def test_an_impossible_time_may_be_a_fault_of_the_task() -> None:
+    lines = describe(ImpossibleTime(time_us=1.0, floor_us=2.0))
+    assert "[roofline] of task.toml asks too much" in " ".join(lines)

@@ -19,6 +19,16 @@ Mask = npt.NDArray[np.bool_]
 LEAST_ROUNDED = 8
 """With fewer elements, rounding to a short format and a few lost terms look the same."""
 
+LEAST_SCALED = 4
+"""With fewer wrong whole numbers, a common ratio of got to expected is an accident."""
+
+CLOSE = 1e-5
+"""Relative difference within which an element counts as the element of another place."""
+
+ROUNDED_AWAY = 1e-7
+"""The same, relative to the largest magnitude of the array: what a sum that cancels, or a subnormal
+number, is rounded by."""
+
 STEPS = (2, 4, 8, 16, 32, 64, 128, 256)
 """Divisors of an extent that kernels assume."""
 
@@ -35,7 +45,7 @@ def find_element_pattern(
         or _copied(got, wanted, inputs)
         or _rearranged(got, expected)
         or _scaled(got, wanted, wrong)
-        or _counts(got, wanted, wrong)
+        or _counts(got, wanted, wrong, inputs)
         or _rounded(got, expected, wrong)
         or _located(wrong)
     )
@@ -97,7 +107,8 @@ def _rearranged(got: HostArray, expected: Expected) -> ElementPattern | None:
 
 def _scaled(got: HostArray, wanted: HostArray, wrong: Mask) -> ElementPattern | None:
     some = wrong & (wanted != 0)
-    if not some.any():
+    whole_numbers = got.dtype.kind in "iu" and got.size > 1
+    if not some.any() or (whole_numbers and some.sum() < LEAST_SCALED):
         return None
     with np.errstate(invalid="ignore", over="ignore"):
         ratio = got[some].astype(np.float64) / wanted[some]
@@ -116,8 +127,10 @@ def _scaled(got: HostArray, wanted: HostArray, wrong: Mask) -> ElementPattern | 
     return ElementPattern(kind=ElementKind.NEGATED) if abs(factor + 1) < 1e-4 else None
 
 
-def _counts(got: HostArray, wanted: HostArray, wrong: Mask) -> ElementPattern | None:
-    if got.dtype.kind not in "iu" or wanted.size < 2:
+def _counts(
+    got: HostArray, wanted: HostArray, wrong: Mask, inputs: Mapping[str, HostArray]
+) -> ElementPattern | None:
+    if got.dtype.kind not in "iu" or wanted.size < 2 or not _are_counts(wanted, inputs):
         return None
     difference = got[wrong].astype(np.float64) - wanted[wrong]
     if (np.abs(difference) == 1).all():
@@ -127,6 +140,18 @@ def _counts(got: HostArray, wanted: HostArray, wrong: Mask) -> ElementPattern | 
         lost = -float(difference.sum()) / max(float(wanted.sum()), 1.0)
         return ElementPattern(kind=ElementKind.TOO_FEW, share=lost)
     return ElementPattern(kind=ElementKind.TOO_MANY) if (difference > 0).all() else None
+
+
+def _are_counts(wanted: HostArray, inputs: Mapping[str, HostArray]) -> bool:
+    """Return whether every element of an input, or every input element that is an index into the
+    output, is counted once: indices as of argmax have no such total."""
+    if (wanted < 0).any():
+        return False
+    total = int(wanted.sum(dtype=np.int64))
+    return any(
+        total in (one.size, np.count_nonzero((one >= 0) & (one < wanted.size)))
+        for one in inputs.values()
+    )
 
 
 def _rounded(got: HostArray, expected: Expected, wrong: Mask) -> ElementPattern | None:
@@ -189,9 +214,12 @@ def _period(flat: HostArray) -> int:
 
 
 def _close(one: HostArray, other: HostArray) -> bool:
+    """Return whether the elements are equal but for rounding."""
     with np.errstate(invalid="ignore", over="ignore"):
         gap = np.abs(one.astype(np.float64) - other)
-        return bool((gap <= 1e-5 * np.maximum(np.abs(other), 1e-30)).all())
+        size = np.abs(other.astype(np.float64))
+        least = ROUNDED_AWAY * size.max(initial=0.0, where=np.isfinite(size))
+        return bool((gap <= np.maximum(CLOSE * size, least)).all())
 
 
 def _share(mask: Mask) -> float:

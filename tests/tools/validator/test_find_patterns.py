@@ -18,7 +18,7 @@ from cuda_llm.tools.validator.find_patterns import (
     find_element_pattern,
 )
 from cuda_llm.tools.validator.tolerances import EXACT, Terms, limits
-from cuda_llm.verdict_wording import phrase
+from cuda_llm.verdict_wording import phrase as describe
 
 HostArray = npt.NDArray[Any]
 
@@ -38,7 +38,7 @@ def describe_pattern(got: HostArray, right: HostArray, **inputs: HostArray) -> s
     wrong = wrong_elements(got, expected, rule)
     assert wrong.any()
     found = find_element_pattern(got, expected, wrong, inputs, POISON)
-    return "" if found is None else phrase(found)
+    return "" if found is None else describe(found)
 
 
 def changed(right: HostArray, where: Any, value: Any) -> HostArray:
@@ -77,14 +77,60 @@ COUNTS = np.arange(1, 101)
         (changed(WIDE, (slice(None), slice(-2, None)), 9), WIDE, "the last columns"),
         (changed(WIDE, slice(-3, None), 9), WIDE, "the last rows"),
         (changed(WIDE, (slice(-3, None), slice(-4, None)), 9), WIDE, "the last corner"),
-        (changed(COUNTS, 17, 17), COUNTS, "off by one: too few"),
-        (changed(COUNTS, 17, 19), COUNTS, "off by one: too many"),
-        (COUNTS // 3, COUNTS, "too few"),
-        (COUNTS * 7 + 5, COUNTS, "too many"),
     ],
 )
 def test_common_mistakes_are_named(got: HostArray, right: HostArray, phrase: str) -> None:
     assert phrase in describe_pattern(got, right)
+
+
+@pytest.mark.parametrize(
+    ("got", "phrase"),
+    [
+        (changed(COUNTS, 17, 17), "off by one: too few"),
+        (changed(COUNTS, 17, 19), "off by one: too many"),
+        (COUNTS // 3, "too few"),
+        (COUNTS * 7 + 5, "too many: counters are not reset"),
+    ],
+)
+def test_mistakes_in_counts_are_named(got: HostArray, phrase: str) -> None:
+    """The counted values are all in range, or some are out of range and counted nowhere."""
+    counted = np.repeat(np.arange(100), COUNTS)
+    assert phrase in describe_pattern(got, COUNTS, x=counted)
+    assert phrase in describe_pattern(got, COUNTS, x=np.append(counted, [-1, 100, 10**6]))
+
+
+def test_indices_are_not_taken_for_counts() -> None:
+    """The last of equal maxima in place of the first is a larger index; nothing is counted."""
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 3, (50, 40))
+    first = x.argmax(axis=1)
+    last = 39 - x[:, ::-1].argmax(axis=1)
+    assert describe_pattern(last, first, x=x) == ""
+    assert describe_pattern(changed(first, 7, 2 * first[7] + 2), first, x=x) == ""
+
+
+SUBNORMAL = (VECTOR * 1e-39).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("got", "right", "phrase"),
+    [
+        (SUBNORMAL * np.float32(2), SUBNORMAL, "2 times what it should be"),
+        (SUBNORMAL + np.float32(1e-39), SUBNORMAL, ""),
+        (np.roll(SUBNORMAL, 1), SUBNORMAL, "one place off"),
+        (SUBNORMAL[::-1].copy(), SUBNORMAL, "in reverse order"),
+        (SUBNORMAL[:900].reshape(30, 30).T.copy(), SUBNORMAL[:900].reshape(30, 30), "transpose"),
+    ],
+)
+def test_subnormal_values_are_compared_on_their_own_scale(
+    got: HostArray, right: HostArray, phrase: str
+) -> None:
+    expected = Expected(right.astype(np.float64))
+    wrong = np.asarray(got != right)
+    found = find_element_pattern(got, expected, wrong, {}, POISON)
+    said = "" if found is None else describe(found)
+    assert phrase in said
+    assert bool(phrase) == bool(said)
 
 
 def test_a_copied_input_is_named() -> None:
@@ -105,7 +151,7 @@ def test_a_single_wrong_sum_is_not_attributed_to_a_format() -> None:
 
 def describe_case_pattern(cases: Sequence[JudgedCase]) -> str:
     found = find_case_pattern(cases)
-    return "" if found is None else phrase(found)
+    return "" if found is None else describe(found)
 
 
 def case(label: str = "normal", group: str = "edge", probe: bool = False, **dims: int) -> Case:

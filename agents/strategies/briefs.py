@@ -8,13 +8,15 @@ from cuda_llm.components import Components
 from cuda_llm.outcomes import Quarantined
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 
-_NEARNESS = (
+NEARNESS = (
     *("NONDETERMINISTIC", "WRONG_RESULT", "LATE_WRITE", "GUARD_OVERWRITTEN", "INPUT_MUTATED"),
     *("DATA_RACE", "UNINITIALISED_READ", "INVALID_SYNC", "TIMED_OUT"),
     *("ILLEGAL_ACCESS", "MISALIGNED", "DEVICE_ASSERT", "LAUNCH_FAILED", "OUT_OF_MEMORY"),
     *("HOST_CRASHED", "LOAD_FAILED", "COMPILE_FAILED"),
+    *("EMULATOR_UNSUPPORTED", "IMPOSSIBLE_TIME", "POLICY_VIOLATION"),
 )
-"""Codes sorted by how near the kernel came to being right; other codes come last."""
+"""Code of every verdict that another source may fix, sorted by how near the kernel came to being
+right."""
 
 
 def distinct_failures(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
@@ -36,8 +38,9 @@ def is_fixable(attempt: Attempt) -> bool:
 
 
 def nearness(attempt: Attempt) -> int:
-    """Rank an attempt's failure; 0 is nearest to being right."""
-    return _NEARNESS.index(attempt.code) if attempt.code in _NEARNESS else len(_NEARNESS)
+    """Rank an attempt's failure, from 0, nearest to being right; a code of an older version that no
+    verdict has any more comes last."""
+    return NEARNESS.index(attempt.code) if attempt.code in NEARNESS else len(NEARNESS)
 
 
 Assignment = tuple[Kind, Attempt | None]

@@ -1,6 +1,7 @@
 """Every verdict has a code of its own, words for a person and a place in the published schema."""
 
 import json
+import re
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -14,9 +15,8 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.judge import Judged
 from cuda_llm.tools.open_device import open_device
 
-SCHEMA = json.loads(
-    (Path(__file__).parents[2] / "docs/schemas/evaluate.schema.json").read_text(encoding="utf-8")
-)
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "docs/schemas/evaluate.schema.json").read_text(encoding="utf-8"))
 VARIANTS: tuple[type[Any], ...] = get_args(Verdict)
 SAMPLES = {
     str: "text",
@@ -52,6 +52,12 @@ def test_codes_are_stable_and_distinct() -> None:
     assert len(set(codes)) == len(VARIANTS) - 1
     assert codes == listed
     assert InfraFailed(component="runner", detail="").code == "INFRA_RUNNER"
+
+
+def test_the_page_of_faults_says_of_every_code_what_to_do() -> None:
+    page = (ROOT / "docs/faults.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([A-Z_*]+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)
+    assert rows == [*(one.code for one in VARIANTS if one is not InfraFailed), "INFRA_*"]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)

@@ -133,6 +133,7 @@ class GpuSession:
             notes["isolation"] = "; ".join(context.notes)
         return CallReport(
             wall_s=wall_s,
+            kernels=log.launches,
             launches=launch_profiles(entries, context.candidate.kernels, context.hardware),
             refused=log.refused,
             out_of_memory=log.out_of_memory,

@@ -80,7 +80,8 @@ class CallReport:
     launches: tuple[LaunchProfile, ...] = ()
     """One a launch, in order. Empty where they were not counted."""
     kernels: int | None = None
-    """How many kernels ran; None where `launches` alone tells."""
+    """Number of kernels that the call launched, at any level; None where the device does not count
+    them: then each of `launches` that has threads is one."""
     bottlenecks: tuple[Bottleneck, ...] = ()
     """What limits the call, dominating one first."""
     arithmetic: float | None = None

@@ -76,6 +76,7 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
     return EmulatedCallReport(
         wall_s=wall_s,
         time_us=explained.time_us + sum(one.time_us for one in copies),
+        kernels=record.launches,
         launches=(*explained.launches, *copies),
         bottlenecks=explained.bottlenecks,
         accounts=record.accounts,

@@ -133,6 +133,7 @@ def test_whether_there_was_a_kernel_is_told_however_many_copies_there_were(
             report = await session.call(arguments, CallOptions(level=Level.FULL))
             assert isinstance(report, CallReport), report
             assert report.launches
+            assert report.kernels == kernel
             assert ran_a_kernel(report) is kernel
 
     within(launch, compiled, use)
@@ -143,6 +144,7 @@ async def check_call(session: GpuTimedSession) -> None:
     placed["a"].data[...] = np.arange(COUNT)
     report = await session.call(ARGUMENTS, CallOptions())
     assert isinstance(report, CallReport), report
+    assert report.kernels == 1
     assert (placed["b"].data == 2 * np.arange(COUNT)).all()
 
 

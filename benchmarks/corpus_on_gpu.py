@@ -221,7 +221,7 @@ class CorpusBench:
         async with turns:
             if time.monotonic() < self._deadline:
                 task, device = self._task(known), self._device(known)
-                await compile_baseline(task, device.target)
+                await compile_baseline(task, device.hardware.target)
                 await compile_source(task, device, known.read(), known.path.name)
 
     async def _judge(self, known: Known) -> Row:

@@ -46,7 +46,7 @@ from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.cuda.ncu import METRICS, NcuRow, parse_table, read_counters
 from cuda_llm.tools.cuda.solve_driver import driver_command
 from cuda_llm.tools.cuda.vendor_tools import find_tool, run_untrusted
-from cuda_llm.tools.device import CallReport, Device, Level, SamplingSession, Site
+from cuda_llm.tools.device import CallReport, Device, Level, SamplingSession, Site, Work
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.call_report import EmulatedCallReport
 from cuda_llm.tools.emulator.codegen.libraries import translate
@@ -214,7 +214,7 @@ async def _compile_all(device: Device, todo: Sequence[Kernel], jobs: int) -> Non
 
 async def _compile(device: Device, kernel: Kernel) -> Compiled | Verdict:
     task = kernel.load_task()
-    await compile_baseline(task, device.target)
+    await compile_baseline(task, device.hardware.target)
     return await compile_source(task, device, kernel.source, "kernel.cu")
 
 
@@ -347,7 +347,7 @@ async def _model_one(device: Device, kernel: Kernel) -> dict[str, Any]:
         compiled.ptx, kernels=compiled.kernels, source_name=compiled.name, source=kernel.source
     )
     assert isinstance(translated, Translated), translated
-    report = await device.carry_out(_call, kernel, compiled)
+    report = await device.carry_out(Work.of(_call, kernel, compiled))
     if not isinstance(report, EmulatedCallReport):
         return {"code": type(report).__name__, "summary": repr(report)[:300]}
     explained = explain_call(report.accounts, translated.kernels, compiled.kernels, device.hardware)

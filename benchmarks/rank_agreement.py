@@ -34,7 +34,7 @@ import record
 from corpus import KINDS, Known
 
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.device import Device
+from cuda_llm.tools.device import Device, Work
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.compile import compile_baseline, compile_source
 from cuda_llm.tools.judge.modelled_times import time_calls_there
@@ -99,9 +99,9 @@ async def model(device: Device, known: Known) -> Row:
     task = load_task(known.task)
     compiled = await compile_source(task, device, known.read(), known.path.name)
     assert isinstance(compiled, Compiled), compiled
-    baseline = await compile_baseline(task, device.target)
+    baseline = await compile_baseline(task, device.hardware.target)
     began_s = time.monotonic()
-    outcome = await device.carry_out(time_calls_there, task, compiled, baseline, NONCE)
+    outcome = await device.carry_out(Work.of(time_calls_there, task, compiled, baseline, NONCE))
     row: Row = {"task": task.name, "name": name_of(known)}
     if isinstance(outcome, KernelTimes):
         times = [round(time_us, 3) for _, time_us in outcome.times]

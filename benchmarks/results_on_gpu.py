@@ -119,7 +119,7 @@ async def compile_all(
     """Fill the cache, so that no core compiles while a GPU waits."""
     requests = []
     for task in map(load_task, tasks):
-        requests.append(baseline_request(task, device.target))
+        requests.append(baseline_request(task, device.hardware.target))
         sources = {"source.cu": open_playbook(task).write(dict(points[task.name]))}
         sources |= {
             one.name: one.read_text(encoding="utf-8")
@@ -127,7 +127,8 @@ async def compile_all(
             if one.suffix == ".cu"
         }
         requests += [
-            compile_request(task, device.target, text, name) for name, text in sources.items()
+            compile_request(task, device.hardware.target, text, name)
+            for name, text in sources.items()
         ]
     cores = asyncio.Semaphore(16)
 

@@ -350,7 +350,7 @@ def repeat_command(asked: argparse.Namespace, process: int, until_s: float) -> l
 
 def which_gpu(device: Device) -> str:
     """Return what distinguishes this GPU from others of its name."""
-    return device.gpu.uuid if isinstance(device, CudaDevice) else device.name
+    return device.uuid if isinstance(device, CudaDevice) else device.name
 
 
 async def main() -> None:

@@ -33,7 +33,6 @@ MEMBERS: Mapping[str, tuple[type, ...]] = MappingProxyType(
     {
         "name": (str,),
         "hardware": (Hardware,),
-        "target": (str,),
         "capabilities": (Capabilities,),
         "version": (str,),
         "notes": (tuple, list),

@@ -3,8 +3,9 @@
     cuda-llm evaluate vector_add mine.cu --device examples/devices/loopback.py:open_loopback
 
 The worker is this file as well, started as a program. It holds the emulated device; with a GPU in
-another machine it would hold that one. What travels is a function of cuda_llm with its arguments,
-and what it returns; files of a kernel are named by path, for here both see the same disk.
+another machine it would hold that one. What travels is a work, which is a
+function of cuda_llm with its arguments, and what it returns; files of a kernel are named by path,
+for here both see the same disk.
 """
 
 import asyncio
@@ -14,62 +15,70 @@ import secrets
 import subprocess
 import sys
 import weakref
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from cuda_llm.extend import CudaLLMError, InfrastructureError, open_device
+from cuda_llm.extend import (
+    Capabilities,
+    CudaLLMError,
+    ForwardingDevice,
+    InfrastructureError,
+    Work,
+    open_device,
+)
 
 HOST = "127.0.0.1"
 TOKEN_BYTES = 32
 LENGTH_BYTES = 8
 END_S = 5.0
+T = TypeVar("T")
 
 
-class LoopbackDevice:
-    """The worker as a device. Nothing is started before `prepare` or the first work."""
+class LoopbackDevice(ForwardingDevice):
+    """The emulated device, but for its works, which a worker process does.
+
+    Nothing is started before `prepare` or the first work.
+    """
 
     def __init__(self) -> None:
-        there = open_device("emulated")
-        self.name = f"loopback to {there.name}"
-        self.hardware = there.hardware
-        self.target = there.target
-        self.version = f"loopback 1, {there.version}"
-        self.capabilities = replace(there.capabilities, at_once=2)
-        self.notes: tuple[str, ...] = ()
-        self._prepare_there = there.prepare
+        super().__init__(open_device("emulated"))
         self._token = secrets.token_bytes(TOKEN_BYTES)
         self._port = 0
 
-    def pinned(self) -> "LoopbackDevice":
-        """One worker, always the same."""
-        return self
+    @property
+    def name(self) -> str:
+        """What a person reads."""
+        return f"loopback to {super().name}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the emulated device, two works at once."""
+        return replace(super().capabilities, at_once=2)
 
     def prepare(self) -> None:
         """Build what the worker needs, and start it. It ends when this process does."""
-        self._prepare_there()
+        super().prepare()
         if not self._port:
             self._port = self._start()
 
-    async def carry_out(
-        self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
-    ) -> Any:
-        """Have the worker do `work(site, ...)`. Cancelled, it hangs up, and the worker stops."""
+    async def carry_out(self, work: Work[T]) -> T:
+        """Have the worker do the work. Cancelled, it hangs up, and the worker stops."""
         if not self._port:
             self._port = self._start()
         try:
             reader, writer = await asyncio.open_connection(HOST, self._port)
             try:
                 writer.write(self._token)
-                await send(writer, (work, arguments, named))
+                await send(writer, work)
                 succeeded, answer = await receive(reader)
             finally:
                 writer.close()
         except (OSError, EOFError) as error:
             raise InfrastructureError("worker", f"it is gone: {error}") from error
         if succeeded:
-            return answer
+            result: T = answer
+            return result
         raise answer
 
     def _start(self) -> int:
@@ -107,8 +116,7 @@ async def serve(token: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Unpickling runs what was sent, so whoever sends must be known first.
         if hmac.compare_digest(await reader.readexactly(TOKEN_BYTES), token):
-            work, arguments, named = await receive(reader)
-            working = asyncio.ensure_future(device.carry_out(work, *arguments, **named))
+            working = asyncio.ensure_future(device.carry_out(await receive(reader)))
             hung_up = asyncio.ensure_future(reader.read(1))
             await asyncio.wait((working, hung_up), return_when=asyncio.FIRST_COMPLETED)
             if working.done():

@@ -13,7 +13,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.traces.event_log import Observer
 
 MEMBERS: Mapping[str, tuple[str, ...]] = {
-    "device": ("name", "hardware", "target", "capabilities", "carry_out"),
+    "device": ("name", "hardware", "capabilities", "carry_out"),
     "generator": ("name", "written_by", "generate"),
     "strategy": ("name", "deduplicate", "components", "write_briefs", "choose", "stop"),
     "model": ("ainvoke",),

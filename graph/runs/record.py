@@ -98,7 +98,7 @@ def device_details(device: Device) -> dict[str, Any]:
     major, minor = device.hardware.compute_capability
     return {
         "hardware": {**encode(device.hardware), "compute_capability": f"{major}.{minor}"},
-        "target": device.target,
+        "target": device.hardware.target,
         "capabilities": encode(device.capabilities),
         "notes": list(device.notes),
     }

@@ -6,10 +6,10 @@ docs/traces.md says what a replay promises.
 
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from cuda_llm.agents.llm.budget import Budget
 from cuda_llm.agents.protocols import Trial
@@ -17,7 +17,7 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.codec import decode
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
-from cuda_llm.errors import InfrastructureError, UnusableFile, UsageError
+from cuda_llm.errors import UnusableFile, UsageError
 from cuda_llm.graph.candidate import read_validated
 from cuda_llm.graph.context import no_client
 from cuda_llm.graph.measurements import read_contests, read_inspection, read_last_check
@@ -36,6 +36,7 @@ from cuda_llm.outcomes import (
 from cuda_llm.run_config import RunConfig, flag_of, option_of
 from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import DescribedDevice
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.duel import Contest
@@ -333,18 +334,13 @@ class Ended:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedDevice:
+class RecordedDevice(DescribedDevice):
     """The device of a recorded run, and its bench: each step is answered as it was answered for the
     same source, and nothing is executed. Is a `Device` and a `DuelBench`.
     """
 
     folder: RunFolder
     spec: str
-    name: str
-    hardware: Hardware
-    target: str
-    capabilities: Capabilities
-    notes: tuple[str, ...]
     baseline: KernelTimes
     ended: Mapping[str, Ended]
     """Outcomes by `sha_of` the source."""
@@ -352,20 +348,6 @@ class RecordedDevice:
     """Number of contests held so far, by the sources of the contest: equal kernels may meet again
     in a later round."""
     is_last_check: bool = False
-    version: str = RECORDED
-
-    def pinned(self) -> "RecordedDevice":
-        """Return the device itself."""
-        return self
-
-    def prepare(self) -> None:
-        """Build nothing."""
-
-    async def carry_out(
-        self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
-    ) -> NoReturn:
-        """Raise InfrastructureError: a record executes nothing."""
-        raise InfrastructureError("device", f"{self.name} is a record: it executes nothing")
 
     async def time_baseline(self) -> KernelTimes:
         """Return the recorded times."""
@@ -384,7 +366,7 @@ class RecordedDevice:
             key=sha_of(source),
             name=name,
             source=source,
-            target=self.target,
+            target=self.hardware.target,
             library=NOWHERE,
             ptx=NOWHERE,
             kernels=() if profile is None else profile.resources,
@@ -462,7 +444,7 @@ def recorded_device(
     try:
         hardware = decode(Hardware, details["hardware"])
         capabilities = decode(Capabilities, details["capabilities"])
-        target, notes = str(details["target"]), tuple(details["notes"])
+        notes = tuple(details["notes"])
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{folder.path / 'run.json'}: device_details.{error}") from None
     changed = changed_files(task, run["task_files"])
@@ -472,8 +454,8 @@ def recorded_device(
         spec=run["device_spec"],
         name=run["device"],
         hardware=hardware,
-        target=target,
         capabilities=capabilities,
+        version=RECORDED,
         notes=(*notes, *since),
         baseline=KernelTimes(
             times=tuple(zip(sizes, base.times_us, strict=True)),

@@ -17,7 +17,8 @@ strategy    `Strategy`: writes `Brief`s, makes the `Choice`, stops. `make_briefs
 reflector   `Reflector`: the `Attempt`s of a round in, `Contribution` out. Ours is `Reflection`.
 tuner       `Tuner`: proposes `Trial`s of declared tunables, spelled by `write_point`. Ours is
             `TunableTuner`.
-device      `Device`, its `Site` and its `Session`s (`TimedSession` where times are measured).
+device      `Device`, which does a `Work` at its `Site`, with its `Session`s (`TimedSession` where
+            times are measured). `DescribedDevice` and `ForwardingDevice` are to be subclassed.
 task        a folder; `load_task` reads it as a `Task`, `check_task` proves it admissible.
 
 What all of them see is a `Situation`: the `Task`, the `Hardware`, the `RunConfig`, every `Attempt`,
@@ -80,13 +81,16 @@ from cuda_llm.tools.device import (
     CallOptions,
     CallReport,
     ClockReading,
+    DescribedDevice,
     Device,
+    ForwardingDevice,
     Level,
     Scalar,
     Session,
     Site,
     TimeClass,
     TimedSession,
+    Work,
 )
 from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, PlacedBuffer, Role, Slots
 from cuda_llm.tools.device.candidate import Compiled
@@ -137,11 +141,13 @@ __all__ = [
     "CompositionRefused",
     "Contribution",
     "CudaLLMError",
+    "DescribedDevice",
     "Device",
     "DeviceLost",
     "Draft",
     "DuelResult",
     "Event",
+    "ForwardingDevice",
     "Generator",
     "Hardware",
     "HardwareContext",
@@ -192,6 +198,7 @@ __all__ = [
     "Usage",
     "UsageError",
     "Verdict",
+    "Work",
     "WrongResult",
     "at_the_limit",
     "bench_tools",

@@ -96,12 +96,16 @@ class Entry(dict[str, Any]):
 def bound(**fields: object) -> Iterator[None]:
     """Add fields to every record of the current task while the context is open; None is no field.
 
-    Tasks that are begun meanwhile keep them.
+    Tasks that are begun meanwhile keep the fields.
     """
+    given = {key: value for key, value in fields.items() if value is not None}
+    if not given:
+        yield
+        return
     _load_structlog()
     from structlog.contextvars import bound_contextvars
 
-    with bound_contextvars(**{key: value for key, value in fields.items() if value is not None}):
+    with bound_contextvars(**given):
         yield
 
 

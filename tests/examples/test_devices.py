@@ -12,7 +12,7 @@ from tiny_tasks import tiny_task
 
 from cuda_llm.cli.app import run
 from cuda_llm.errors import InfrastructureError, TaskError
-from cuda_llm.tools.device import Device
+from cuda_llm.tools.device import Device, Work
 from cuda_llm.tools.open_device import open_device
 
 ROOT = Path(__file__).parents[2]
@@ -28,12 +28,12 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 
 
 def test_work_is_done_in_the_worker_by_its_own_device_and_raises_here(device: Device) -> None:
-    pid, site = asyncio.run(device.carry_out(tell_where))
+    pid, site = asyncio.run(device.carry_out(Work.of(tell_where)))
     assert pid != os.getpid()
     assert pid in {child.pid for child in psutil.Process().children()}
     assert site == "emulated RTX 3090 Ti"
     with pytest.raises(TaskError, match=r"reference\.py: broken"):
-        asyncio.run(device.carry_out(refuse))
+        asyncio.run(device.carry_out(Work.of(refuse)))
 
 
 async def until(mark: Path, text: str) -> None:
@@ -47,7 +47,7 @@ def test_work_that_is_given_up_ends_in_the_worker(device: Device, tmp_path: Path
     mark = tmp_path / "mark"
 
     async def give_up() -> None:
-        work = asyncio.ensure_future(device.carry_out(hang, mark))
+        work = asyncio.ensure_future(device.carry_out(Work.of(hang, mark)))
         await until(mark, "begun")
         work.cancel()
         await until(mark, "given up")
@@ -57,7 +57,7 @@ def test_work_that_is_given_up_ends_in_the_worker(device: Device, tmp_path: Path
 
 def test_a_worker_that_dies_is_an_infrastructure_error(device: Device) -> None:
     with pytest.raises(InfrastructureError, match="worker: it is gone"):
-        asyncio.run(device.carry_out(crash))
+        asyncio.run(device.carry_out(Work.of(crash)))
 
 
 def test_a_right_and_a_wrong_kernel_are_evaluated_on_it(

@@ -43,7 +43,7 @@ def run(
 
     async def session_of_one() -> Called:
         chosen = open_emulated(device)
-        async with chosen.open(await compiled(source, chosen.target)) as session:
+        async with chosen.open(await compiled(source, chosen.hardware.target)) as session:
             if not isinstance(session, Session):
                 return Called(session)
             return await call_once(session, values, outputs, scalars, options or CallOptions())

@@ -47,7 +47,7 @@ def opened(spec: str, library: str) -> tuple[Device, list[str]]:
 )
 def test_a_device_is_found_by_its_name(spec: str, name: str, target: str) -> None:
     device = open_device(spec)
-    assert (device.name, device.target, device.capabilities.time_source) == (
+    assert (device.name, device.hardware.target, device.capabilities.time_source) == (
         name,
         target,
         "modelled",
@@ -112,7 +112,7 @@ def test_without_cupy_the_extra_that_fits_the_driver_is_named(
 @pytest.mark.parametrize("spec", ["auto", "cuda", "cuda:0"])
 def test_a_gpu_that_works_is_taken(machine: Path, spec: str) -> None:
     device, lines = opened(spec, build_driver(machine, H200))
-    assert (device.name, device.target) == ("cuda:0 NVIDIA H200", "sm_90a")
+    assert (device.name, device.hardware.target) == ("cuda:0 NVIDIA H200", "sm_90a")
     assert (device.capabilities.time_source, device.capabilities.at_once, device.notes) == (
         "measured",
         1,
@@ -204,7 +204,7 @@ def test_a_gpu_without_a_profile_is_used_with_a_draft_and_a_note(machine: Path) 
     unknown = replace(H200, name="NVIDIA H200 NVL", sm_count=114)
     device, lines = opened("cuda:0", build_driver(machine, unknown))
     assert (device.hardware.name, device.hardware.sm_count) == ("NVIDIA H200 NVL", 114)
-    assert device.target == "sm_90a"
+    assert device.hardware.target == "sm_90a"
     assert "NVIDIA H200 NVL has no profile" in "".join(lines)
 
 

@@ -8,7 +8,6 @@ or cannot be compiled for it, is judged on the first.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.log import Log
@@ -17,9 +16,8 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.cluster.compilers import ClusterCompilers
 from cuda_llm.tools.cluster.newcomers import Newcomers
 from cuda_llm.tools.compiler.compile import compile_request
-from cuda_llm.tools.device import Device
+from cuda_llm.tools.device import Device, ForwardingDevice, T, Work
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
-from cuda_llm.tools.device.forwarding import ForwardingDevice
 from cuda_llm.tools.device.group import DeviceGroup
 from cuda_llm.tools.judge.judge import validate_there
 from cuda_llm.tools.timing.measure import measure_candidate
@@ -89,16 +87,18 @@ class ClusterDevice(ForwardingDevice):
         for one in self.kinds:
             one.when_growing(grow)
 
-    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
+    async def carry_out(self, work: Work[T]) -> T:
         """See `Device.carry_out`."""
         if self._newcomers is not None:
             self._newcomers.look(self.kinds)
-        kind = self._least_busy() if work in self._helps else 0
+        kind = self._least_busy() if work.function in self._helps else 0
         if kind:
-            found: Any = await self._elsewhere(kind, work, arguments, named)
-            if isinstance(found, Validated | KernelTimes):
-                return found
-        return await self._counted(0, work, arguments, named)
+            twin = await self._retargeted(kind, work)
+            if twin is not None:
+                found = await self._counted(kind, twin)
+                if isinstance(found, Validated | KernelTimes):
+                    return found
+        return await self._counted(0, work)
 
     def _least_busy(self) -> int:
         """Return the kind with the most devices to spare, the first one where that is equal."""
@@ -106,30 +106,26 @@ class ClusterDevice(ForwardingDevice):
             self._at_work, key=lambda k: self._at_work[k] / self.kinds[k].capabilities.at_once
         )
 
-    async def _elsewhere(
-        self, kind: int, work: Any, arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> Any:
-        """Do a work on another kind of GPU; return None where a kernel is not to be had for it."""
-        target = self.kinds[kind].target
-        task = next(one for one in arguments if isinstance(one, Task))
-        retargeted = []
-        for one in arguments:
+    async def _retargeted(self, kind: int, work: Work[T]) -> Work[T] | None:
+        """Return a work with its kernels compiled for another kind of GPU; None where a kernel does
+        not compile for that kind."""
+        target = self.kinds[kind].hardware.target
+        task = next(one for one in work.arguments if isinstance(one, Task))
+        arguments = []
+        for one in work.arguments:
+            twin = one
             if isinstance(one, Compiled) and one.target != target:
                 request = compile_request(task, target, one.source, one.name)
                 twin = await self.compile(request)
                 if not isinstance(twin, Compiled):
                     _log.info("not for this GPU", target=target, file=one.name, why=twin.code)
                     return None
-                retargeted.append(twin)
-            else:
-                retargeted.append(one)
-        return await self._counted(kind, work, tuple(retargeted), named)
+            arguments.append(twin)
+        return replace(work, arguments=tuple(arguments))
 
-    async def _counted(
-        self, kind: int, work: Any, arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> Any:
+    async def _counted(self, kind: int, work: Work[T]) -> T:
         self._at_work[kind] += 1
         try:
-            return await self.kinds[kind].carry_out(work, *arguments, **named)
+            return await self.kinds[kind].carry_out(work)
         finally:
             self._at_work[kind] -= 1

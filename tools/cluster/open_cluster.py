@@ -213,8 +213,8 @@ def choose_kinds(
     """Return workers by kind of device, the kind the run is for first."""
     by_kind: dict[tuple[str, str], list[tuple[Place, Worker]]] = {}
     for one in workers:
-        facts = one[1].facts
-        by_kind.setdefault((facts.hardware.name, facts.version), []).append(one)
+        device = one[1].facts.device
+        by_kind.setdefault((device.hardware.name, device.version), []).append(one)
     groups = sorted(by_kind.values(), key=len, reverse=True)
     if spec.workers and spec.emulated is None:
         wanted = list(dict.fromkeys(find_hardware(name).name for name in spec.workers))
@@ -222,7 +222,9 @@ def choose_kinds(
         missing = [name for name in wanted if name not in there]
         if missing:
             raise UsageError(f"the cluster has no {missing[0]}; there are: {', '.join(there)}")
-        groups = [one for name in wanted for one in groups if one[0][1].facts.hardware.name == name]
+        groups = [
+            one for name in wanted for one in groups if one[0][1].facts.device.hardware.name == name
+        ]
     left = spec.max_gpus if spec.max_gpus is not None else len(workers)
     kept = []
     for group in groups:

@@ -7,20 +7,18 @@ again. The answer of the first, should it still come, is not looked at: no verdi
 import asyncio
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Concatenate
+from typing import Any
 
-from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import (
     BrokenByWork,
     CudaLLMError,
     DeviceLost,
     InfrastructureError,
 )
-from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.log import Log, bound_fields
+from cuda_llm.log import Log
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cluster.bundle import Contents
 from cuda_llm.tools.cluster.compilers import ClusterCompilers
@@ -34,8 +32,8 @@ from cuda_llm.tools.cluster.start_worker import (
     start_worker,
 )
 from cuda_llm.tools.cluster.worker import OpenDevice
-from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
-from cuda_llm.tools.device import P, Site, T
+from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed
+from cuda_llm.tools.device import Device, ForwardingDevice, T, Work
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 
 MOST_WORKERS = 3
@@ -49,7 +47,7 @@ AGAIN_S = 1.0
 _log = Log(__name__)
 
 
-class RemoteDevice:
+class RemoteDevice(ForwardingDevice):
     """One device of one kind. It takes one work at a time, in order of arrival."""
 
     def __init__(
@@ -80,34 +78,9 @@ class RemoteDevice:
         )
 
     @property
-    def name(self) -> str:
-        """E.g. `cuda:0 NVIDIA H200 on node-3`."""
-        return self.facts.name
-
-    @property
-    def hardware(self) -> Hardware:
-        """See `Device.hardware`."""
-        return self.facts.hardware
-
-    @property
-    def target(self) -> str:
-        """See `Device.target`."""
-        return self.facts.target
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """See `Device.capabilities`."""
-        return self.facts.capabilities
-
-    @property
-    def version(self) -> str:
-        """See `Device.version`."""
-        return self.facts.version
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """See `Device.notes`; each names its machine."""
-        return tuple(f"{self.facts.host}: {note}" for note in self.facts.notes)
+    def target_device(self) -> Device:
+        """Return the description of the device of the present worker."""
+        return self.facts.device
 
     @property
     def compile_slots(self) -> int:
@@ -118,27 +91,13 @@ class RemoteDevice:
         """See `CompilingDevice.compile`."""
         return await self._compilers.compile(request)
 
-    def pinned(self) -> "RemoteDevice":
-        """See `Device.pinned`."""
-        return self
-
-    def prepare(self) -> None:
-        """See `Device.prepare`: the worker has done so as it opened the device."""
-
-    async def carry_out(
-        self,
-        work: Callable[Concatenate[Site, P], Awaitable[T]],
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> T:
+    async def carry_out(self, work: Work[T]) -> T:
         """See `Device.carry_out`.
 
         Raises BrokenByWork where the work has cost several workers, DeviceLost where a worker that
         is gone could not be replaced.
         """
-        request = WorkRequest(work=work, arguments=arguments, named=named, bound=bound_fields())
-        parcel = pack(request)
+        parcel = pack(work)
         gone: list[str] = []
         async with self._turn():
             while len(gone) < MOST_WORKERS:
@@ -204,10 +163,10 @@ class RemoteDevice:
             except (WorkerGone, CudaLLMError) as error:
                 why = str(error)
             else:
-                if worker.facts.version == self.facts.version:
+                if worker.facts.device.version == self.version:
                     self._take(worker)
                     return worker
-                why = f"{worker.facts.name} is another device"
+                why = f"{worker.facts.device.name} is another device"
                 worker.actor.kill()
             await asyncio.sleep(AGAIN_S)
         remedy = "look at `ray status`, start workers, then resume the run"

@@ -73,7 +73,11 @@ async def start_worker(place: Place, open_device: OpenDevice, start_s: float = S
             facts: WorkerFacts = result_of(unpack(await actor.call("open", order)))
         worker = Worker(actor=actor, facts=facts)
         is_given = place.gpus and not facts.builds
-        parts = await build_in_thread(lambda: gpu_parts(facts.target)) if is_given else {}
+        parts = (
+            await build_in_thread(lambda: gpu_parts(facts.device.hardware.target))
+            if is_given
+            else {}
+        )
         async with asyncio.timeout(OPEN_S):
             await prepare(worker, PrepareOrder(parts=parts))
     except TimeoutError:

@@ -17,11 +17,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from cuda_llm import errors
-from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import CudaLLMError
 from cuda_llm.hardware_profiles import hardware
-from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.log import Log, bound
+from cuda_llm.log import Log
 from cuda_llm.redaction import names_a_secret
 from cuda_llm.tasks import task as task_module
 from cuda_llm.tools.cluster.bundle import Contents, keep_all
@@ -29,8 +27,8 @@ from cuda_llm.tools.cluster.parcel import BundlesMissing, pack, unpack
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.cuda.host import portable_error
-from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
-from cuda_llm.tools.device import Device
+from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed
+from cuda_llm.tools.device import DescribedDevice, Device, Work
 from cuda_llm.tools.device.candidate import CompileRequest
 from cuda_llm.tools.native import add_files, build_in_thread, find_gxx, give
 
@@ -43,14 +41,8 @@ _log = Log(__name__)
 class WorkerFacts:
     """A device that a worker holds, as its machine describes it."""
 
-    host: str
-    """Name of the machine."""
-    name: str
-    hardware: Hardware
-    target: str
-    capabilities: Capabilities
-    version: str
-    notes: tuple[str, ...]
+    device: DescribedDevice
+    """Its name and its notes name the machine; it takes one work at a time."""
     builds: bool
     """The machine has compilers, so it builds what the device needs."""
 
@@ -113,13 +105,10 @@ class DeviceWorker:
         await build_in_thread(self._device.prepare)
 
     async def carry_out(self, order: bytes, contents: Contents) -> tuple[bytes, Contents]:
-        """Do what a WorkRequest says; return WorkDone, WorkFailed or BundlesMissing, and files."""
-        return send(await answer(WorkRequest, self._do, order, contents, functions=True))
-
-    async def _do(self, request: WorkRequest) -> object:
+        """Do a packed Work; return a WorkDone, WorkFailed or BundlesMissing, and its files."""
         assert self._device is not None, "it is opened before it works"
-        with bound(**request.bound):
-            return await self._device.carry_out(request.work, *request.arguments, **request.named)
+        done = await answer(Work, self._device.carry_out, order, contents, functions=True)
+        return send(done)
 
     async def ping(self) -> None:
         """Answer: the event loop turns."""
@@ -171,16 +160,14 @@ def find_nvcc_version() -> str:
 def describe(device: Device) -> WorkerFacts:
     """Return what the orchestrator has to know of a device that takes one work at a time."""
     host = socket.gethostname()
-    return WorkerFacts(
-        host=host,
+    described = DescribedDevice(
         name=f"{device.name} on {host}",
         hardware=device.hardware,
-        target=device.target,
         capabilities=replace(device.capabilities, at_once=1),
         version=device.version,
-        notes=tuple(device.notes),
-        builds=bool(find_nvcc_version()),
+        notes=tuple(f"{host}: {note}" for note in device.notes),
     )
+    return WorkerFacts(device=described, builds=bool(find_nvcc_version()))
 
 
 def send(reply: object) -> tuple[bytes, Contents]:

@@ -7,12 +7,12 @@ import socket
 import subprocess
 import sys
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Concatenate
+from typing import Any
 
 from cuda_llm.errors import DeviceLost, InfrastructureError, NoMemory
-from cuda_llm.log import Log, bound_fields, level_for_children
+from cuda_llm.log import Log, level_for_children
 from cuda_llm.log_setup import RecordPipe
 from cuda_llm.redaction import names_a_secret
 from cuda_llm.tools.cuda.messages import (
@@ -21,11 +21,10 @@ from cuda_llm.tools.cuda.messages import (
     OpenSite,
     WorkDone,
     WorkFailed,
-    WorkRequest,
     encode,
     receive,
 )
-from cuda_llm.tools.device import P, Site, T
+from cuda_llm.tools.device import T, Work
 from cuda_llm.tools.device.child import end_tree
 
 REAP_S = 10.0
@@ -187,22 +186,14 @@ class HostClient:
             self._at_exit = weakref.finalize(self, self._host.close)
         return self._host
 
-    async def carry_out(
-        self,
-        work: Callable[Concatenate[Site, P], Awaitable[T]],
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> T:
+    async def ask(self, work: Work[T]) -> T:
         """Do `work` in the GPU host process. A cancelled or broken process is ended; the next call
         starts a fresh process.
 
         Raises what `work` raises or what the site raises when it is opened, HostBroken, and
         DeviceLost where a process of the host cannot be killed.
         """
-        packet = encode(
-            WorkRequest(work=work, arguments=arguments, named=named, bound=bound_fields())
-        )
+        packet = encode(work)
         host = self.start()
         try:
             reply = await self._exchange(host, packet)

@@ -1,21 +1,19 @@
-"""A real GPU as a device, and the host process that it carries work to.
+"""A real GPU as a device: the GPU is leased, its host process is checked before each work, and a
+GPU that stays broken is quarantined.
 
-The GPU is leased, its host process is checked before each work, and a GPU that stays broken is
-quarantined. The host process alone makes a CUDA context.
+The host process alone makes a CUDA context.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Concatenate, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
-from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import (
     BrokenByWork,
     DeviceLost,
@@ -30,8 +28,8 @@ from cuda_llm.tools.cuda.driver_query import GpuAttributes
 from cuda_llm.tools.cuda.isolation import self_test
 from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.cuda.quarantine import find_quarantine, put_in_quarantine, quarantine_remedy
-from cuda_llm.tools.cuda.site import GPU_CAPABILITIES, GpuSite
-from cuda_llm.tools.device import P, Site, T
+from cuda_llm.tools.cuda.site import GpuSite
+from cuda_llm.tools.device import DescribedDevice, Site, T, Work
 from cuda_llm.tools.device.device import do_no_work
 from cuda_llm.tools.native import add_files
 
@@ -44,35 +42,46 @@ CUDA_13 = 13000
 
 
 @dataclass(frozen=True, kw_only=True)
-class GpuHost:
-    """Carries work to one GPU, which it holds alone, and finds out whether work or GPU caused a
-    failure."""
+class CudaDevice(DescribedDevice):
+    """One GPU of this machine, held alone by its GPU host process, to which works are sent. The
+    device finds out whether the work or the GPU is to blame where the process breaks."""
 
-    gpu: str
-    """UUID: names the GPU in the cache."""
+    uuid: str
+    """Names the GPU in the cache."""
     label: str
     """Name of the GPU in messages: `cuda:0`."""
     client: HostClient
     lease: Lease
+    driver: str = ""
+    """Version of the driver, e.g. `580.159.03`; empty where NVML does not report a version."""
 
-    async def carry_out(
-        self,
-        work: Callable[Concatenate[Site, P], Awaitable[T]],
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> T:
+    @property
+    def spec(self) -> str:
+        """Text after `--device` that opens the device again."""
+        return self.label
+
+    def prepare(self) -> None:
+        """Start the GPU host process, which opens its site while the first candidate compiles, and
+        build the runner's parts.
+
+        Raises DeviceLost where the GPU is in quarantine, MissingError where a part can neither be
+        built nor was supplied.
+        """
+        self.require_no_quarantine()
+        self.client.start()
+        gpu_parts(self.hardware.target)
+
+    async def carry_out(self, work: Work[T]) -> T:
         """Do `work` in the GPU host process under the GPU's lease, and return its result.
 
-        The work is not repeated here: the judge knows whether to. Where the host process breaks and
-        the GPU still computes its known answer, raises BrokenByWork if the work had begun, and
-        InfrastructureError if it had not. Raises DeviceLost where the GPU does not compute its
-        known answer: the GPU is then in quarantine.
+        Where the host process breaks and the GPU still computes its known answer, raises
+        BrokenByWork if the work had begun, and InfrastructureError if it had not. Raises DeviceLost
+        where the GPU does not compute its known answer: the GPU is then in quarantine.
         """
         async with self.lease.held():
             self.require_no_quarantine()
             try:
-                return await self.client.carry_out(work, *arguments, **named)
+                return await self.client.ask(work)
             except HostBroken as broken:
                 await self._blame(broken)
             except DeviceLost as lost:
@@ -80,7 +89,7 @@ class GpuHost:
 
     def require_no_quarantine(self) -> None:
         """Raise DeviceLost where the GPU is in quarantine."""
-        found = find_quarantine(self.gpu)
+        found = find_quarantine(self.uuid)
         if found is not None:
             msg = f"{self.label} is in quarantine since {found.since}: {found.reason}"
             raise DeviceLost("device", f"{msg}; {quarantine_remedy(self.label)}")
@@ -91,7 +100,7 @@ class GpuHost:
         if isinstance(broken, SiteNotOpened):
             raise self._not_opened(broken)
         try:
-            await self.client.carry_out(do_no_work)
+            await self.client.ask(Work.of(do_no_work))
         except HostBroken as alone:
             if isinstance(alone, SiteNotOpened) and not broken.was_healthy:
                 raise self._not_opened(alone) from broken
@@ -105,9 +114,18 @@ class GpuHost:
         return machinery_error("device", what, lacked_memory=error.lacked_memory)
 
     def _quarantine(self, reason: str) -> NoReturn:
-        put_in_quarantine(self.gpu, self.label, reason)
+        put_in_quarantine(self.uuid, self.label, reason)
         self.require_no_quarantine()
         raise DeviceLost("device", f"{self.label}: {reason}")
+
+
+def version_of(gpu: GpuAttributes, driver: str) -> str:
+    """Return a hash of GPU, driver version and all code that times on a GPU."""
+    parts = repr((gpu.name, gpu.memory_bytes, gpu.driver_cuda, driver))
+    digest = hashlib.blake2b(parts.encode(), digest_size=16)
+    folders = [Path(__file__).parent.parent / folder for folder in _TIMING_CODE]
+    add_files(digest, folders, {".py", ".h", ".cpp", ".cu"})
+    return digest.hexdigest()
 
 
 def check_known_answer(site: Site) -> None:
@@ -162,74 +180,3 @@ async def try_isolation(site: Site) -> tuple[str, tuple[str, ...]]:
         untried = f"its self-test did not finish: {error}"
         return site.isolation.summary, (*site.isolation.missing, untried)
     return found.summary, found.missing
-
-
-@dataclass(frozen=True, kw_only=True)
-class CudaDevice:
-    """One GPU of this machine. Every time that it reports is measured."""
-
-    gpu: GpuAttributes
-    hardware: Hardware
-    host: GpuHost
-    driver: str = ""
-    """Version of the driver, e.g. `580.159.03`; empty where NVML does not report a version."""
-    notes: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """E.g. `cuda:0 NVIDIA H200`."""
-        return f"{self.host.label} {self.gpu.name}"
-
-    @property
-    def target(self) -> str:
-        """nvcc architecture of the GPU, the `a` variant (`sm_90a`) where the GPU has one."""
-        return self.hardware.target
-
-    @property
-    def spec(self) -> str:
-        """The text that opens it again after `--device`."""
-        return self.host.label
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Capabilities of every GPU; nothing else runs on the GPU while a kernel is timed."""
-        return GPU_CAPABILITIES
-
-    @property
-    def version(self) -> str:
-        """Hash of GPU, driver and all code that times."""
-        parts = repr((self.gpu.name, self.gpu.memory_bytes, self.gpu.driver_cuda, self.driver))
-        return hashlib.blake2b(parts.encode() + _timing_code(), digest_size=16).hexdigest()
-
-    def pinned(self) -> "CudaDevice":
-        """Return this device: a single GPU is always the same one."""
-        return self
-
-    def prepare(self) -> None:
-        """Start the GPU host process, which opens its site while the first candidate compiles, and
-        build the runner's parts.
-
-        Raises DeviceLost where the GPU is in quarantine, MissingError where a part can neither be
-        built nor was supplied.
-        """
-        self.host.require_no_quarantine()
-        self.host.client.start()
-        gpu_parts(self.target)
-
-    async def carry_out(
-        self,
-        work: Callable[Concatenate[Site, P], Awaitable[T]],
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> T:
-        """Do `work` in the GPU host process, as `GpuHost.carry_out` does, and return its result."""
-        return await self.host.carry_out(work, *arguments, **named)
-
-
-@lru_cache
-def _timing_code() -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    folders = [Path(__file__).parent.parent / folder for folder in _TIMING_CODE]
-    add_files(digest, folders, {".py", ".h", ".cpp", ".cu"})
-    return digest.digest()

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuda_llm.errors import (
     CudaLLMError,
@@ -39,14 +39,13 @@ from cuda_llm.tools.cuda.messages import (
     SiteReady,
     WorkDone,
     WorkFailed,
-    WorkRequest,
     encode,
     receive,
     send,
 )
 
 if TYPE_CHECKING:
-    from cuda_llm.tools.device import Site
+    from cuda_llm.tools.device import Site, Work
 
 HEARTBEAT_S = 0.25
 _log = Log(__name__)
@@ -66,12 +65,12 @@ async def serve(connection: socket.socket) -> None:
             await send(connection, opened)
             return
         await send(connection, SiteReady())
-        while (request := await next_request(connection)) is not None:
-            if isinstance(request, WorkFailed):
-                await send(connection, request)
+        while (work := await next_work(connection)) is not None:
+            if isinstance(work, WorkFailed):
+                await send(connection, work)
                 continue
             async with heartbeats(connection):
-                packet = encode_reply(await answer(opened, opening, request))
+                packet = encode_reply(await answer(opened, opening, work))
             await asyncio.get_running_loop().sock_sendall(connection, packet)
 
 
@@ -86,19 +85,19 @@ async def open_site(opening: OpenSite, stack: contextlib.AsyncExitStack) -> "Sit
         return WorkFailed(error=machine_error(error))
 
 
-async def next_request(connection: socket.socket) -> WorkRequest | WorkFailed | None:
-    """Return the next request, or why it cannot be read: its function may not be found here."""
+async def next_work(connection: socket.socket) -> "Work[Any] | WorkFailed | None":
+    """Return the next work, or why it cannot be read: its function may not be found here."""
     try:
-        request: WorkRequest | None = await receive(connection)
+        work: Work[Any] | None = await receive(connection)
     except OSError:
         raise
     except Exception as error:
         return WorkFailed(error=InternalError(f"the GPU host process cannot do this work: {error}"))
-    return request
+    return work
 
 
 async def answer(
-    site: "Site", opening: OpenSite, request: WorkRequest
+    site: "Site", opening: OpenSite, work: "Work[Any]"
 ) -> WorkDone | WorkFailed | DeviceBroken:
     """Check the device, do the work, and check the device again where the work raised.
 
@@ -110,8 +109,8 @@ async def answer(
     if before is not None:
         return DeviceBroken(reason=one_line(before), was_healthy=False)
     try:
-        with bound(**request.bound):
-            return WorkDone(result=await do_work(site, request))
+        with bound(**work.bound):
+            return WorkDone(result=await do_work(site, work))
     except DeviceLost as error:
         return WorkFailed(error=error)
     except Exception as error:
@@ -130,20 +129,20 @@ def wrong_answer(opening: OpenSite, site: "Site") -> Exception | None:
     return None
 
 
-async def do_work(site: "Site", request: WorkRequest) -> object:
+async def do_work(site: "Site", work: "Work[Any]") -> object:
     """Return what the work returns; log how long it took."""
-    work = request.work.__qualname__
+    name = work.function.__qualname__
     started = time.monotonic()
     try:
-        return await request.work(site, *request.arguments, **request.named)
+        return await work(site)
     except Exception as error:
         write = _log.info if isinstance(error, CudaLLMError) else _log.warning
         trace = None if isinstance(error, CudaLLMError) else error
-        write("work raised", work=work, error=one_line(error), exc_info=trace)
+        write("work raised", work=name, error=one_line(error), exc_info=trace)
         raise
     finally:
         took_s = time.monotonic() - started
-        _log.debug("work is over", work=work, seconds=took_s)
+        _log.debug("work is over", work=name, seconds=took_s)
 
 
 def encode_reply(reply: WorkDone | WorkFailed | DeviceBroken) -> bytes:

@@ -1,4 +1,5 @@
-"""Messages between the orchestrator and a GPU host process. Both ends are trusted."""
+"""Messages between the orchestrator and a GPU host process, beside the works that it is sent. Both
+ends are trusted."""
 
 import asyncio
 import pickle
@@ -26,18 +27,6 @@ class OpenSite:
     """Function that raises where the device computes a wrong result. Called before each work."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the GPU host process beside our own."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkRequest:
-    """Work to carry out, once the known answer is right."""
-
-    work: Callable[..., Any]
-    """A module's coroutine function."""
-    arguments: tuple[Any, ...] = ()
-    named: Mapping[str, Any] = field(default_factory=dict)
-    bound: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of every log record of the work: its run, round and candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ from cuda_llm.settings import settings
 from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
 from cuda_llm.tools.cuda.device import (
     CudaDevice,
-    GpuHost,
     check_known_answer,
     open_site,
     require_cupy,
+    version_of,
 )
 from cuda_llm.tools.cuda.discovery import DRIVER, detect_gpus, find_disagreements, find_profile
 from cuda_llm.tools.cuda.draft_profile import draft_hardware
@@ -20,6 +20,7 @@ from cuda_llm.tools.cuda.driver_query import GpuAttributes
 from cuda_llm.tools.cuda.lease import Lease
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.cuda.nvml import GpuUsage, MachineUsage, find_usage
+from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.group import DeviceGroup
 
@@ -62,33 +63,6 @@ def require_ordinals(which: str, spec: str) -> None:
         raise UsageError(f"{spec!r} names no GPU; expected cuda:0, cuda:0,1 or cuda:all")
 
 
-def open_host(
-    gpu: GpuAttributes, hardware: Hardware, name: str, report: Callable[[str], None]
-) -> GpuHost:
-    """Return the host of one GPU, whose process starts at its first work and sees no other GPU.
-
-    `name` is the device's name in results; `report` gets a line when the process waits for the
-    lease.
-    """
-    label = f"cuda:{gpu.ordinal}"
-    opening = OpenSite(
-        site=open_site,
-        arguments=(hardware, gpu.uuid, name),
-        known_answer=check_known_answer,
-        # Whatever it starts (runners, ncu) finds the one GPU as number 0.
-        environment={"CUDA_VISIBLE_DEVICES": gpu.uuid},
-    )
-    timeouts = HostTimeouts(
-        silence_s=settings().referee_silence_s, work_s=settings().referee_limit_s
-    )
-    return GpuHost(
-        gpu=gpu.uuid,
-        label=label,
-        client=HostClient(opening, timeouts),
-        lease=Lease(gpu.uuid, label, report),
-    )
-
-
 def choose_gpus(which: str, gpus: Sequence[GpuAttributes], spec: str) -> list[GpuAttributes]:
     """Return the GPUs that `which` names. Raises UsageError naming what there is."""
     if which == "all":
@@ -113,14 +87,13 @@ def find_working(*, report: Callable[[str], None], library: str = DRIVER) -> Cud
     for gpu in gpus:
         try:
             device = open_gpu(gpu, usage, report=report)
-            device.host.require_no_quarantine()
             require_memory(gpu, usage)
-            working.append(device)
+            working.append((bool(usage_of(gpu, usage).disturbances), device))
         except (MissingError, InfrastructureError, UsageError) as error:
             lacking.append(error)
     if not working:
         raise lacking[0]
-    return min(working, key=lambda one: bool(usage_of(one.gpu, usage).disturbances))
+    return min(working, key=lambda one: one[0])[1]
 
 
 def has_nodes() -> bool:
@@ -131,22 +104,42 @@ def has_nodes() -> bool:
 def open_gpu(
     gpu: GpuAttributes, usages: MachineUsage, *, report: Callable[[str], None]
 ) -> CudaDevice:
-    """Open one GPU. Raises MissingError without CuPy, HardwareError, DeviceLost."""
+    """Open one GPU, whose host process starts at its first work and sees no other GPU.
+
+    `report` gets a line when the process waits for the GPU's lease. Raises MissingError without
+    CuPy, HardwareError, DeviceLost.
+    """
     require_cupy(gpu)
     hardware, notes = describe_gpu(gpu)
     usage = usage_of(gpu, usages)
     label = f"cuda:{gpu.ordinal}"
+    name = f"{label} {gpu.name}"
     notes += usage.disturbances
     if usages.unknown:
         notes += (f"whether something else uses it is not known: {usages.unknown}",)
-    device = CudaDevice(
-        gpu=gpu,
-        hardware=hardware,
-        host=open_host(gpu, hardware, f"{label} {gpu.name}", report),
-        driver=usages.driver,
-        notes=tuple(f"{label}: {note}" for note in notes),
+    opening = OpenSite(
+        site=open_site,
+        arguments=(hardware, gpu.uuid, name),
+        known_answer=check_known_answer,
+        # Whatever it starts (runners, ncu) finds the one GPU as number 0.
+        environment={"CUDA_VISIBLE_DEVICES": gpu.uuid},
     )
-    device.host.require_no_quarantine()
+    timeouts = HostTimeouts(
+        silence_s=settings().referee_silence_s, work_s=settings().referee_limit_s
+    )
+    device = CudaDevice(
+        name=name,
+        hardware=hardware,
+        capabilities=GPU_CAPABILITIES,
+        version=version_of(gpu, usages.driver),
+        notes=tuple(f"{label}: {note}" for note in notes),
+        uuid=gpu.uuid,
+        label=label,
+        client=HostClient(opening, timeouts),
+        lease=Lease(gpu.uuid, label, report),
+        driver=usages.driver,
+    )
+    device.require_no_quarantine()
     return device
 
 

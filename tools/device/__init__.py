@@ -1,6 +1,15 @@
 """What a device is, and the values that travel to and from one."""
 
-from cuda_llm.tools.device.device import CompilingDevice, Device, GrowingDevice, P, Site, T
+from cuda_llm.tools.device.device import (
+    CompilingDevice,
+    DescribedDevice,
+    Device,
+    ForwardingDevice,
+    GrowingDevice,
+    Site,
+    T,
+    Work,
+)
 from cuda_llm.tools.device.session import (
     MOST_OPENING_PART,
     SCRATCH_BYTES,
@@ -27,10 +36,11 @@ __all__ = [
     "CallReport",
     "ClockReading",
     "CompilingDevice",
+    "DescribedDevice",
     "Device",
+    "ForwardingDevice",
     "GrowingDevice",
     "Level",
-    "P",
     "SamplingSession",
     "Scalar",
     "Session",
@@ -38,5 +48,6 @@ __all__ = [
     "T",
     "TimeClass",
     "TimedSession",
+    "Work",
     "opening_bytes",
 ]

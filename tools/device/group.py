@@ -5,12 +5,10 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import DeviceLost, UsageError
-from cuda_llm.tools.device.device import Device
-from cuda_llm.tools.device.forwarding import ForwardingDevice
+from cuda_llm.tools.device.device import Device, ForwardingDevice, T, Work
 
 Free = asyncio.Queue[Device]
 MAX_GPUS = "max_gpus"
@@ -82,7 +80,7 @@ class DeviceGroup(ForwardingDevice):
         for one in self.devices:
             one.prepare()
 
-    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
+    async def carry_out(self, work: Work[T]) -> T:
         """See `Device.carry_out`. A device that is lost is left out from then on.
 
         Its work is done by another one; the last one's loss is raised.
@@ -90,7 +88,7 @@ class DeviceGroup(ForwardingDevice):
         while True:
             async with self._taken() as device:
                 try:
-                    return await device.carry_out(work, *arguments, **named)
+                    return await device.carry_out(work)
                 except DeviceLost as lost:
                     self.leave_out(device, lost)
 
@@ -152,11 +150,11 @@ class _FirstOf(ForwardingDevice):
     def target_device(self) -> Device:
         return self._group.devices[0].pinned()
 
-    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
+    async def carry_out(self, work: Work[T]) -> T:
         while True:
             device = self._group.devices[0]
             try:
-                return await device.pinned().carry_out(work, *arguments, **named)
+                return await device.pinned().carry_out(work)
             except DeviceLost as lost:
                 if device is self._group.devices[0]:
                     self._group.leave_out(device, lost)

@@ -3,12 +3,11 @@
 import hashlib
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Concatenate
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import InfrastructureError
@@ -16,7 +15,7 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import wgmma_per_clk
 from cuda_llm.outcomes import Verdict
 from cuda_llm.settings import settings
-from cuda_llm.tools.device import P, Session, Site, T
+from cuda_llm.tools.device import Session, T, Work
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.device.channel import RunnerSocket, SharedMemory
@@ -168,11 +167,6 @@ class EmulatedDevice:
         return f"emulated {self.hardware.short_name}"
 
     @property
-    def target(self) -> str:
-        """nvcc architecture of the GPU."""
-        return self.hardware.target
-
-    @property
     def spec(self) -> str:
         """Argument of `--device` that opens the device again."""
         return f"emulated:{self.hardware.short_name}"
@@ -225,15 +219,9 @@ class EmulatedDevice:
     def read_clocks(self) -> None:
         """Return None: the emulated device has no clocks."""
 
-    async def carry_out(
-        self,
-        work: Callable[Concatenate[Site, P], Awaitable[T]],
-        /,
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> T:
-        """Do `work(self, ...)` in this process, which holds the device, and return its result."""
-        return await work(self, *arguments, **named)
+    async def carry_out(self, work: Work[T]) -> T:
+        """Do `work` in this process, which is the site, and return its result."""
+        return await work(self)
 
     @asynccontextmanager
     async def open(self, candidate: Baseline) -> AsyncIterator[Session | Verdict]:

@@ -14,7 +14,7 @@ async def compile_source(task: Task, device: Device, source: str, name: str) -> 
 
     Raises MissingError without nvcc, g++ or a writable cache.
     """
-    request = compile_request(task, device.target, source, name)
+    request = compile_request(task, device.hardware.target, source, name)
     if isinstance(device, CompilingDevice) and device.compile_slots:
         return await device.compile(request)
     return await compile_candidate(request)

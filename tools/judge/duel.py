@@ -11,7 +11,7 @@ from cuda_llm.outcomes import InfraFailed, Verdict
 from cuda_llm.profile import TimeSource
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import Device, Session, Site
+from cuda_llm.tools.device import Device, Session, Site, Work
 from cuda_llm.tools.device.candidate import Baseline, Compiled, ground_of
 from cuda_llm.tools.judge.compile import compile_baseline
 from cuda_llm.tools.judge.modelled_times import time_calls_there
@@ -89,8 +89,8 @@ async def contest(task: Task, device: Device, order: ContestOrder) -> Contest | 
     modelled device follows from the times it models. Raises TaskError where the task's baseline or
     reference is broken.
     """
-    baseline = await compile_baseline(task, device.target)
-    return await device.carry_out(contest_there, task, order, baseline)
+    baseline = await compile_baseline(task, device.hardware.target)
+    return await device.carry_out(Work.of(contest_there, task, order, baseline))
 
 
 async def duel(

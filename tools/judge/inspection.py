@@ -20,6 +20,7 @@ from cuda_llm.tools.device import (
     Session,
     Site,
     TimedSession,
+    Work,
     opening_bytes,
 )
 from cuda_llm.tools.device.candidate import Baseline, Compiled
@@ -182,9 +183,11 @@ async def inspect_on_gpu(
 ) -> Inspection:
     """Inspect with Nvidia's tools, and call the kernel at large sizes."""
     if not (task.sizes.large and device.capabilities.measures_time):
-        return await device.carry_out(inspect_there, task, compiled, dims, options)
-    baseline = await compile_baseline(task, device.target)
-    return await device.carry_out(inspect_all_there, task, compiled, baseline, dims, options)
+        return await device.carry_out(Work.of(inspect_there, task, compiled, dims, options))
+    baseline = await compile_baseline(task, device.hardware.target)
+    return await device.carry_out(
+        Work.of(inspect_all_there, task, compiled, baseline, dims, options)
+    )
 
 
 async def inspect_all_there(

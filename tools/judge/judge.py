@@ -40,7 +40,7 @@ from cuda_llm.profile import Profile
 from cuda_llm.source_file import numbers_in
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import Device, Session, Site
+from cuda_llm.tools.device import Device, Session, Site, Work
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.device.device import do_no_work
 from cuda_llm.tools.device.inspection import Inspection, InspectionOptions
@@ -442,7 +442,7 @@ class DeviceBench:
             baseline = await self._build_baseline()
             async with self.slots.devices:
                 return await self.device.carry_out(
-                    make_published_check, self.task, compiled, baseline
+                    Work.of(make_published_check, self.task, compiled, baseline)
                 )
 
         found = await self.retry.settle("referee", step)
@@ -546,7 +546,7 @@ class DeviceBench:
     async def _build_baseline(self) -> Baseline:
         """Return the task's baseline, compiled once: its files stay while this process lives."""
         if not self.built:
-            self.built.append(await compile_baseline(self.task, self.device.target))
+            self.built.append(await compile_baseline(self.task, self.device.hardware.target))
         return self.built[0]
 
     def with_fresh_inputs(self) -> "DeviceBench":
@@ -574,9 +574,9 @@ async def validate_compiled(
     The inputs follow from `nonce`, fresh ones from none; `baseline` is the task's, if built. A
     FailedCase where a GPU says no more than an error code. Raises TaskError: a broken reference.
     """
-    baseline = baseline or await compile_baseline(task, device.target)
+    baseline = baseline or await compile_baseline(task, device.hardware.target)
     with _log.timed("validated", file=compiled.name):
-        return await device.carry_out(validate_there, task, compiled, baseline, nonce)
+        return await device.carry_out(Work.of(validate_there, task, compiled, baseline, nonce))
 
 
 async def validate_there(
@@ -629,21 +629,23 @@ async def time_compiled(
     beside the kernel as `options` say: with `fresh`, in a new process too. A small case comes first
     if it `begins_small`.
     """
-    baseline = baseline or await compile_baseline(task, device.target)
+    baseline = baseline or await compile_baseline(task, device.hardware.target)
     with _log.timed("profiled", file=compiled.name):
         if device.capabilities.duels:
             measured = options or MeasureOptions()
             return await device.carry_out(
-                measure_candidate,
-                task,
-                compiled,
-                baseline,
-                measured,
-                fresh=fresh,
-                begins_small=begins_small,
+                Work.of(
+                    measure_candidate,
+                    task,
+                    compiled,
+                    baseline,
+                    measured,
+                    fresh=fresh,
+                    begins_small=begins_small,
+                )
             )
         timing = await device.carry_out(
-            time_calls_there, task, compiled, baseline, nonce, begins_small=begins_small
+            Work.of(time_calls_there, task, compiled, baseline, nonce, begins_small=begins_small)
         )
     if not isinstance(timing, KernelTimes):
         return timing
@@ -716,10 +718,10 @@ async def time_baseline(
     kernel of the task can be judged.
     """
     async with opening(device):
-        compiled = await compile_baseline(task, device.target)
+        compiled = await compile_baseline(task, device.hardware.target)
     if device.capabilities.duels:
         options = options or MeasureOptions()
-        return await device.carry_out(measure_baseline, task, compiled, options)
+        return await device.carry_out(Work.of(measure_baseline, task, compiled, options))
     cache_file = times_file(*baseline_cache_parts(task, device, compiled))
     # A time measured on another day, beside other work, is no denominator.
     modelled = not device.capabilities.measures_time
@@ -727,7 +729,9 @@ async def time_baseline(
     times_us = read_times(cache_file, len(sizes)) if modelled else None
     if times_us is not None:
         return without_profile(tuple(zip(sizes, times_us, strict=True)))
-    timing = await device.carry_out(time_calls_there, task, compiled, compiled, BASELINE_NONCE)
+    timing = await device.carry_out(
+        Work.of(time_calls_there, task, compiled, compiled, BASELINE_NONCE)
+    )
     if not isinstance(timing, KernelTimes):
         raise baseline_refused(task, timing)
     if modelled:
@@ -741,7 +745,7 @@ async def opening(device: Device) -> AsyncIterator[None]:
 
     The process that holds a GPU takes about as long to begin as nvcc takes.
     """
-    works = [device.carry_out(do_no_work)] if device.capabilities.duels else []
+    works = [device.carry_out(Work.of(do_no_work))] if device.capabilities.duels else []
     begun = [asyncio.ensure_future(one) for one in works]
     try:
         yield

@@ -10,7 +10,7 @@ from cuda_llm.profile import LibraryTimes
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import Device
+from cuda_llm.tools.device import Device, Work
 from cuda_llm.tools.device.candidate import Compiled, LibraryCall
 from cuda_llm.tools.judge import plain_copy
 from cuda_llm.tools.judge.compile import compile_baseline, compile_source
@@ -53,9 +53,9 @@ async def time_library(
     if file.suffix != ".py":
         return await _time_candidate(task, device, file, options)
     call = LibraryCall(file=file, arguments=tuple(one.name for one in task.arguments))
-    baseline = await compile_baseline(task, device.target)
+    baseline = await compile_baseline(task, device.hardware.target)
     try:
-        return await device.carry_out(measure_library, task, call, baseline, options)
+        return await device.carry_out(Work.of(measure_library, task, call, baseline, options))
     except (TaskError, NoMemory) as error:
         return LibraryTimes(name=file.name, fault=str(error))
 
@@ -63,12 +63,12 @@ async def time_library(
 async def _time_candidate(
     task: Task, device: Device, file: Path, options: MeasureOptions
 ) -> LibraryTimes:
-    baseline = await compile_baseline(task, device.target)
+    baseline = await compile_baseline(task, device.hardware.target)
     compiled = await compile_source(task, device, file.read_text(encoding="utf-8"), file.name)
     if not isinstance(compiled, Compiled):
         return LibraryTimes(name=HEADER_LIBRARY, fault="; ".join(describe(compiled)))
     outcome: KernelTimes | Verdict | FailedCase = await device.carry_out(
-        measure_candidate, task, compiled, baseline, options
+        Work.of(measure_candidate, task, compiled, baseline, options)
     )
     timed: KernelTimes | Verdict = without_case(outcome)
     if not isinstance(timed, KernelTimes):

@@ -34,7 +34,7 @@ from cuda_llm.outcomes import (
     with_replay,
 )
 from cuda_llm.tasks.task import HiddenSizes, Task
-from cuda_llm.tools.device import CallReport, Device, Level, Session, Site
+from cuda_llm.tools.device import CallReport, Device, Level, Session, Site, Work
 from cuda_llm.tools.device.buffers import HOST
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.judge.compile import compile_baseline, compile_source
@@ -158,8 +158,8 @@ async def build_and_check(
     built = await compile_source(task, watcher, compiled.source, compiled.name)
     if not isinstance(built, Compiled):
         return built
-    baseline = await compile_baseline(task, watcher.target)
-    return await watcher.carry_out(check_there, task, built, baseline, nonce)
+    baseline = await compile_baseline(task, watcher.hardware.target)
+    return await watcher.carry_out(Work.of(check_there, task, built, baseline, nonce))
 
 
 def _not_run(why: str) -> WatchedCheck:
@@ -239,7 +239,7 @@ async def execute_case(
     built = await compile_source(task, watcher, compiled.source, compiled.name)
     if not isinstance(built, Compiled):
         return built
-    return await watcher.carry_out(execute_case_there, task, built, case, inputs)
+    return await watcher.carry_out(Work.of(execute_case_there, task, built, case, inputs))
 
 
 async def execute_case_there(

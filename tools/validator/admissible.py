@@ -10,7 +10,7 @@ from cuda_llm.outcomes import InfraFailed, Verdict, WrongResult, infrastructure_
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task, ToleranceClass
 from cuda_llm.tools.compiler.baseline import build_baseline
-from cuda_llm.tools.device import Device, Level, Session, Site
+from cuda_llm.tools.device import Device, Level, Session, Site, Work
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
 from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
 from cuda_llm.tools.validator.budget import format_dims
@@ -211,10 +211,10 @@ async def check_task(task: Task, device: Device) -> Admission:
     The baseline must pass all that a candidate has to; outputs that need no computation must be
     rejected; the result must depend on every input. Raises InfrastructureError.
     """
-    compiled = await build_baseline(task, device.target)
+    compiled = await build_baseline(task, device.hardware.target)
     if not isinstance(compiled, Compiled | LibraryCall):
         return _not_admitted(task, compiled)
-    return await device.carry_out(check_at_site, task, compiled)
+    return await device.carry_out(Work.of(check_at_site, task, compiled))
 
 
 async def check_at_site(site: Site, task: Task, compiled: Baseline) -> Admission:

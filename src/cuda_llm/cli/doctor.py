@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cuda_llm.errors import CudaLLMError, InfrastructureError, MissingError, UsageError
+from cuda_llm.tools.device import Work
 
 if TYPE_CHECKING:
     from cuda_llm.tools.cuda.device import CudaDevice
@@ -248,7 +249,7 @@ def _gpu(gpu: "GpuAttributes", usage: "MachineUsage") -> Iterator[DoctorCheck]:
     try:
         device = open_gpu(gpu, usage, report=lambda _line: None)
         yield _target(label, device)
-        holder = device.host.lease.holder()
+        holder = device.lease.holder()
         if holder is not None:
             found = f"{gpu.name}: in use by process {holder or 'unknown'}; not asked"
             yield DoctorCheck(what=label, found=found)
@@ -268,12 +269,12 @@ def _target(label: str, device: "CudaDevice") -> DoctorCheck:
     command = [str(toolkit.nvcc), "--list-gpu-code"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
     # nvcc lists no variants; it knows the one of every architecture that it lists.
-    if device.target.rstrip("af") in listed:
+    if device.hardware.target.rstrip("af") in listed:
         return DoctorCheck(
-            what=label, found=f"{device.hardware.name}: nvcc compiles {device.target}"
+            what=label, found=f"{device.hardware.name}: nvcc compiles {device.hardware.target}"
         )
     remedy = "install a newer CUDA toolkit, and point CUDA_LLM_NVCC at its nvcc"
-    found = f"nvcc {toolkit.version} knows no {device.target}"
+    found = f"nvcc {toolkit.version} knows no {device.hardware.target}"
     return DoctorCheck(what=label, found=found, remedy=remedy, needed=False)
 
 
@@ -287,7 +288,7 @@ def _known_answer(label: str, device: "CudaDevice") -> Iterator[DoctorCheck]:
     async def ask() -> tuple[str, tuple[str, ...]]:
         try:
             async with asyncio.timeout(KNOWN_ANSWER_LIMIT_S):
-                return await device.carry_out(try_isolation)
+                return await device.carry_out(Work.of(try_isolation))
         except TimeoutError:
             msg = f"{device.name} gives no answer within {KNOWN_ANSWER_LIMIT_S:g} s"
             raise InfrastructureError("device", msg) from None
@@ -296,7 +297,7 @@ def _known_answer(label: str, device: "CudaDevice") -> Iterator[DoctorCheck]:
     try:
         summary, missing = asyncio.run(ask())
     finally:
-        device.host.client.close()
+        device.client.close()
     took_s = time.monotonic() - started
     yield DoctorCheck(
         what=label, found=f"{device.name}: the known answer is right, in {took_s:.1f} s"

@@ -420,7 +420,7 @@ def test_the_emulated_device_stops_what_would_change_a_guard(way: str, level: Le
 
     async def call() -> CallReport | Verdict:
         device = open_emulated()
-        async with device.open(await compiled(source, device.target)) as session:
+        async with device.open(await compiled(source, device.hardware.target)) as session:
             assert isinstance(session, Session)
             roles = {"A": Role.IN, "C": Role.OUT}
             placed = session.place(
@@ -463,7 +463,7 @@ def test_on_the_emulated_device_nothing_runs_once_a_call_has_returned() -> None:
 
     async def call() -> None:
         device = open_emulated()
-        async with device.open(await compiled(source, device.target)) as session:
+        async with device.open(await compiled(source, device.hardware.target)) as session:
             assert isinstance(session, Session)
             spec = BufferSpec(name="C", role=Role.OUT, dtype="float32", shape=(1000,))
             output = session.place([spec])["C"].data

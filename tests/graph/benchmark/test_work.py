@@ -39,7 +39,7 @@ from cuda_llm.profile import LibraryTimes
 from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.device import Device
+from cuda_llm.tools.device import Device, T, Work
 from cuda_llm.tools.device.group import DeviceGroup
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.open_device import open_device
@@ -220,11 +220,11 @@ class LosingDevice(EmulatedDevice):
     works: list[None]
     """One entry for each that it still does."""
 
-    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
+    async def carry_out(self, work: Work[T]) -> T:
         if not self.works:
             raise DeviceLost("device", "its machine is gone")
         self.works.pop()
-        return await super().carry_out(work, *arguments, **named)
+        return await super().carry_out(work)
 
 
 GPU = find_hardware("RTX 3090 Ti")

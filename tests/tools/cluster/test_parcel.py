@@ -19,7 +19,8 @@ from cuda_llm.tools.cluster.bundle import bundle_of, find, keep, keep_all
 from cuda_llm.tools.cluster.parcel import BundlesMissing, Parcel, pack, unpack
 from cuda_llm.tools.cluster.worker import answer, forget_secrets, send
 from cuda_llm.tools.cuda.memory import MemoryFull
-from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed, WorkRequest
+from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed
+from cuda_llm.tools.device import Work
 from cuda_llm.tools.device.device import do_no_work
 
 
@@ -63,8 +64,8 @@ def test_that_memory_lacked_on_a_worker_is_known_where_its_reply_arrives() -> No
     async def lacking(_: object) -> None:
         raise MemoryError("Out of memory allocating 8,589,934,592 bytes")
 
-    request = WorkRequest(work=do_no_work)
-    told = asyncio.run(answer(WorkRequest, lacking, pack(request).payload, {}, functions=True))
+    work = Work.of(do_no_work)
+    told = asyncio.run(answer(Work, lacking, pack(work).payload, {}, functions=True))
     reply = unpack(send(told)[0])
     assert isinstance(reply, WorkFailed)
     assert isinstance(reply.error, NoMemory)
@@ -183,10 +184,10 @@ def test_an_answer_names_no_path_of_the_machine_that_reads_it() -> None:
 
 
 def test_a_result_names_no_function_and_an_order_may() -> None:
-    request = WorkRequest(work=do_no_work)
-    assert unpack(pack(request).payload, functions=True) == request
+    work = Work.of(do_no_work)
+    assert unpack(pack(work).payload, functions=True) == work
     with pytest.raises(InfrastructureError, match="no value of ours"):
-        unpack(pack(request).payload)
+        unpack(pack(work).payload)
 
 
 def test_errors_of_ours_travel_as_they_are() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from cuda_llm.tools.cluster.open_cluster import choose_kinds, places_of
 from cuda_llm.tools.cluster.spec import ClusterSpec, parse_cluster
 from cuda_llm.tools.cluster.start_worker import Place, Worker
 from cuda_llm.tools.cluster.worker import describe
+from cuda_llm.tools.device import T, Work
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.group import DeviceGroup
 from cuda_llm.tools.emulator.device import EmulatedDevice
@@ -37,10 +37,10 @@ class Noting(EmulatedDevice):
 
     works: list[tuple[str, frozenset[str]]] = field(default_factory=list)
 
-    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
-        targets = frozenset(one.target for one in arguments if isinstance(one, Compiled))
-        self.works.append((work.__name__, targets))
-        return await super().carry_out(work, *arguments, **named)
+    async def carry_out(self, work: Work[T]) -> T:
+        targets = frozenset(one.target for one in work.arguments if isinstance(one, Compiled))
+        self.works.append((work.function.__name__, targets))
+        return await super().carry_out(work)
 
 
 def cluster_of(*, others_time: bool) -> tuple[ClusterDevice, Noting, Noting]:
@@ -92,21 +92,22 @@ def test_what_cannot_be_compiled_for_another_kind_is_judged_on_the_first() -> No
 
 def test_a_device_of_a_cluster_is_described_by_its_first_kind() -> None:
     device, _, _ = cluster_of(others_time=True)
-    assert (device.hardware, device.target) == (FIRST, FIRST.target)
+    assert (device.hardware, device.hardware.target) == (FIRST, FIRST.target)
     assert device.devices == device.first.devices
     assert OTHER.name in device.name and FIRST.name in device.name
     assert device.pinned().hardware == FIRST
 
 
 def worker(gpu: str, version: str = "1") -> tuple[Place, Worker]:
-    facts = replace(describe(EmulatedDevice(find_hardware(gpu))), version=version)
+    facts = describe(EmulatedDevice(find_hardware(gpu)))
+    facts = replace(facts, device=replace(facts.device, version=version))
     place = Place(spec="cuda:0", cpus=0.0, gpus=1.0)
     return place, Worker(actor=RemoteActor(None), facts=facts)
 
 
 def kinds(spec: str, *workers: tuple[Place, Worker]) -> list[list[str]]:
     groups = choose_kinds(parse_cluster(spec), workers)
-    return [[one.facts.hardware.short_name for _, one in group] for group in groups]
+    return [[one.facts.device.hardware.short_name for _, one in group] for group in groups]
 
 
 def test_the_kind_that_is_named_first_is_what_the_run_is_for() -> None:

@@ -16,6 +16,7 @@ ORCHESTRATOR = """
 import asyncio, threading
 from host_works import PLAIN, be_slow, be_stuck, pid
 from cuda_llm.tools.cuda.client import HostClient, HostTimeouts
+from cuda_llm.tools.device import Work
 
 client = HostClient(PLAIN, HostTimeouts())
 starting = threading.Thread(target=client.start)
@@ -23,8 +24,8 @@ starting.start()
 starting.join()
 
 async def run():
-    print(await client.carry_out(pid), flush=True)
-    await client.carry_out({work}, 3600)
+    print(await client.ask(Work.of(pid)), flush=True)
+    await client.ask(Work.of({work}, 3600))
 
 asyncio.run(run())
 """

@@ -13,6 +13,7 @@ from cuda_llm.errors import InternalError
 from cuda_llm.log import bound
 from cuda_llm.log_setup import command_line_logging
 from cuda_llm.tools.cuda.client import HostBroken, HostClient, HostTimeouts
+from cuda_llm.tools.device import Work
 
 pytestmark = pytest.mark.usefixtures("found_by_children")
 
@@ -34,7 +35,7 @@ def test_records_of_a_work_arrive_with_what_is_bound_where_it_was_asked_for(
     with command_line_logging("json", "info", path):
         asked = client()
         with bound(run_id="r", candidate="r1-c2"):
-            asyncio.run(asked.carry_out(log_something))
+            asyncio.run(asked.ask(Work.of(log_something)))
         pid = asked.pid
         asked.close()
     found = records(path, run_id="r", candidate="r1-c2", process="gpu-host")
@@ -50,7 +51,7 @@ def test_only_records_of_the_level_are_sent(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     with command_line_logging("json", "warning", path):
         asked = client()
-        asyncio.run(asked.carry_out(log_something))
+        asyncio.run(asked.ask(Work.of(log_something)))
         asked.close()
     assert [one["event"] for one in records(path)] == ["so are libraries"]
 
@@ -60,7 +61,7 @@ def test_a_bug_in_a_work_is_logged_with_its_traceback(tmp_path: Path) -> None:
     with command_line_logging("json", "warning", path):
         asked = client()
         with pytest.raises(InternalError):
-            asyncio.run(asked.carry_out(stumble))
+            asyncio.run(asked.ask(Work.of(stumble)))
         asked.close()
     (one,) = records(path, event="work raised")
     assert one["exception"][0]["exc_type"] == "ZeroDivisionError"
@@ -73,12 +74,12 @@ def test_a_crash_of_a_host_process_and_its_being_killed_are_logged(tmp_path: Pat
     async def cancelled(asked: HostClient) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
-                await asked.carry_out(be_slow, 60)
+                await asked.ask(Work.of(be_slow, 60))
 
     with command_line_logging("json", "info", path):
         asked = client()
         with pytest.raises(HostBroken):
-            asyncio.run(asked.carry_out(crash))
+            asyncio.run(asked.ask(Work.of(crash)))
         asyncio.run(cancelled(asked))
     assert len(records(path, event="GPU host process is started")) == 2
     assert "status -9" in records(path, event="GPU host process is broken")[0]["reason"]
@@ -89,7 +90,7 @@ def test_as_a_library_they_reach_the_users_own_handlers(caplog: pytest.LogCaptur
     with caplog.at_level(logging.INFO):
         asked = client()
         with bound(run_id="r"):
-            asyncio.run(asked.carry_out(log_something))
+            asyncio.run(asked.ask(Work.of(log_something)))
         asked.close()
     (one,) = [each for each in caplog.records if each.getMessage().startswith("from afar")]
     assert one.name == "cuda_llm.work"

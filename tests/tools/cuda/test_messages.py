@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import psutil
 import pytest
 from host_works import emulated
-from hosted_device import HostedDevice, hosted
+from hosted_device import hosted
 
 from cuda_llm.outcomes import Verdict, WrongResult
 from cuda_llm.tasks.loader import list_tasks, load_task
-from cuda_llm.tools.cuda.device import check_known_answer
+from cuda_llm.tools.cuda.device import CudaDevice, check_known_answer
 from cuda_llm.tools.cuda.messages import OpenSite
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
@@ -29,13 +29,13 @@ WRONG = GOOD.replace("A[i] + B[i]", "A[i] - B[i]")
 
 
 @pytest.fixture
-def device() -> Iterator[HostedDevice]:
+def device() -> Iterator[CudaDevice]:
     made = hosted(7, OpenSite(site=emulated, known_answer=check_known_answer))
     yield made
-    made.host.client.close()
+    made.client.close()
 
 
-async def compiled(device: HostedDevice, source: str) -> Compiled:
+async def compiled(device: CudaDevice, source: str) -> Compiled:
     made = await compile_source(TASK, device, source, "mine.cu")
     assert isinstance(made, Compiled)
     return made
@@ -47,7 +47,7 @@ def test_a_task_travels_whole(name: str) -> None:
     assert pickle.loads(pickle.dumps(task)) == task
 
 
-def test_a_candidate_is_validated_and_timed_in_the_host_process(device: HostedDevice) -> None:
+def test_a_candidate_is_validated_and_timed_in_the_host_process(device: CudaDevice) -> None:
     async def judge() -> tuple[
         Validated | Verdict, KernelTimes | Verdict, KernelTimes | Verdict, Verdict
     ]:
@@ -71,4 +71,4 @@ def test_a_candidate_is_validated_and_timed_in_the_host_process(device: HostedDe
     assert isinstance(timed, KernelTimes)
     assert timed == timed_here
     assert isinstance(wrong, WrongResult)
-    assert psutil.Process(device.host.client.pid).children() == []
+    assert psutil.Process(device.client.pid).children() == []

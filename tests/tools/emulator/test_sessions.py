@@ -49,7 +49,7 @@ def open_files() -> set[str]:
 
 
 async def one_session(device: EmulatedDevice, n: int) -> CallReport | Verdict:
-    async with device.open(await compiled(ADD_ONE, device.target)) as session:
+    async with device.open(await compiled(ADD_ONE, device.hardware.target)) as session:
         assert isinstance(session, Session)
         placed = session.place([SPEC])["x"]
         placed.data[:] = 5
@@ -95,7 +95,7 @@ def test_cancelling_a_call_leaves_no_process(device: EmulatedDevice) -> None:
     endless = ADD_ONE.replace("__builtin_trap()", "while (*(volatile int*)&n < 0) {}")
 
     async def run() -> int:
-        async with device.open(await compiled(endless, device.target)) as session:
+        async with device.open(await compiled(endless, device.hardware.target)) as session:
             assert isinstance(session, Session)
             session.place([SPEC])
             call = session.call(["x", Scalar(value=-1, ctype="int")], CallOptions(limit_s=60))
@@ -117,7 +117,7 @@ def test_parts_that_are_still_built_hold_up_none_but_who_needs_them(
             pass
 
     async def run() -> None:
-        candidate = await compiled(ADD_ONE, device.target)
+        candidate = await compiled(ADD_ONE, device.hardware.target)
         await open_it(candidate)
         (tmp_path / "translated").symlink_to(Path(os.environ["CUDA_LLM_CACHE"]) / "translated")
         monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path))
@@ -137,7 +137,7 @@ def test_parts_that_are_still_built_hold_up_none_but_who_needs_them(
 
 def test_every_call_after_a_verdict_gives_the_same_verdict(device: EmulatedDevice) -> None:
     async def run() -> tuple[CallReport | Verdict, CallReport | Verdict]:
-        async with device.open(await compiled(ADD_ONE, device.target)) as session:
+        async with device.open(await compiled(ADD_ONE, device.hardware.target)) as session:
             assert isinstance(session, Session)
             values = {"x": np.zeros(4, np.int32)}
             first = await call_once(session, values, ["x"], [-1], CallOptions())
@@ -158,7 +158,7 @@ def test_calls_of_one_session_see_fresh_buffers_and_kept_variables(device: Emula
 
     async def run() -> list[int]:
         seen = []
-        async with device.open(await compiled(source, device.target)) as session:
+        async with device.open(await compiled(source, device.hardware.target)) as session:
             assert isinstance(session, Session)
             for size in (1, 1000, 10):
                 values = {"x": np.zeros(size, np.int32)}
@@ -183,7 +183,7 @@ def test_the_guard_behind_the_last_buffer_survives_scratch_memory(device: Emulat
     """
 
     async def run() -> None:
-        async with device.open(await compiled(source, device.target)) as session:
+        async with device.open(await compiled(source, device.hardware.target)) as session:
             assert isinstance(session, Session)
             for size in (100, 4000, 4096, 5000):
                 spec = BufferSpec(name="x", role=Role.OUT, dtype="uint8", shape=(size,))

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from measured_runs import MeasuringDevice
@@ -23,9 +22,8 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import Device, Session
+from cuda_llm.tools.device import Device, ForwardingDevice, Session, T, Work
 from cuda_llm.tools.device.candidate import Baseline, Compiled
-from cuda_llm.tools.device.forwarding import ForwardingDevice
 from cuda_llm.tools.device.inspection import Inspection, InspectionOptions
 from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.judge.inspection import conclude_large, inspect_on_gpu
@@ -192,11 +190,11 @@ class UnsteadyHost(ForwardingDevice):
         super().__init__(device)
         self.left = failures
 
-    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
+    async def carry_out(self, work: Work[T]) -> T:
         if self.left:
             self.left -= 1
             raise InfrastructureError("gpu_host", "out of memory")
-        return await super().carry_out(work, *arguments, **named)
+        return await super().carry_out(work)
 
 
 @pytest.mark.parametrize("failures", [1, 99])

@@ -1,7 +1,6 @@
 """What becomes of a candidate when the device breaks under it, and what its verdict says."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -9,9 +8,8 @@ from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import InfraFailed, Passed
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.device import Device
+from cuda_llm.tools.device import Device, ForwardingDevice, T, Work
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.device.forwarding import ForwardingDevice
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.judge.judge import Judged, assemble_passed, judge, open_bench
@@ -28,10 +26,10 @@ class BreakingDevice(ForwardingDevice):
         super().__init__(device)
         self.errors = errors
 
-    async def carry_out(self, work: Any, /, *arguments: Any, **named: Any) -> Any:
+    async def carry_out(self, work: Work[T]) -> T:
         if self.errors:
             raise self.errors.pop()
-        return await super().carry_out(work, *arguments, **named)
+        return await super().carry_out(work)
 
 
 def judged(*errors: Exception) -> Judged:

@@ -1,7 +1,7 @@
 """A GPU gives an error code; the emulated device executes the same case and tells the place."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.cuda.call_log import verdict_on_error
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
-from cuda_llm.tools.device import CallOptions, Level
+from cuda_llm.tools.device import CallOptions, Level, T, Work
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.judge import DeviceBench, open_bench
@@ -64,10 +64,8 @@ class CodeAlone(EmulatedDevice):
     def capabilities(self) -> Capabilities:
         return GPU_CAPABILITIES
 
-    async def carry_out(
-        self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
-    ) -> Any:
-        return await work(self, *arguments, **named)
+    async def carry_out(self, work: Work[T]) -> T:
+        return await work(self)
 
     @asynccontextmanager
     async def open(self, candidate: Baseline) -> AsyncIterator[Any]:
@@ -246,16 +244,14 @@ class TimedElsewhere(CodeAlone):
 
     site: MeasuredSite
 
-    async def carry_out(
-        self, work: Callable[..., Awaitable[Any]], /, *arguments: Any, **named: Any
-    ) -> Any:
+    async def carry_out(self, work: Work[T]) -> T:
         known = [
             replace(one, name="baseline")
             if isinstance(one, Compiled) and one.name not in self.site.scripts
             else one
-            for one in arguments
+            for one in work.arguments
         ]
-        return await work(self.site, *known, **named)
+        return await replace(work, arguments=tuple(known))(self.site)
 
 
 def duelled(broken: str, which: str, limit_s: float = PATIENT_S) -> Duel:

@@ -49,7 +49,7 @@ async def explain(name: str, n: int) -> EmulatedCallReport:
 
 async def call(name: str, n: int, level: Level) -> CallReport:
     device = open_emulated("RTX 3090 Ti")
-    request = CompileRequest(source=SOURCES[name], name=name, target=device.target)
+    request = CompileRequest(source=SOURCES[name], name=name, target=device.hardware.target)
     compiled = await compile_candidate(request)
     assert isinstance(compiled, Compiled), compiled
     async with device.open(compiled) as session:

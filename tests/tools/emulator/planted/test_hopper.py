@@ -59,7 +59,7 @@ def call(device: str, code: Compiled, size: int, mode: int, level: Level, seed: 
 
 @pytest.fixture(scope="module")
 def copies() -> Compiled:
-    return asyncio.run(compiled(COPIES, open_emulated("H100 SXM").target))
+    return asyncio.run(compiled(COPIES, open_emulated("H100 SXM").hardware.target))
 
 
 BUGS: list[tuple[int, tuple[type[Verdict], ...], set[str]]] = [
@@ -183,7 +183,7 @@ COMPILED_FOR = sample(["H100 SXM", "RTX 3090 Ti", "RTX 5090"], every=3)
 @pytest.fixture(scope="module", params=COMPILED_FOR)
 def barriers(request: pytest.FixtureRequest) -> Iterator[tuple[str, Compiled]]:
     device = str(request.param)
-    yield device, asyncio.run(compiled(BARRIERS, open_emulated(device).target))
+    yield device, asyncio.run(compiled(BARRIERS, open_emulated(device).hardware.target))
 
 
 @pytest.mark.evidence

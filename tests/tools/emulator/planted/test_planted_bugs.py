@@ -40,7 +40,7 @@ def line_of(mark: str) -> int:
 def candidate(request: pytest.FixtureRequest) -> Iterator[tuple[str, Compiled]]:
     """The kernels, compiled for one GPU."""
     device = str(request.param)
-    yield device, asyncio.run(compiled(SOURCE, open_emulated(device).target))
+    yield device, asyncio.run(compiled(SOURCE, open_emulated(device).hardware.target))
 
 
 def call(

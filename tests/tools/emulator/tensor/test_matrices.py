@@ -72,7 +72,7 @@ def test_products_on_tensor_cores_are_right(device: str) -> None:
 
     async def calls() -> None:
         emulated = open_emulated(device)
-        async with emulated.open(await compiled(source, emulated.target)) as session:
+        async with emulated.open(await compiled(source, emulated.hardware.target)) as session:
             assert isinstance(session, Session), session
             for which in range(3):
                 for level in (Level.ACCOUNT, Level.FULL):

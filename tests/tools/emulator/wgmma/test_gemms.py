@@ -15,7 +15,7 @@ from cuda_llm.tools.open_device import open_emulated
 
 @pytest.fixture(scope="module")
 def gemms() -> Compiled:
-    return asyncio.run(compiled(GEMM, open_emulated("H200").target))
+    return asyncio.run(compiled(GEMM, open_emulated("H200").hardware.target))
 
 
 def call(code: Compiled, mode: int, options: CallOptions) -> Called:

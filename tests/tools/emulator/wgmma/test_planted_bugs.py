@@ -50,7 +50,7 @@ def call(code: Compiled, values: Mapping[str, Array], mode: int, level: Level, s
 
 @pytest.fixture(scope="module")
 def planted() -> Compiled:
-    return asyncio.run(compiled(PLANTED, open_emulated("H200").target))
+    return asyncio.run(compiled(PLANTED, open_emulated("H200").hardware.target))
 
 
 def call_planted(code: Compiled, mode: int, level: Level, seed: int = 0) -> Called:
@@ -151,7 +151,7 @@ def test_the_honest_kernel_beside_it_runs(planted: Compiled, mode: int) -> None:
 
 
 def call_gemm(source: str, level: Level, seed: int = 0) -> Called:
-    code = asyncio.run(compiled(source, open_emulated("H200").target))
+    code = asyncio.run(compiled(source, open_emulated("H200").hardware.target))
     values: dict[str, Array] = {"in": gemm_operands(0), "out": np.full((M, N), np.nan, np.float32)}
     return call(code, values, 0, level, seed)
 

@@ -10,7 +10,16 @@ ROOT = Path(__file__).parents[2]
 
 GROUND = {
     *("atomic_file", "capabilities", "codec", "components", "conversation", "data_file"),
-    *("dotted", "errors", "figure_wording", "own_thread", "log", "log_setup", "outcomes"),
+    *(
+        "dotted",
+        "each_loop",
+        "errors",
+        "figure_wording",
+        "own_thread",
+        "log",
+        "log_setup",
+        "outcomes",
+    ),
     *("predictions", "profile", "redaction", "run_config", "search", "settings", "source_file"),
     *("source_tokens", "time_terms", "verdict_wording", "critique"),
 }

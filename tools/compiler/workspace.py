@@ -10,8 +10,9 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
+from cuda_llm.each_loop import EachLoop
 from cuda_llm.settings import settings
 from cuda_llm.tools.compiler.nvcc import CUBIN, DEVICE_READ, DEVICE_TEXT, OBJECT, PREPROCESSED, PTX
 from cuda_llm.tools.device.candidate import CompileLimits
@@ -27,25 +28,19 @@ SAID_BY_PREPROCESSOR = re.compile(r"^virtual memory exhausted|\bcc1plus\b", re.M
 FRONT_END = ("cpp", "cc1plus", "cudafe++", "as", "collect2", "ld", "fatbinary")
 """Programs that read the source or its preprocessed form, and optimise no device code."""
 
-_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
-_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]] = (
-    WeakKeyDictionary()
-)
+_slots = EachLoop[asyncio.Semaphore]()
+_locks = EachLoop[WeakValueDictionary[str, asyncio.Lock]]()
 
 
 def compile_slot() -> asyncio.Semaphore:
     """Return the semaphore of compilations at once: as many as the setting `compile_workers`."""
-    loop = asyncio.get_running_loop()
-    if loop not in _slots:
-        workers = settings().compile_workers or len(os.sched_getaffinity(0))
-        _slots[loop] = asyncio.Semaphore(workers)
-    return _slots[loop]
+    workers = settings().compile_workers or len(os.sched_getaffinity(0))
+    return _slots.here(lambda: asyncio.Semaphore(workers))
 
 
 def lock_of(key: str) -> asyncio.Lock:
     """Return this event loop's lock for making the cache entry `key`."""
-    of_loop = _locks.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
-    return of_loop.setdefault(key, asyncio.Lock())
+    return _locks.here(WeakValueDictionary).setdefault(key, asyncio.Lock())
 
 
 @contextlib.contextmanager

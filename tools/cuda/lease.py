@@ -6,11 +6,11 @@ import contextlib
 import fcntl
 import os
 import time
-import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+from cuda_llm.each_loop import EachLoop
 from cuda_llm.log import Log
 from cuda_llm.tools.native import cache_folder
 
@@ -31,9 +31,7 @@ class Lease:
         self._gpu = gpu
         self._label = label
         self._report = report
-        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._turns = EachLoop[asyncio.Lock]()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -42,7 +40,7 @@ class Lease:
         A process that waits for the GPU holds a second lock, so that a process that takes the lease
         repeatedly queues behind it.
         """
-        async with self._turn():
+        async with self._turns.here(asyncio.Lock):
             with (
                 _opened_lock(self._file("queue")) as queue,
                 _opened_lock(self._file("lock")) as lock,
@@ -67,10 +65,6 @@ class Lease:
                 return None
             written = os.pread(lock, 20, 0).strip()
             return int(written) if written.isdigit() else 0
-
-    def _turn(self) -> asyncio.Lock:
-        """Return the queue of the running event loop: first come, first served."""
-        return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     async def _report_later(self) -> None:
         await asyncio.sleep(REPORT_S)

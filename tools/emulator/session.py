@@ -3,11 +3,11 @@
 import asyncio
 import os
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cuda_llm.each_loop import EachLoop
 from cuda_llm.outcomes import DependentLaunch, InfraFailed, Verdict
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
 from cuda_llm.tools.device.arguments import put_arguments
@@ -30,9 +30,7 @@ _ROLES = {Role.IN: 0, Role.OUT: 1, Role.INOUT: 2}
 _BACK_EDGES_PER_S = 200_000_000
 """Allowed loop iterations per second of a call's time limit: more than any machine emulates, so
 that the time limit ends an endless launch."""
-_slots: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
-    weakref.WeakKeyDictionary()
-)
+_core_slots = EachLoop[asyncio.Semaphore]()
 
 
 def core_slot() -> asyncio.Semaphore:
@@ -41,10 +39,7 @@ def core_slot() -> asyncio.Semaphore:
 
     Calls hold slots, sessions do not: a session in use may wait for another session without end.
     """
-    loop = asyncio.get_running_loop()
-    if loop not in _slots:
-        _slots[loop] = asyncio.Semaphore(len(os.sched_getaffinity(0)))
-    return _slots[loop]
+    return _core_slots.here(lambda: asyncio.Semaphore(len(os.sched_getaffinity(0))))
 
 
 class ArenaLayout:

@@ -12,6 +12,8 @@ CudaLLMError
 └── InfrastructureError   our own parts failed; the only kind worth retrying
     ├── NoMemory          our own buffers found none; smaller ones may
     ├── BrokenByWork      one work broke a device that is fine without it
+    ├── WorkerLost        the process that had a work is gone; another takes its place
+    ├── MemberLost        one of several devices is lost with its work; the others are left
     └── DeviceLost        a device that stays broken; the message names it and the remedy
 """
 
@@ -136,6 +138,16 @@ def lacks_memory(error: BaseException) -> bool:
 
 class BrokenByWork(InfrastructureError):
     """One work broke the device; without it the device is fine."""
+
+
+class WorkerLost(InfrastructureError):
+    """The process that had a work is gone, and whether it did the work is not known; another
+    process takes its place."""
+
+
+class MemberLost(InfrastructureError):
+    """One of several devices is lost with the work that it had, and is used no more; the others
+    are left."""
 
 
 class DeviceLost(InfrastructureError):

@@ -1,10 +1,10 @@
 """Compiles candidates on all cores of a cluster whose nvcc is ours."""
 
 import asyncio
-import weakref
 from dataclasses import dataclass, field
 
-from cuda_llm.errors import InfrastructureError
+from cuda_llm.each_loop import EachLoop
+from cuda_llm.errors import WorkerLost
 from cuda_llm.log import Log
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cluster.bundle import Contents
@@ -16,13 +16,12 @@ from cuda_llm.tools.compiler.known_outcomes import find_known, remember
 from cuda_llm.tools.cuda.messages import WorkFailed
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 
-MOST_NODES = 3
-"""That one source may cost before it is what is broken."""
 COMPILER_CPUS = 0.5
-"""Of a core, as Ray counts: a worker of the emulated device may hold the other half. No more
-compilers are started than there are cores."""
+"""Cores, as Ray counts, that one compiler holds: a worker of the emulated device may hold the other
+half of a core. No more compilers are started than there are cores."""
 QUEUE_S = 300.0
-"""That a source may wait beyond the time for compiling it: other jobs use the cores, too."""
+"""Longest seconds that a source waits for a core, beyond the limit of its compilation: other jobs
+use the cores, too."""
 _log = Log(__name__)
 
 
@@ -31,54 +30,53 @@ class ClusterCompilers:
     """Sends each source to the node with the most cores to spare, and keeps what comes back."""
 
     nodes: list[Node]
-    """Those that have the compiler; without one, this process compiles."""
+    """Machines whose nvcc and code are ours; where there is none, this process compiles."""
     busy: dict[str, int] = field(default_factory=dict)
-    """Compilers at work, by node."""
+    """Number of compilers at work, by id of the node."""
+    gone: set[str] = field(default_factory=set)
+    """Nodes that did not answer; they are asked again once all have failed to."""
     known: dict[str, set[str]] = field(default_factory=dict)
-    """Keys of the bundles that have arrived, by node."""
-    _turns: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = field(
-        default_factory=weakref.WeakKeyDictionary
-    )
+    """Keys of the bundles that have arrived, by id of the node."""
+    turns: EachLoop[asyncio.Semaphore] = field(default_factory=EachLoop)
+    """Slots of compilers, which several runs may share."""
 
     @property
     def slots(self) -> int:
-        """Return how many compile at once; 0 where this process does."""
+        """Return how many sources compile at once; 0 where this process compiles."""
         return sum(one.cores for one in self.nodes)
 
     async def compile(self, request: CompileRequest) -> Compiled | Verdict:
-        """Compile and audit, as `compile_candidate` does; outcomes are cached here, too."""
+        """Compile and audit one source as `compile_candidate` does; the outcome is cached on this
+        machine, too."""
         if not self.nodes:
             return await compile_candidate(request)
         known = find_known(request)
         if known is not None:
             return known
-        async with self._turn():
+        async with self.turns.here(lambda: asyncio.Semaphore(self.slots)):
             return remember(request, await self._compile_anywhere(request))
 
-    def _turn(self) -> asyncio.Semaphore:
-        """Return the event loop's queue for a core: several runs may share these compilers."""
-        loop = asyncio.get_running_loop()
-        return self._turns.setdefault(loop, asyncio.Semaphore(self.slots))
-
     async def _compile_anywhere(self, request: CompileRequest) -> Compiled | Verdict:
-        """Compile on the least busy node, on another where it is gone, here where none is left."""
-        gone: dict[str, str] = {}
-        while len(gone) < MOST_NODES:
-            left = [one for one in self.nodes if one.id not in gone]
-            if not left:
-                return await compile_candidate(request)
-            node = min(left, key=lambda one: self.busy.get(one.id, 0) / one.cores)
-            self.busy[node.id] = self.busy.get(node.id, 0) + 1
-            try:
-                return await self._compile_on(node, request)
-            except WorkerGone as error:
-                _log.warning("compiler is gone", host=node.host, reason=str(error))
-                gone[node.id] = str(error)
-                continue
-            finally:
-                self.busy[node.id] -= 1
-        lost = "; ".join(gone.values())
-        raise InfrastructureError("compiler", f"{len(gone)} machines did not compile it: {lost}")
+        """Compile on the least busy of the machines that last compiled what they were sent, here
+        where there is none.
+
+        Raises WorkerLost where the machine is gone: it is sent no source until all others are gone,
+        too.
+        """
+        fit = [one for one in self.nodes if one.id not in self.gone]
+        if not fit:
+            self.gone.clear()
+            return await compile_candidate(request)
+        node = min(fit, key=lambda one: self.busy.get(one.id, 0) / one.cores)
+        self.busy[node.id] = self.busy.get(node.id, 0) + 1
+        try:
+            return await self._compile_on(node, request)
+        except WorkerGone as error:
+            _log.warning("compiler is gone", host=node.host, reason=str(error))
+            self.gone.add(node.id)
+            raise WorkerLost("compiler", f"{node.host} is gone: {error}") from error
+        finally:
+            self.busy[node.id] -= 1
 
     async def _compile_on(self, node: Node, request: CompileRequest) -> Compiled | Verdict:
         parcel = pack(request)

@@ -1,7 +1,7 @@
-"""A device of a cluster, as the orchestrator holds it: a worker has it, and does the work.
+"""A device of a cluster, as the orchestrator holds the device: a worker has it, and does the works.
 
-A worker that dies or falls silent is replaced, on another machine if need be, and its work is done
-again. The answer of the first, should it still come, is not looked at: no verdict counts twice.
+A worker that dies or falls silent is replaced before the next work, on another machine if need be.
+The answer of the first worker, should it still come, is not read: no verdict counts twice.
 """
 
 import asyncio
@@ -12,12 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from cuda_llm.errors import (
-    BrokenByWork,
-    CudaLLMError,
-    DeviceLost,
-    InfrastructureError,
-)
+from cuda_llm.each_loop import EachLoop
+from cuda_llm.errors import CudaLLMError, DeviceLost, InfrastructureError, WorkerLost
 from cuda_llm.log import Log
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tools.cluster.bundle import Contents
@@ -36,19 +32,18 @@ from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed
 from cuda_llm.tools.device import Device, ForwardingDevice, T, Work
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 
-MOST_WORKERS = 3
-"""That one work may cost before it is what is broken."""
 PING_S = 5.0
-"""Between two questions whether a worker is there."""
+"""Seconds between two questions whether a worker is there."""
 RETURN_S = 40.0
-"""Until there is room for another worker where one is gone. Ray itself ends a process that has
-missed the head of its cluster for 60 s."""
+"""Longest seconds until another worker has taken the place of one that is gone. Ray itself ends a
+process that has missed the head of its cluster for 60 s."""
 AGAIN_S = 1.0
+"""Seconds between two starts of a worker, while Ray has no room for one."""
 _log = Log(__name__)
 
 
 class RemoteDevice(ForwardingDevice):
-    """One device of one kind. It takes one work at a time, in order of arrival."""
+    """One device of a worker. The device takes one work at a time, in order of arrival."""
 
     def __init__(
         self,
@@ -61,8 +56,8 @@ class RemoteDevice(ForwardingDevice):
         silence_s: float,
         limit_s: float,
     ) -> None:
-        """`spec` opens a device of this kind again; a worker that is silent for `silence_s`, or not
-        done after `limit_s`, counts as gone."""
+        """`spec` is the text that opens a device of this kind; a worker that is silent for
+        `silence_s`, or has not done a work after `limit_s`, counts as gone."""
         self.facts = worker.facts
         self.spec = spec
         self._compilers = compilers
@@ -73,9 +68,7 @@ class RemoteDevice(ForwardingDevice):
         self._worker: Worker | None = None
         self._at_end: weakref.finalize[[], RemoteDevice] | None = None
         self._take(worker)
-        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._turns = EachLoop[asyncio.Lock]()
 
     @property
     def target_device(self) -> Device:
@@ -92,29 +85,25 @@ class RemoteDevice(ForwardingDevice):
         return await self._compilers.compile(request)
 
     async def carry_out(self, work: Work[T]) -> T:
-        """See `Device.carry_out`.
+        """Do `work` in the worker, and return its result.
 
-        Raises BrokenByWork where the work has cost several workers, DeviceLost where a worker that
-        is gone could not be replaced.
+        Raises WorkerLost where the worker is gone, DeviceLost where a worker that was gone before
+        could not be replaced, and what the work raises.
         """
         parcel = pack(work)
-        gone: list[str] = []
-        async with self._turn():
-            while len(gone) < MOST_WORKERS:
-                worker = self._worker or await self._replace()
-                try:
-                    with self._ended_unless_done(worker):
-                        reply = await self._ask(worker, parcel)
-                except WorkerGone as lost:
-                    _log.warning("worker is gone", device=self.name, reason=str(lost))
-                    gone.append(str(lost))
-                    continue
-                result: T = result_of(reply)
-                return result
-        raise BrokenByWork("worker", f"{self.name}: one work cost {len(gone)} workers: {gone[-1]}")
+        async with self._turns.here(asyncio.Lock):
+            worker = self._worker or await self._replace()
+            try:
+                with self._ended_unless_done(worker):
+                    reply = await self._ask(worker, parcel)
+            except WorkerGone as gone:
+                _log.warning("worker is gone", device=self.name, reason=str(gone))
+                raise WorkerLost("worker", f"{self.name} is gone: {gone}") from gone
+            result: T = result_of(reply)
+            return result
 
     async def _ask(self, worker: Worker, parcel: Parcel) -> WorkDone | WorkFailed:
-        """Send one work with the files that the worker lacks, and return its reply."""
+        """Send one work with the files that the worker lacks, and return the worker's reply."""
 
         async def ask(contents: Contents) -> tuple[bytes, Contents]:
             call = worker.actor.call("carry_out", parcel.payload, contents)
@@ -127,7 +116,8 @@ class RemoteDevice(ForwardingDevice):
         return reply
 
     async def _watched(self, worker: Worker, call: Awaitable[Any]) -> Any:
-        """Wait for an answer. Raises WorkerGone once the worker is silent or out of time."""
+        """Wait for a worker's answer. Raises WorkerGone once the worker is silent or out of
+        time."""
         answer = asyncio.ensure_future(call)
         watch = asyncio.ensure_future(self._watch(worker))
         try:
@@ -143,7 +133,8 @@ class RemoteDevice(ForwardingDevice):
             await asyncio.gather(answer, watch, return_exceptions=True)
 
     async def _watch(self, worker: Worker) -> None:
-        """Raise WorkerGone when the worker does not answer any more."""
+        """Ask the worker every PING_S whether it is there. Raises WorkerGone where it does not
+        answer."""
         while True:
             await asyncio.sleep(PING_S)
             try:
@@ -153,7 +144,10 @@ class RemoteDevice(ForwardingDevice):
                 raise WorkerGone(f"no sign of life for {self._silence_s:g} s") from None
 
     async def _replace(self) -> Worker:
-        """Return a worker on any node that has a device of this kind. Raises DeviceLost."""
+        """Start a worker on any node that has a device of this kind, and return the worker.
+
+        Raises DeviceLost where none could be started within RETURN_S.
+        """
         place = replace(self._place, node="")
         until_s = time.monotonic() + RETURN_S
         why = "none was started"
@@ -175,12 +169,13 @@ class RemoteDevice(ForwardingDevice):
 
     def _take(self, worker: Worker) -> None:
         self._worker, self.facts = worker, worker.facts
-        # Ended with this device, or with Python.
+        # The worker is ended when this device is collected, or when Python ends.
         self._at_end = weakref.finalize(self, worker.actor.kill)
 
     @contextmanager
     def _ended_unless_done(self, worker: Worker) -> Iterator[None]:
-        """End the worker where its work is cancelled or it seems gone: nothing is left running."""
+        """End the worker where its work is cancelled or the worker counts as gone, so that nothing
+        is left running there."""
         try:
             yield
         except (WorkerGone, asyncio.CancelledError, KeyboardInterrupt):
@@ -188,7 +183,3 @@ class RemoteDevice(ForwardingDevice):
             if self._at_end is not None:
                 self._at_end()
             raise
-
-    def _turn(self) -> asyncio.Lock:
-        """Return the queue of the running event loop: first come, first served."""
-        return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())

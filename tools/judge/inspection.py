@@ -1,7 +1,7 @@
-"""What a kernel that passed on a GPU goes through before it becomes the incumbent.
+"""The inspection of a kernel that passed on a GPU, before it becomes the incumbent.
 
-Too slow for every candidate: Nvidia's tools at small sizes, results at sizes that nobody times, and
-the emulated device of the chip, which executes it with every access watched.
+Three checks that are too slow for every candidate: NVIDIA's tools at small sizes, results at sizes
+that are never timed, and the emulated device of the chip, which watches every access.
 """
 
 import asyncio
@@ -36,10 +36,8 @@ from cuda_llm.tools.validator.cases import timed_case
 from cuda_llm.verdict_wording import describe
 
 LARGE = "large"
-"""The group of sizes that are checked here alone."""
+"""Name of the group of sizes that only an inspection checks."""
 NOT_CHECKED = "not checked"
-TRIES = 2
-"""Calls of a kernel at a large size for which the judge's own memory lacked."""
 ROOMY_BYTES = 40 << 30
 """Memory of a GPU, in bytes, that has room for calls at large sizes while sanitizers run."""
 SHARE_BESIDE_TOOLS = 0.6
@@ -77,13 +75,13 @@ async def inspect_there(
 
 @dataclass(frozen=True, kw_only=True)
 class LargeCheck:
-    """What calls at the task's large sizes have shown."""
+    """The result of calls at the task's large sizes."""
 
     fault: Verdict | None = None
     notes: tuple[str, ...] = ()
-    """What was checked, or why it could not be: lines for a person."""
+    """Lines for a person: which sizes were checked, or why one could not be."""
     lacked_memory: bool = False
-    """With more of it, a size might be checked that was not."""
+    """With more memory, a size might be checked that was not."""
 
 
 async def check_large_there(
@@ -91,8 +89,9 @@ async def check_large_there(
 ) -> LargeCheck:
     """Call the candidate once at each large size that fits, and compare what it wrote.
 
-    What takes too long there, or finds no memory, is a note: nobody is asked to be fast at them.
-    `share`: of the memory that a measurement could plan with, where other programs work meanwhile.
+    A call that takes too long, or finds no memory, is a note: no kernel has to be fast at large
+    sizes. `share` is the part of a measurement's memory that is planned with, where other programs
+    work meanwhile.
     Raises TaskError where the task's reference is broken.
     """
     plan = plan_sizes(
@@ -121,19 +120,19 @@ async def check_large_there(
 async def _check_size_or_note(
     site: Site, task: Task, compiled: Compiled, baseline: Baseline, size: SizePlan
 ) -> LargeCheck:
-    """Check one size; where our own memory lacks, once more when all is given back, then note it.
-
-    What an exception held is free by then: it is over.
-    """
+    """Check one size, with room made where our own buffers found no memory: no call was made then,
+    so this repeats no step. A note where memory still lacks."""
     why = ""
-    for _ in range(TRIES):
+    for make_room in (True, False):
         try:
             return await _check_size(site, task, compiled, baseline, size)
         except Exception as error:
             if not lacks_memory(error):
                 raise
             why = describe_error(error)
-        await site.release_unused()
+        # The exception is over, and with it what its frames held.
+        if make_room:
+            await site.release_unused()
     note = f"{format_dims(size.dims)}: {NOT_CHECKED}: {why}"
     return LargeCheck(notes=(note,), lacked_memory=True)
 
@@ -151,7 +150,7 @@ async def _check_size(
 
 
 def conclude_large(found: CallReport | Verdict, dims: Dims) -> LargeCheck:
-    """Read how a call at a large size ended."""
+    """Return the result of a call at a large size that ended so."""
     where = format_dims(dims)
     match found:
         case CallReport():
@@ -181,7 +180,7 @@ def _inputs_of(site: Site, task: Task, size: SizePlan) -> InputPlan:
 async def inspect_on_gpu(
     task: Task, device: Device, compiled: Compiled, dims: Dims, options: InspectionOptions
 ) -> Inspection:
-    """Inspect with Nvidia's tools, and call the kernel at large sizes."""
+    """Inspect a kernel with NVIDIA's tools, and call it at the task's large sizes."""
     if not (task.sizes.large and device.capabilities.measures_time):
         return await device.carry_out(Work.of(inspect_there, task, compiled, dims, options))
     baseline = await compile_baseline(task, device.hardware.target)
@@ -198,9 +197,12 @@ async def inspect_all_there(
     dims: Dims,
     options: InspectionOptions,
 ) -> Inspection:
-    """Do both, at the same time where the memory has room and nothing is counted.
+    """Inspect a kernel with NVIDIA's tools and at large sizes, both at the same time where the GPU
+    has room and nothing is counted.
 
-    What sanitizers find comes first. Raises TaskError where the task's reference is broken.
+    Where memory lacked beside each other, the part that lacked memory is done alone afterwards. A
+    finding of a sanitizer comes before one of a large size. Raises TaskError where the task's
+    reference is broken.
     """
     begun_s = time.monotonic()
     if options.counters or site.hardware.memory_bytes < ROOMY_BYTES:
@@ -216,7 +218,6 @@ async def inspect_all_there(
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
-        # Beside each other they may have lacked what each has alone.
         if large.fault is None and large.lacked_memory:
             await site.release_unused()
             large = await check_large_there(site, task, compiled, baseline)
@@ -231,9 +232,10 @@ async def inspect_all_there(
 async def join_inspections(
     on_gpu: Awaitable[Inspection], watched: Awaitable[WatchedCheck]
 ) -> Inspection:
-    """Await both at the same time. Where both find a fault, the GPU's own comes first.
+    """Await both inspections at the same time, and return what both have found.
 
-    Not so a race that racecheck may have made up: the emulated device has the say on that.
+    A fault found on the GPU comes before one of the emulated device, but for a doubted race of
+    racecheck, which counts only where the emulated device found a fault or could not execute.
     """
     check_task = asyncio.ensure_future(watched)
     try:

@@ -3,15 +3,16 @@
 `judge` takes one candidate through these steps. `DeviceBench` does each step on one device, in a
 fresh runner: nothing that a candidate leaves behind in one step reaches the next step. `StepRetry`
 is the only policy by which a step is repeated: what a step calls reports a failure and does not
-repeat work. Functions that end in `_there` run in the process that holds the device.
+repeat work. Functions whose names end in `_there` run in the process that holds the device.
 """
 
 import asyncio
 import hashlib
 import math
 import os
+import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -25,13 +26,15 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from cuda_llm.errors import (
     BrokenByWork,
     DeviceLost,
     InfrastructureError,
+    MemberLost,
     NoMemory,
+    WorkerLost,
     describe_error,
 )
 from cuda_llm.log import Log
@@ -77,13 +80,22 @@ from cuda_llm.tools.validator.oracle import Inputs
 from cuda_llm.tools.validator.validate import Validated, validate
 from cuda_llm.verdict_wording import phrase
 
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
-
 _log = Log(__name__)
 
 T = TypeVar("T")
 
+FEWEST_CORES = 4
+"""Fewest cores for a check on `DeviceBench.watcher` beside a contest, which keeps two busy."""
+NO_WATCHER = "no device that watches every access was given"
+
+INCUMBENT_INSPECTION = InspectionOptions(counters=False)
+"""Sanitizers and the machine code; counters are counted where a person asks for them."""
+
+BASELINE_FORMAT = 3
+BASELINE_NONCE = b"baseline"
+"""Nonce of the inputs on which a baseline is timed: always the same, because where the time depends
+on inputs, every speed-up would depend on when its baseline was timed. Candidates have secret
+inputs."""
 
 OnStage = Callable[[str, str], None]
 """Called with a candidate's name and the stage it enters: `compile`, `validate`, `time`."""
@@ -95,18 +107,19 @@ def ignore_stage(_name: str, _stage: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One candidate, its verdict and what it took."""
+    """One candidate, its verdict, and the time of each step."""
 
     name: str
     verdict: Verdict
     compiled: Compiled | None = None
-    """None when it did not get through the compiler."""
+    """The compiled candidate; None where it did not compile."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall time by stage: `compile`, `validate`, `time`."""
     isolation: str = ""
-    """How its runner was confined on a GPU; empty where nothing ran, and on an emulated device."""
+    """How the candidate's runner was confined on a GPU; empty on an emulated device, and where
+    nothing ran."""
     published: PublishedCheck | None = None
-    """What the check that is published with the task says; None where there is none."""
+    """What the check that is published with the task says; None where the task has none."""
 
 
 async def judge(
@@ -181,6 +194,11 @@ class RetryReason(StrEnum):
     """A process of ours did not start or died, or the machine lacked memory or disk for it."""
     BROKE_DEVICE = "broke-device"
     """The work broke the process that holds the device, which is fine without the work."""
+    WORKER_LOST = "worker-lost"
+    """The process that had the work is gone: a worker of a cluster, killed or on a machine that has
+    left. Another process takes its place; a work that costs several is to blame itself."""
+    MEMBER_LOST = "member-lost"
+    """The device that had the work is lost, and is one of several."""
     NOISY = "noisy"
     """Other work on the machine hides what is measured."""
     QUARANTINED = "quarantined"
@@ -193,10 +211,14 @@ TRIES: Mapping[RetryReason, int] = MappingProxyType(
     {
         RetryReason.BROKEN: 3,
         RetryReason.BROKE_DEVICE: 2,
+        RetryReason.WORKER_LOST: 3,
+        RetryReason.MEMBER_LOST: sys.maxsize,  # each try leaves one device less
         RetryReason.NOISY: 3,
         RetryReason.QUARANTINED: 2,
     }
 )
+LOST_WITH_DEVICE = frozenset({RetryReason.WORKER_LOST, RetryReason.MEMBER_LOST})
+"""Reasons that say nothing of the work: process or device was gone before the work was done."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +228,7 @@ class StepTry:
     number: int
     """From 1. From the second on a step uses no process that an earlier one has used."""
     left_s: float
-    """Until the step as a whole has to be done."""
+    """Seconds until all tries of the step have to be done."""
 
     @property
     def fresh(self) -> bool:
@@ -219,43 +241,46 @@ class StepRetry:
     """The only retry policy between a source and its verdict. Times are the event loop's."""
 
     tries: Mapping[RetryReason, int] = field(default_factory=lambda: TRIES)
-    """Tries at most, the first one included, by the reason of the last."""
+    """Most tries, the first one included, by the reason of the last."""
     limit_s: float = 60.0
-    """For all tries of a step: none is begun that would end later if it takes as long as the
-    longest before it."""
+    """Seconds for all tries of a step: no try is begun that would end later if it takes as long as
+    the longest before it."""
     first_wait_s: float = 0.2
-    """Before the second try; doubled for each one after it."""
+    """Seconds before the second try; doubled for each further try that is not lost with its
+    device."""
 
     async def run(self, step: Callable[[StepTry], Awaitable[T]]) -> T:
-        """Return what the last try of `step` returns, or raise what it raises."""
-        from tenacity import AsyncRetrying, wait_exponential
+        """Return what the last try of `step` returns, or raise what the last try raises.
 
+        A try that is lost with its device counts among such tries alone: it says nothing of the
+        work, and the time until the loss is noticed is no part of `limit_s`.
+        """
         now_s = asyncio.get_running_loop().time
-        began_s, longest_s, number = now_s(), 0.0, 0
-
-        async def attempt() -> T:
-            nonlocal longest_s, number
-            at_s, number = now_s(), number + 1
+        began_s, longest_s = now_s(), 0.0
+        finished, lost = 0, Counter[RetryReason]()
+        while True:
+            number, at_s = finished + lost.total() + 1, now_s()
+            raised: InfrastructureError | None = None
             try:
-                return await step(StepTry(number=number, left_s=began_s + self.limit_s - at_s))
-            finally:
+                outcome = await step(StepTry(number=number, left_s=began_s + self.limit_s - at_s))
+            except InfrastructureError as error:
+                raised = error
+            reason = reason_of(raised or outcome)
+            if reason in LOST_WITH_DEVICE:
+                lost[reason] += 1
+                began_s += now_s() - at_s
+            else:
+                finished += 1
                 longest_s = max(longest_s, now_s() - at_s)
-
-        def is_worth_another(state: "RetryCallState") -> bool:
-            reason = _reason_of(state)
-            return reason is not None and state.attempt_number < self.tries.get(reason, 1)
-
-        def is_out_of_time(_state: "RetryCallState") -> bool:
-            return now_s() - began_s + longest_s > self.limit_s
-
-        retrying = AsyncRetrying(
-            retry=is_worth_another,
-            stop=is_out_of_time,
-            wait=wait_exponential(multiplier=self.first_wait_s),
-            before_sleep=_report,
-            retry_error_callback=_last,
-        )
-        return await retrying(attempt)
+            made = lost[reason] if reason in LOST_WITH_DEVICE else finished
+            is_out_of_time = now_s() - began_s + longest_s > self.limit_s
+            if reason is None or made >= self.tries.get(reason, 1) or is_out_of_time:
+                if raised is not None:
+                    raise raised
+                return outcome
+            wait_s = self.first_wait_s * 2 ** max(0, finished - 1)
+            _log.info("a step is tried again", number=number, reason=reason, wait_s=wait_s)
+            await asyncio.sleep(wait_s)
 
     async def settle(
         self, component: str, step: Callable[[StepTry], Awaitable[T]]
@@ -269,7 +294,7 @@ class StepRetry:
             return await self.run(step)
         except DeviceLost:
             raise
-        except BrokenByWork as error:
+        except (BrokenByWork, WorkerLost) as error:
             return InfraFailed(component=error.component, detail=describe_error(error))
         except InfrastructureError as error:
             return InfraFailed(
@@ -286,6 +311,10 @@ def reason_of(outcome: object) -> RetryReason | None:
             return None
         case BrokenByWork():
             return RetryReason.BROKE_DEVICE
+        case WorkerLost():
+            return RetryReason.WORKER_LOST
+        case MemberLost():
+            return RetryReason.MEMBER_LOST
         case InfrastructureError():
             return RetryReason.BROKEN
         case InfraFailed(component=component):
@@ -294,34 +323,6 @@ def reason_of(outcome: object) -> RetryReason | None:
             return RetryReason.QUARANTINED
     faults = getattr(outcome, "faults", {}).values()
     return next((reason for reason in map(reason_of, faults) if reason is not None), None)
-
-
-def _reason_of(state: "RetryCallState") -> RetryReason | None:
-    assert state.outcome is not None
-    return reason_of(state.outcome.exception() or state.outcome.result())
-
-
-def _last(state: "RetryCallState") -> Any:
-    assert state.outcome is not None
-    return state.outcome.result()
-
-
-def _report(state: "RetryCallState") -> None:
-    assert state.next_action is not None
-    _log.info(
-        "a step is tried again",
-        number=state.attempt_number,
-        reason=_reason_of(state),
-        wait_s=state.next_action.sleep,
-    )
-
-
-FEWEST_CORES = 4
-"""For a check on `DeviceBench.watcher` beside a contest, which keeps two cores busy."""
-NO_WATCHER = "no device that watches every access was given"
-
-INCUMBENT_INSPECTION = InspectionOptions(counters=False)
-"""Sanitizers and the machine code; counters are for people, who ask for them."""
 
 
 def open_bench(
@@ -347,8 +348,9 @@ def open_bench(
 class DeviceBench:
     """Compiles, validates and profiles candidates of one task on one device.
 
-    With a seed, the inputs of a candidate follow from it and from its source: the same run again
-    draws the same inputs. Without one they are new each time. No candidate sees the seed.
+    With a seed, the inputs of a candidate follow from the seed and from the candidate's source: the
+    same run again draws the same inputs. Without a seed inputs are new each time. No candidate sees
+    the seed.
     """
 
     task: Task
@@ -362,11 +364,13 @@ class DeviceBench:
     """Executes a kernel with every access watched, where `device` cannot: to find races, and the
     place of a fault that a GPU gave an error code for. None where `device` watches every access."""
     replay_limit_s: float = REPLAY_LIMIT_S
-    """For `watcher` to find the place of a fault."""
-    proved: set[str] = field(default_factory=set)  # Keys of kernels a contest has looked at.
+    """Longest seconds in which `watcher` finds the place of a fault."""
+    proved: set[str] = field(default_factory=set)
+    """Keys of kernels whose outputs a contest has verified."""
     checks: dict[str, asyncio.Task[WatchedCheck]] = field(default_factory=dict)
     """By key of the kernel: its check on `watcher`, begun before the check is asked for."""
-    built: list[Baseline] = field(default_factory=list)  # The task's baseline, once it is.
+    built: list[Baseline] = field(default_factory=list)
+    """The task's baseline, once it is compiled."""
 
     async def time_baseline(self) -> KernelTimes:
         """See `Bench.time_baseline`."""
@@ -519,7 +523,7 @@ class DeviceBench:
         return Inspection(not_inspected=found.detail) if isinstance(found, InfraFailed) else found
 
     def _begin_check(self, compiled: Compiled) -> "asyncio.Task[WatchedCheck]":
-        """Return the check on `watcher`, begun now or before."""
+        """Return the check of a kernel on `watcher`, which is begun unless it was before."""
         begun = self.checks.get(compiled.key)
         if begun is None or begun.cancelled():
             begun = asyncio.create_task(self._check_watched(compiled))
@@ -527,7 +531,8 @@ class DeviceBench:
         return begun
 
     async def _check_watched(self, compiled: Compiled) -> WatchedCheck:
-        """Check on `watcher`, on a core of this machine, unless `device` watches every access."""
+        """Check a kernel on `watcher`, on a core of this machine, unless `device` watches every
+        access."""
         if self.device.capabilities.sees_races:
             return WatchedCheck()
         if self.watcher is None:
@@ -554,7 +559,8 @@ class DeviceBench:
         return replace(self, seed=None, options=replace(self.options, tier=Tier.CONFIRM))
 
     def nonce_for(self, about: str) -> bytes | None:
-        """Return the nonce of inputs; empty `about` for those that all candidates share."""
+        """Return the nonce of the inputs of the source `about`, or of those that all candidates
+        share where `about` is empty; None without a seed."""
         if self.seed is None:
             return None
         parts = f"{self.seed}/{self.task.name}/{about}".encode(errors="surrogatepass")
@@ -569,10 +575,11 @@ async def validate_compiled(
     nonce: bytes | None = None,
     baseline: Baseline | None = None,
 ) -> Validated | Verdict | FailedCase:
-    """Compare every element of every case with the reference, once and without another try.
+    """Compare every element of every case with the reference, on the device.
 
-    The inputs follow from `nonce`, fresh ones from none; `baseline` is the task's, if built. A
-    FailedCase where a GPU says no more than an error code. Raises TaskError: a broken reference.
+    Inputs follow from `nonce`, and are new where it is None; `baseline` is the task's, where it is
+    compiled. A FailedCase where a GPU gave an error code alone. Raises TaskError where the
+    reference is broken.
     """
     baseline = baseline or await compile_baseline(task, device.hardware.target)
     with _log.timed("validated", file=compiled.name):
@@ -582,7 +589,7 @@ async def validate_compiled(
 async def validate_there(
     site: Site, task: Task, compiled: Compiled, baseline: Baseline, nonce: bytes | None
 ) -> Validated | Verdict | FailedCase:
-    """Compare every element of every case with the reference.
+    """Compare every element of every case with the reference, at the site.
 
     Raises TaskError where the reference is broken.
     """
@@ -623,11 +630,11 @@ async def time_compiled(
     begins_small: bool = True,
     baseline: Baseline | None = None,
 ) -> KernelTimes | Verdict | FailedCase:
-    """Time every size, outputs verified, and find what limits the kernel; once, as above.
+    """Time a kernel at every size, outputs verified, and find what limits the kernel.
 
-    Where kernels duel, the inputs are new whatever the nonce, and the task's baseline is timed
-    beside the kernel as `options` say: with `fresh`, in a new process too. A small case comes first
-    if it `begins_small`.
+    Where the device duels, inputs are new whatever the nonce, and the task's baseline is timed
+    beside the kernel as `options` say, in a new process where `fresh`. With `begins_small` a small
+    case comes first.
     """
     baseline = baseline or await compile_baseline(task, device.hardware.target)
     with _log.timed("profiled", file=compiled.name):
@@ -661,7 +668,7 @@ def assemble_passed(
     timing: KernelTimes,
     baseline: KernelTimes,
 ) -> Passed:
-    """Assemble the verdict of what was checked and what was timed."""
+    """Return the verdict of a kernel that was validated and timed."""
     sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
     profile = Profile(
         device=timing.device or device.name,
@@ -689,7 +696,7 @@ def assemble_passed(
 def require_positive_figures(verdict: Verdict) -> Verdict:
     """Return the verdict, or an InfraFailed where its times or speed-up are no numbers above zero.
 
-    No clock gives such figures, so they are a fault of ours: a kernel must not win by them.
+    No clock gives such figures, so the judge is at fault: a kernel must not win by them.
     """
     profile = verdict.profile if isinstance(verdict, Passed) else None
     if profile is None:
@@ -702,20 +709,14 @@ def require_positive_figures(verdict: Verdict) -> Verdict:
     return InfraFailed(component="profiler", detail=f"measured {odd:g}, which cannot be")
 
 
-BASELINE_FORMAT = 3
-BASELINE_NONCE = b"baseline"
-"""Nonce of the timed inputs: always the same, because where a kernel's time depends on them, every
-speed-up would depend on when its baseline was timed. Secret inputs are for candidates alone."""
-
-
 async def time_baseline(
     task: Task, device: Device, options: MeasureOptions | None = None
 ) -> KernelTimes:
     """Time the task's baseline, once for each content, device and model.
 
-    Where kernels duel, its times are cached where the device is; speed-ups come from the baseline
-    that is timed beside each candidate. Raises TaskError where the baseline is refused: then no
-    kernel of the task can be judged.
+    Where the device duels, the times are cached where the device is; speed-ups come from the
+    baseline that is timed beside each candidate. Raises TaskError where the baseline is refused:
+    then no kernel of the task can be judged.
     """
     async with opening(device):
         compiled = await compile_baseline(task, device.hardware.target)
@@ -741,7 +742,8 @@ async def time_baseline(
 
 @asynccontextmanager
 async def opening(device: Device) -> AsyncIterator[None]:
-    """Have a device that measures opened meanwhile; who works on it next is told why it cannot be.
+    """Have a device that measures opened while the context is open; the next work raises why it
+    cannot be.
 
     The process that holds a GPU takes about as long to begin as nvcc takes.
     """
@@ -754,7 +756,7 @@ async def opening(device: Device) -> AsyncIterator[None]:
 
 
 def without_profile(times: tuple[tuple[Dims, float], ...]) -> KernelTimes:
-    """Return the times alone: what limits a baseline is not asked."""
+    """Return the times of a baseline, whose launches and bottlenecks are not needed."""
     return KernelTimes(times=times, launches=(), bottlenecks=())
 
 

@@ -1,4 +1,5 @@
-"""What a professional would use instead of a kernel, timed on the same device in the same way."""
+"""Times of the libraries that do a task's work, taken on the same device in the same way as those
+of kernels."""
 
 import math
 from dataclasses import replace
@@ -14,6 +15,7 @@ from cuda_llm.tools.device import Device, Work
 from cuda_llm.tools.device.candidate import Compiled, LibraryCall
 from cuda_llm.tools.judge import plain_copy
 from cuda_llm.tools.judge.compile import compile_baseline, compile_source
+from cuda_llm.tools.judge.judge import StepRetry
 from cuda_llm.tools.timing.baseline_doubt import size_key
 from cuda_llm.tools.timing.failures import FailedCase, without_case
 from cuda_llm.tools.timing.library import measure_library
@@ -29,17 +31,21 @@ COPY_TASK = "matrix_copy"
 async def time_libraries(
     task: Task, device: Device, options: MeasureOptions | None = None
 ) -> tuple[LibraryTimes, ...]:
-    """Return what each of the task's libraries takes, and at last a plain copy of as many bytes.
+    """Return the times of each of the task's libraries, and at last of a plain copy of as many
+    bytes.
 
-    Nothing where times are modelled. Raises TaskError where the task's baseline is broken,
+    Empty where times are modelled. Raises TaskError where the task's baseline is broken,
     MissingError without PyTorch.
     """
     if not device.capabilities.duels:
         return ()
     pinned, chosen = device.pinned(), options or MeasureOptions()
-    timed = [await time_library(task, pinned, file, chosen) for file in task.libraries]
-    copying, file = copy_of(task)
-    return (*timed, await time_library(copying, pinned, file, chosen))
+
+    async def timed(of: Task, file: Path) -> LibraryTimes:
+        return await StepRetry().run(lambda _trial: time_library(of, pinned, file, chosen))
+
+    each = [await timed(task, file) for file in task.libraries]
+    return (*each, await timed(*copy_of(task)))
 
 
 async def time_library(
@@ -47,8 +53,8 @@ async def time_library(
 ) -> LibraryTimes:
     """Time one file of `Task.libraries`: a call of PyTorch, or a candidate of header libraries.
 
-    What is wrong with the file is the fault of its times. Raises TaskError where the task's
-    baseline is broken, MissingError without PyTorch.
+    A file that cannot be timed has the reason as the `fault` of its times. Raises TaskError where
+    the task's baseline is broken, MissingError without PyTorch.
     """
     if file.suffix != ".py":
         return await _time_candidate(task, device, file, options)
@@ -83,10 +89,8 @@ async def _time_candidate(
 
 
 def copy_of(task: Task) -> tuple[Task, Path]:
-    """Return the task of copying as many bytes as each bench size has to move, and its library.
-
-    Half of them are read and half written.
-    """
+    """Return the task of copying as many bytes as each bench size of `task` has to move, and its
+    library. Half of the bytes are read and half are written."""
     copying = load_task(COPY_TASK)
     sides = [
         max(1, round(math.sqrt(float(evaluate(task.roofline.bytes, dims)) / 8)))

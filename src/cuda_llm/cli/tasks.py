@@ -121,6 +121,7 @@ def check(
 
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.tasks.loader import TASK_NAME, find_task, load_task
+    from cuda_llm.tools.judge.judge import StepRetry
     from cuda_llm.tools.open_device import open_device
     from cuda_llm.tools.validator.admissible import check_task
 
@@ -130,7 +131,7 @@ def check(
     task, chosen = load_task(folder), open_device(device)
     with open_progress([]) as progress:
         progress.prepare(chosen.prepare)
-    admission = asyncio.run(check_task(task, chosen))
+    admission = asyncio.run(StepRetry().run(lambda _trial: check_task(task, chosen)))
     if not admission.ok:
         typer.echo("\n".join((f"{task.name}: not admissible", *admission.problems)))
         return NOT_ADMISSIBLE

@@ -9,13 +9,14 @@ import pytest
 from host_works import be_slow, pid
 from hosted_device import hosted as device
 
-from cuda_llm.errors import DeviceLost, UsageError
+from cuda_llm.errors import DeviceLost, MemberLost, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.tools.cuda.device import CudaDevice
 from cuda_llm.tools.cuda.messages import OpenSite
-from cuda_llm.tools.device import Work
+from cuda_llm.tools.device import Device, Work
 from cuda_llm.tools.device.group import DeviceGroup
 from cuda_llm.tools.emulator.device import EmulatedDevice
+from cuda_llm.tools.judge.judge import StepRetry
 
 SUPPORT = Path(__file__).parents[2] / "support"
 
@@ -73,6 +74,11 @@ def test_what_is_to_be_compared_goes_to_one_device(pair: list[CudaDevice]) -> No
     asyncio.run(work())
 
 
+async def pid_by_policy(device: Device) -> int:
+    """Return the process that does the device's next work, which the judge's policy repeats."""
+    return await StepRetry().run(lambda _trial: device.carry_out(Work.of(pid)))
+
+
 def test_a_device_that_is_lost_is_left_out_and_its_work_done_elsewhere(
     pair: list[CudaDevice],
 ) -> None:
@@ -81,7 +87,7 @@ def test_a_device_that_is_lost_is_left_out_and_its_work_done_elsewhere(
 
     async def work() -> None:
         ours = await pair[1].carry_out(Work.of(pid))
-        assert {await group.carry_out(Work.of(pid)) for _ in range(3)} == {ours}
+        assert {await pid_by_policy(group) for _ in range(3)} == {ours}
 
     asyncio.run(work())
     assert (group.capabilities.at_once, group.pinned().name) == (1, pair[1].name)
@@ -96,18 +102,24 @@ def test_what_is_to_be_compared_goes_to_the_next_device_when_its_own_is_lost(
 
     async def work() -> None:
         ours = await pair[0].carry_out(Work.of(pid))
-        assert {await pinned.carry_out(Work.of(pid)) for _ in range(3)} == {ours}
+        assert {await pid_by_policy(pinned) for _ in range(3)} == {ours}
 
     asyncio.run(work())
     assert group.devices == tuple(pair)
 
 
-def test_the_loss_of_the_last_device_is_told(pair: list[CudaDevice]) -> None:
+def test_the_group_itself_does_no_work_twice(pair: list[CudaDevice]) -> None:
+    broken = device(2, OpenSite(site=host_works.nowhere, known_answer=host_works.wrong))
+    with pytest.raises(MemberLost, match=r"quarantine.*; 2 devices are left"):
+        asyncio.run(DeviceGroup([broken, *pair]).carry_out(Work.of(pid)))
+
+
+def test_the_loss_of_the_last_device_is_raised(pair: list[CudaDevice]) -> None:
     broken = [
         device(n, OpenSite(site=host_works.nowhere, known_answer=host_works.wrong)) for n in (2, 3)
     ]
     with pytest.raises(DeviceLost, match="quarantine"):
-        asyncio.run(DeviceGroup(broken).carry_out(Work.of(pid)))
+        asyncio.run(pid_by_policy(DeviceGroup(broken)))
 
 
 def test_devices_of_two_models_do_not_share_a_run() -> None:

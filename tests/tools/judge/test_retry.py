@@ -11,9 +11,11 @@ from cuda_llm.errors import (
     DeviceLost,
     InfrastructureError,
     InternalError,
+    MemberLost,
     MissingError,
     NoMemory,
     TaskError,
+    WorkerLost,
 )
 from cuda_llm.outcomes import InfraFailed, Quarantined, TimedOut, Verdict
 from cuda_llm.tools.judge.duel import lost_by_fault
@@ -23,6 +25,8 @@ from cuda_llm.tools.timing.failures import hidden_by_noise
 BROKEN = InfraFailed(component="compiler", detail="the disk is full")
 NOISE = hidden_by_noise("too noisy")
 SUSPECTED = Quarantined(kind="slow-start")
+WORKER_GONE = WorkerLost("worker", "node-3 is gone: killed")
+ONE_LOST = MemberLost("device", "cuda:1 is in quarantine; 3 devices are left")
 WRONG = TimedOut(stage="kernel", limit_s=10)
 Way = Verdict | Exception
 
@@ -58,6 +62,7 @@ def settled(*ways: Way, lasts_s: float = 0.0) -> tuple[Verdict, list[StepTry]]:
         (BrokenByWork("device", "cuda:0: no sign of life"), RetryReason.BROKE_DEVICE),
         (NOISE, RetryReason.NOISY),
         (SUSPECTED, RetryReason.QUARANTINED),
+        (WORKER_GONE, RetryReason.WORKER_LOST),
     ],
 )
 def test_each_reason_has_its_tries_and_no_more(way: Way, reason: RetryReason) -> None:
@@ -85,6 +90,35 @@ def test_a_kernel_quarantined_after_a_noisy_try_is_not_tried_a_third_time() -> N
     outcome, tries = settled(NOISE, SUSPECTED)
     assert outcome == SUSPECTED
     assert len(tries) == 2
+
+
+@pytest.mark.parametrize("gone", [WORKER_GONE, ONE_LOST])
+def test_a_try_that_is_lost_with_its_device_counts_as_none(gone: Exception) -> None:
+    outcome, tries = settled(gone, SUSPECTED, WRONG)
+    assert outcome == WRONG
+    assert len(tries) == 3
+    outcome, tries = settled(BROKEN, BROKEN, gone, BROKEN)
+    assert outcome == BROKEN
+    assert len(tries) == 4
+
+
+@pytest.mark.parametrize("gone", [WORKER_GONE, ONE_LOST])
+def test_the_time_until_a_device_is_known_to_be_lost_is_not_the_steps(gone: Exception) -> None:
+    outcome, tries = settled(gone, WRONG, lasts_s=120.0)
+    assert outcome == WRONG
+    assert tries[1].left_s == pytest.approx(60 - StepRetry().first_wait_s)
+
+
+def test_a_work_that_costs_one_worker_after_the_other_is_given_up() -> None:
+    outcome, tries = settled(WORKER_GONE)
+    assert outcome == InfraFailed(component="worker", detail="worker: node-3 is gone: killed")
+    assert len(tries) == 3
+
+
+def test_every_device_of_a_group_may_be_lost_but_the_last() -> None:
+    outcome, tries = settled(*[ONE_LOST] * 7, WRONG)
+    assert outcome == WRONG
+    assert len(tries) == 8
 
 
 def test_a_duel_in_which_one_is_quarantined_is_tried_again() -> None:

@@ -16,25 +16,26 @@ from cuda_llm.tools.native import cache_folder, entry_folder, load, store
 
 KIND = "travelled"
 MOST_BYTES = 256 << 20
-"""Of one bundle: a library of headers has a tenth of that."""
+"""Most bytes of one bundle; a library of headers has a tenth of that."""
 MOST_FILES = 20_000
+"""Most files of one bundle."""
 LEFT_OUT = frozenset({"__pycache__", "traces"})
-"""Folders inside a task's that are no part of it."""
+"""Names of folders inside a task's folder that do not travel with the task."""
 
 Contents: TypeAlias = Mapping[str, Mapping[str, bytes]]
-"""Files of bundles that may be missing where they are sent, by key and name."""
+"""The files of bundles: bytes by the key of the bundle and the name of the file."""
 _digests: dict[Path, tuple[tuple[int, int], str]] = {}
-"""Size and time of a file whose digest is known, and the digest."""
+"""By file: its size and modification time when it was hashed, and the digest."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What one folder or file holds."""
+    """The files of one folder, or one file, with the digests of their contents."""
 
     root: Path
-    """The folder; of a single file the one it lies in."""
+    """The folder; for a single file, the folder in which the file lies."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Digest of each file, by its path below `root`."""
+    """Digest of each file, by the file's path below `root`."""
 
     @property
     def key(self) -> str:
@@ -43,7 +44,8 @@ class Bundle:
         return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
 
     def read(self) -> dict[str, bytes]:
-        """Return the contents. Raises InfrastructureError where they have changed meanwhile."""
+        """Return the contents of all files. Raises InfrastructureError where a file has changed
+        since it was hashed."""
         contents = {name: (self.root / name).read_bytes() for name in self.files}
         changed = [name for name, one in contents.items() if digest_of(one) != self.files[name]]
         if changed:
@@ -52,7 +54,10 @@ class Bundle:
 
 
 def bundle_of(path: Path) -> Bundle:
-    """Describe a folder or a file as it is now. Raises UsageError where that is too large."""
+    """Describe a folder or a file as it is now.
+
+    Raises UsageError where a folder holds more than MOST_BYTES or MOST_FILES.
+    """
     if path.is_file():
         return Bundle(path.parent, {path.name: _digest_of_file(path)})
     files, total = {}, 0
@@ -68,7 +73,10 @@ def bundle_of(path: Path) -> Bundle:
 
 
 def keep(key: str, contents: Mapping[str, bytes]) -> None:
-    """Put a bundle that arrived into the cache. Raises InfrastructureError where it is another."""
+    """Put a bundle that arrived into the cache.
+
+    Raises InfrastructureError where its contents are not those that `key` names.
+    """
     files = {name: digest_of(one) for name, one in contents.items()}
     if Bundle(Path(), files).key != key:
         raise InfrastructureError("cluster", "files did not arrive as they were sent")
@@ -86,14 +94,15 @@ def keep(key: str, contents: Mapping[str, bytes]) -> None:
 
 
 def keep_all(contents: Contents) -> None:
-    """Put the bundles that came along into this machine's cache, unless they are there."""
+    """Put bundles that arrived into this machine's cache, but those that lie there."""
     for key, files in contents.items():
         if find(key) is None:
             keep(key, files)
 
 
 def find(key: str) -> Path | None:
-    """Return the folder in which a bundle lies here, pinned from now on; None where it does not."""
+    """Return the folder of a bundle in this machine's cache, pinned from now on; None where the
+    cache does not hold the bundle."""
     return None if load(KIND, key) is None else entry_folder(KIND, key)
 
 

@@ -1,9 +1,9 @@
-"""The devices of a cluster as one, those of unlike GPUs among them.
+"""The devices of a cluster as one device, GPUs of different kinds among them.
 
-Times are taken on GPUs of the first kind. GPUs of other kinds help: with validation where the run
-names the kind it is for, with timing, too, where it names none. What they time is ranked by its
-ratio to the baseline beside it on the same GPU. A kernel that does not pass on another kind of GPU,
-or cannot be compiled for it, is judged on the first.
+GPUs of the first kind validate and time. GPUs of other kinds validate where the user has named
+kinds, and time as well where the user has named none. A time of theirs is ranked by its ratio to
+the baseline beside it on the same GPU. A kernel that does not pass on another kind of GPU, or
+cannot be compiled for it, is judged on the first kind.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ _log = Log(__name__)
 
 
 class ClusterDevice(ForwardingDevice):
-    """As many works at once as there are devices, and compilers on all machines."""
+    """Takes as many works at once as there are devices, and compiles on all machines."""
 
     def __init__(
         self,
@@ -60,13 +60,14 @@ class ClusterDevice(ForwardingDevice):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what each of the first kind can do, as many works at once as all devices take."""
+        """Return the capabilities of the first kind, with as many works at once as all devices
+        take."""
         at_once = sum(one.capabilities.at_once for one in self.kinds)
         return replace(self.first.capabilities, at_once=at_once)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the notes of all devices; each names its machine."""
+        """Return the notes of all devices; each note names its machine."""
         return tuple(note for one in self.kinds for note in one.notes)
 
     @property
@@ -101,7 +102,8 @@ class ClusterDevice(ForwardingDevice):
         return await self._counted(0, work)
 
     def _least_busy(self) -> int:
-        """Return the kind with the most devices to spare, the first one where that is equal."""
+        """Return the number of the kind with the largest part of its devices free, the first of
+        equals."""
         return min(
             self._at_work, key=lambda k: self._at_work[k] / self.kinds[k].capabilities.at_once
         )

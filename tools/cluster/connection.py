@@ -23,19 +23,21 @@ from cuda_llm.tools.cluster.spec import AUTO, ClusterSpec
 T = TypeVar("T")
 NAMESPACE = "cuda-llm"
 CALLS_AT_ONCE = 4
-"""Of one actor: while it works it is asked whether it is there."""
+"""Calls of one actor that are answered at once: while it works it is asked whether it is there."""
 REACH_S = 5.0
-"""For a head to take a connection at all: Ray itself would try for half a minute."""
+"""Longest seconds until the head of a cluster takes a connection: Ray itself would try for half a
+minute."""
 INSTALL = "install it: pip install 'cuda-llm[ray]'"
 TOKEN = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) as on its head"
 START = "start one: `ray start --head --ray-client-server-port=10001`, or name another"
 _addresses: list[str] = []
-"""What this process has connected to: Ray knows one cluster a process."""
+"""Addresses of the cluster that this process has connected to: Ray knows one cluster a process."""
 _log = Log(__name__)
 
 
 class WorkerGone(Exception):
-    """The process that was asked is gone, or does not answer; whether it did the work is open."""
+    """A process of the cluster is gone, or does not answer; whether it did its work is not
+    known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,7 @@ class RemoteActor:
         return await _result(lambda: getattr(self.handle, method).remote(*arguments))
 
     def kill(self) -> None:
-        """End the process; what Ray holds for it is free then."""
+        """End the process; Ray gives the cores and GPUs that the process held to others."""
         import ray
 
         with contextlib.suppress(Exception):  # whatever Ray raises of one that is gone already
@@ -122,9 +124,10 @@ def list_nodes() -> list[Node]:
 
 
 def start_actor(kind: type, *, cpus: float, gpus: float, node: str) -> RemoteActor:
-    """Start an actor that holds these resources, on one node, or on any where that is empty.
+    """Start an actor that holds `cpus` cores and `gpus` GPUs, on one node, or on any node where
+    `node` is empty.
 
-    It ends with this process, however that ends.
+    The actor ends with this process, however this process ends.
     """
     import ray
 
@@ -156,9 +159,10 @@ def _on(node: str) -> Any:
 
 
 async def _result(ask: Callable[[], Any]) -> Any:
-    """Ask and wait. What Ray raises of its own becomes WorkerGone.
+    """Call `ask` and wait for the answer.
 
-    Being cancelled leaves the answer alone: Ray's futures do not bear it.
+    Raises WorkerGone for Ray's own errors, InfrastructureError for an error of the code that was
+    called. Where the wait is cancelled the answer is not: Ray's futures cannot be cancelled.
     """
     import ray.exceptions
 
@@ -176,19 +180,21 @@ async def _result(ask: Callable[[], Any]) -> Any:
 
 
 def _look_at(task: "asyncio.Task[Any]") -> None:
-    """Take notice of how a call ended that nobody waits for any more."""
+    """Read how a call ended that nobody waits for any more, so that asyncio reports no lost
+    error."""
     if not task.cancelled():
         task.exception()
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of a message: Ray's go on for paragraphs."""
+    """Return the first line of an error's message: messages of Ray have paragraphs."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
 
 
 def _take_messages() -> None:
-    """Have our log take what Ray would print on stdout of workers that die; it has no setting."""
+    """Have our log take what Ray would print on stdout of workers that die: Ray has no setting for
+    that."""
     from ray._private import worker
 
     def note(data: Mapping[str, Any], *_arguments: object, **_named: object) -> None:
@@ -203,7 +209,8 @@ def _address_of(address: str) -> str:
 
 
 def _require_reachable(address: str) -> None:
-    """Raise MissingError at once where nothing listens; `auto` asks what runs on this machine."""
+    """Raise MissingError where nothing listens at the address; `auto` is the cluster that runs on
+    this machine. Raises UsageError where the address has no port."""
     if address == AUTO:
         if not os.environ.get("RAY_ADDRESS") and not _is_local():
             raise MissingError("no Ray cluster runs on this machine", START)
@@ -216,9 +223,9 @@ def _require_reachable(address: str) -> None:
 
 
 def _speaks_grpc(address: str) -> bool:
-    """Tell whether what Ray would talk to is there: Ray itself tries for minutes.
+    """Return whether a gRPC server listens at `HOST:PORT`: Ray itself would try for minutes.
 
-    True where only a try of Ray's can tell, as with its TLS.
+    True where Ray uses TLS: then a connection of Ray's alone can show that.
     """
     import grpc
 
@@ -250,7 +257,7 @@ def _is_local() -> bool:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """Keep what this process does on SIGTERM: Ray puts its own handler in place."""
+    """Keep this process's handler of SIGTERM: Ray installs a handler of its own."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -261,7 +268,10 @@ def _own_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _one_line(spec: ClusterSpec) -> Iterator[None]:
-    """Raise what keeps Ray from connecting as an error of ours with its remedy."""
+    """Raise an error of ours, in one line with its remedy, for whatever keeps Ray from connecting.
+
+    Raises MissingError, and UsageError where the cluster has another version of Ray or Python.
+    """
     from ray.exceptions import RayError
 
     place = spec.address.removeprefix("//")

@@ -1,7 +1,7 @@
 """Machines that join a cluster while a run goes on: their devices take works, too.
 
-Nobody waits for them. The list of machines is looked at as works begin, no more often than every
-few seconds: a run whose devices are idle needs no more of them.
+No work waits for a machine. The list of machines is read as works begin, at most every LOOK_S: a
+run whose devices are idle needs no more devices.
 """
 
 import asyncio
@@ -15,27 +15,29 @@ from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.group import DeviceGroup
 
 LOOK_S = 15.0
-"""Between two looks at the list of machines."""
+"""Least seconds between two readings of the list of machines."""
 _log = Log(__name__)
 
 OpenOn = Callable[[Sequence[Node], int | None], Awaitable[Sequence[Device]]]
-"""Opens the devices of these machines, as many as are said, and returns those that work."""
+"""Opens the devices of machines, at most so many, and returns the devices that work."""
 
 
 @dataclass(kw_only=True)
 class Newcomers:
-    """Looks for machines that were not there before, and has their devices join a run's."""
+    """Looks for machines that have joined the cluster, and has their devices join those of a
+    run."""
 
     known: set[str]
-    """Ids of the machines that have been looked at."""
+    """Ids of the machines that the run knows."""
     open_on: OpenOn
     most: int | None
-    """Devices that the run may have, those that are there included; None for any number."""
+    """Most devices of the run, those that it has included; None for any number."""
     looked_s: float = field(default_factory=time.monotonic)
     looking: "asyncio.Task[None] | None" = None
 
     def look(self, kinds: Sequence[DeviceGroup]) -> None:
-        """Begin to look, unless that was done lately; who is found joins the group of its kind."""
+        """Begin to look for machines, at most every LOOK_S; a device that is found joins the group
+        of its kind."""
         now_s = time.monotonic()
         if now_s - self.looked_s < LOOK_S or (self.looking and not self.looking.done()):
             return
@@ -54,7 +56,8 @@ class Newcomers:
             _log.warning("newcomers cannot be looked at", error=str(error))
 
     async def _find(self, there: int) -> Sequence[Device]:
-        """Return the devices of machines that are new, as many as there is room for."""
+        """Return devices of machines that the run does not know, `there` and these at most
+        `most`."""
         room = None if self.most is None else self.most - there
         if room is not None and room <= 0:
             return ()

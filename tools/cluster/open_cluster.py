@@ -22,20 +22,21 @@ from cuda_llm.tools.compiler.nvcc import find_toolkit
 from cuda_llm.tools.device.group import DeviceGroup
 
 EMULATED_CPUS = 0.5
-"""Of a core, for a worker of the emulated device: a compiler gets the other half."""
+"""Cores, as Ray counts, that a worker of the emulated device holds: a compiler may hold the other
+half of a core."""
 NODE_S = 60.0
-"""For a machine to say what it has."""
+"""Longest seconds until a machine has reported what it compiles with."""
 _log = Log(__name__)
 
 
 def open_device_of(
     text: str, open_device: OpenDevice, *, report: Callable[[str], None]
 ) -> ClusterDevice:
-    """Connect, start a worker on each device that `text` asks for, and open it there.
+    """Connect to the cluster that `text` names, and open each device that it asks for in a worker.
 
-    `open_device` opens the one device of a worker. `report` gets a line for what is asked for and
-    not there. Raises UsageError, MissingError, HardwareError, and what opening a device raises
-    where no worker could open its own.
+    `open_device` opens the one device of a worker. `report` gets a line for each worker or machine
+    that is not used. Raises UsageError, MissingError, HardwareError, and what opening a device
+    raises where no worker could open its own.
     """
     spec = parse_cluster(text)
     for name in (spec.emulated,) if spec.emulated is not None else spec.workers:
@@ -50,10 +51,10 @@ def open_device_of(
 
 
 def places_of(spec: ClusterSpec, nodes: Sequence[Node]) -> list[Place]:
-    """Return a place for each device that is asked for: a GPU each, or a core each.
+    """Return a place for each device that `spec` asks for: one GPU each, or one core each.
 
-    Places go to the machines in turn, so that a few devices are on as many machines. Raises
-    MissingError where there is none.
+    Places go to the machines in turn, so that a few devices lie on as many machines. Raises
+    MissingError where no machine has a place.
     """
     emulated = spec.emulated
     places = places_on(nodes, emulated)
@@ -74,7 +75,8 @@ def places_of(spec: ClusterSpec, nodes: Sequence[Node]) -> list[Place]:
 
 
 def places_on(nodes: Sequence[Node], emulated: str | None) -> list[Place]:
-    """Return a place for each GPU, or each core, of the machines in turn."""
+    """Return a place for each GPU of the machines in turn, or for each core where a GPU is
+    emulated."""
     found = [
         (turn, Place(spec="cuda:0", cpus=0.0, gpus=1.0, node=node.id))
         if emulated is None
@@ -91,7 +93,10 @@ async def open_all(
     open_device: OpenDevice,
     report: Callable[[str], None],
 ) -> tuple[list[tuple[Place, Worker]], ClusterCompilers]:
-    """Start all workers at once, and ask each machine what it compiles with."""
+    """Start all workers at once, and ask each machine what it compiles with.
+
+    Raises what a worker raised where none works.
+    """
     asked = asyncio.ensure_future(find_compilers(nodes, report))
     workers, faults = await start_all(places, open_device)
     compilers = await asked
@@ -108,7 +113,8 @@ async def open_all(
 async def start_all(
     places: Sequence[Place], open_device: OpenDevice
 ) -> tuple[list[tuple[Place, Worker]], list[BaseException]]:
-    """Start a worker at each place, all at once; return those that work, and what others raised."""
+    """Start a worker at each place, all at once; return the workers that work, and what the others
+    raised."""
     started = await asyncio.gather(
         *(start_worker(one, open_device) for one in places), return_exceptions=True
     )
@@ -128,12 +134,12 @@ def _none_works(faults: Sequence[BaseException]) -> BaseException:
 
 
 async def find_compilers(nodes: Sequence[Node], report: Callable[[str], None]) -> ClusterCompilers:
-    """Return the machines whose nvcc and code are those of this one."""
+    """Return compilers on the machines whose nvcc and code are those of this machine."""
     ours = find_toolkit().version
     with_cores = [one for one in nodes if one.cores]
-    told = await asyncio.gather(*map(_ask_node, with_cores))
+    asked = await asyncio.gather(*map(_ask_node, with_cores))
     fit = []
-    for node, facts in zip(with_cores, told, strict=True):
+    for node, facts in zip(with_cores, asked, strict=True):
         if facts is not None and facts.code == code_hash() and facts.nvcc == ours:
             fit.append(node)
         elif facts is not None and facts.code != code_hash():
@@ -144,7 +150,7 @@ async def find_compilers(nodes: Sequence[Node], report: Callable[[str], None]) -
 
 
 async def _ask_node(node: Node) -> NodeFacts | None:
-    """Return what a machine has; None where it does not say in time."""
+    """Return the facts of a machine; None where it does not report them within NODE_S."""
     try:
         async with asyncio.timeout(NODE_S):
             found: NodeFacts = unpack(await run_task(describe_node, node=node.id, cpus=0.1))
@@ -162,10 +168,10 @@ def assemble(
     report: Callable[[str], None],
     known: set[str],
 ) -> ClusterDevice:
-    """Return the device of those workers whose kinds are asked for, as many as are asked for.
+    """Return one device of the workers whose kinds `spec` names, at most `max_gpus` of them.
 
-    Machines that are not `known` may join later. Raises UsageError where none is of a kind that is
-    named.
+    Machines that are not `known` may join later. Raises UsageError where no worker has a kind that
+    `spec` names.
     """
     chosen = settings()
 
@@ -210,7 +216,10 @@ def assemble(
 def choose_kinds(
     spec: ClusterSpec, workers: Sequence[tuple[Place, Worker]]
 ) -> list[list[tuple[Place, Worker]]]:
-    """Return workers by kind of device, the kind the run is for first."""
+    """Return workers by kind of device, first the kind that the run is for.
+
+    Raises UsageError where no worker has a kind that `spec` names.
+    """
     by_kind: dict[tuple[str, str], list[tuple[Place, Worker]]] = {}
     for one in workers:
         device = one[1].facts.device

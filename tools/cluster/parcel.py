@@ -1,7 +1,7 @@
 """Values on their way between machines: pickled, each path a reference into a bundle of files.
 
-What comes back from a worker is read with an unpickler that finds our own types and NumPy's and
-nothing else. Ray unpickles what surrounds it; docs/cluster.md says what that means.
+A worker's answer is read by an unpickler that finds types of this package and of NumPy alone. Ray
+itself unpickles the message around the answer; docs/cluster.md says what that means for trust.
 """
 
 import io
@@ -28,19 +28,19 @@ class Parcel:
     bundles: Mapping[str, Bundle]
 
     def contents(self, keys: Set[str]) -> dict[str, dict[str, bytes]]:
-        """Return the files of these bundles, as `keep` takes them."""
+        """Return the files of the bundles with these keys, as `bundle.keep` takes them."""
         return {key: self.bundles[key].read() for key in sorted(keys)}
 
 
 @dataclass(frozen=True)
 class BundlesMissing:
-    """Where the value arrived these bundles are not there: it is to be sent again with them."""
+    """The machine that received a value lacks these bundles: the value has to be sent with them."""
 
     keys: frozenset[str]
 
 
 def pack(value: object) -> Parcel:
-    """Return a value made of our own types as it travels. Raises what pickle raises."""
+    """Return a value made of this package's types as it travels. Raises what pickle raises."""
     buffer = io.BytesIO()
     pickler = _Pickler(buffer)
     pickler.dump(value)
@@ -48,10 +48,11 @@ def pack(value: object) -> Parcel:
 
 
 def unpack(payload: bytes, *, functions: bool = False) -> Any:
-    """Return the value, its paths inside this machine's cache, or the BundlesMissing.
+    """Return the value of a payload, its paths inside this machine's cache; BundlesMissing where
+    the cache lacks a bundle.
 
-    With `functions` it may name functions of ours, as an order to a worker does: a result never
-    does. Raises InfrastructureError where it is no value of ours.
+    With `functions` the value may name functions of this package, as an order to a worker does; an
+    answer never does. Raises InfrastructureError where the payload holds anything else.
     """
     reader = _Unpickler(io.BytesIO(payload), functions=functions)
     try:
@@ -65,24 +66,25 @@ def unpack(payload: bytes, *, functions: bool = False) -> Any:
 
 
 def _is_own_value(found: Any) -> bool:
-    """Tell whether it is a dataclass, an enumeration or an error that this package defines."""
+    """Return whether `found` is a dataclass, an enumeration or an error of this package."""
     if not isinstance(found, type) or not found.__module__.startswith(OURS):
         return False
     return is_dataclass(found) or issubclass(found, Enum | BaseException)
 
 
 def _is_own_function(found: Any) -> bool:
-    """Tell whether it is a function that this package defines."""
+    """Return whether `found` is a function of this package."""
     return isfunction(found) and found.__module__.startswith(OURS)
 
 
 async def exchange(
     parcel: Parcel, known: set[str], ask: Callable[[Contents], Awaitable[tuple[bytes, Contents]]]
 ) -> Any:
-    """Send a parcel with the bundles that the other side lacks, and return what it answers.
+    """Send a parcel with the bundles that the other side lacks, and return the answer.
 
-    `ask` sends it with these files; `known` are the bundles that lie there, and grows. Raises what
-    `ask` raises, and InfrastructureError where what was sent is not kept there.
+    `ask` sends the parcel with the files that it is given. `known` are the keys of bundles that lie
+    on the other side; those of the parcel are added. Raises what `ask` raises, and
+    InfrastructureError where bundles that were sent are not kept there.
     """
     lacking: Set[str] = parcel.bundles.keys() - known
     for _ in range(2):
@@ -97,10 +99,8 @@ async def exchange(
 
 
 def enum_member(kind: object, name: object) -> object:
-    """Return a member of an enumeration by its name, and nothing else by any.
-
-    Python 3.11.0 to 3.11.3 pickle members as calls of `getattr`.
-    """
+    """Return the member of an enumeration with this name: the stand-in for `getattr`, as a call of
+    which Python 3.11.0 to 3.11.3 pickle members. Raises InfrastructureError for anything else."""
     if isinstance(kind, EnumType) and isinstance(name, str) and name in kind.__members__:
         return kind[name]
     raise InfrastructureError("cluster", f"{name!r} of {kind!r} arrived, which is no value of ours")
@@ -111,10 +111,11 @@ class _Pickler(pickle.Pickler):
         super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
         self.bundles: dict[str, Bundle] = {}
         self._roots: dict[Path, str] = {}
-        """Folders that travel whole, and their keys."""
+        """Keys of the bundles of folders that travel whole, by folder."""
 
     def persistent_id(self, value: Any) -> tuple[str, str, str] | None:
-        """Return the reference that stands for a path: key of its bundle, name in it, its text.
+        """Return the reference that stands for a path: key of its bundle, name in the bundle, and
+        the path as text; None for any other value.
 
         A task's folder travels whole, because its files import each other.
         """
@@ -158,10 +159,13 @@ class _Unpickler(pickle.Unpickler):
         self._functions = functions
         self.missing: set[str] = set()
         self._folders: dict[str, Path | None] = {}
-        """Where bundles lie, by key: a task's has a path for each of its files."""
+        """Folders of bundles, by key; None for a bundle that this machine lacks."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Find types of ours, and the few others that our values are made of."""
+        """Return a type of this package, or one of the few others that its values are made of.
+
+        Raises InfrastructureError for any other name.
+        """
         if module.startswith(OURS) and "." not in name:
             found = super().find_class(module, name)
             if _is_own_value(found) or (self._functions and _is_own_function(found)):
@@ -173,7 +177,10 @@ class _Unpickler(pickle.Unpickler):
         raise InfrastructureError("cluster", f"{module}.{name} arrived, which is no value of ours")
 
     def persistent_load(self, reference: tuple[str, str, str]) -> Path:
-        """Return where the file or folder lies here."""
+        """Return the path on this machine of a file or folder that was referred to.
+
+        Raises InfrastructureError where the path leads out of its bundle.
+        """
         key, name, text = reference
         if not key and not self._functions:
             raise InfrastructureError("cluster", f"a path of another machine arrived: {text!r}")

@@ -1,11 +1,11 @@
-"""What a user writes after `--device` for a Ray cluster: where it is, and what of it is used.
+"""The text after `--device` for a Ray cluster: its address, and which of its devices are used.
 
-ray:auto                              all GPUs of the cluster this machine belongs to
-ray://HOST:10001                      the same of a cluster elsewhere, through Ray's client port
+ray:auto                              all GPUs of the cluster that this machine belongs to
+ray://HOST:10001                      all GPUs of another cluster, through Ray's client port
 ray:auto/H200                         GPUs of one kind
 ray:auto/H200,RTX 4090                times count on the first kind; others help with validation
 ray:auto/emulated:RTX 3090 Ti         the emulated device on the cluster's cores
-ray:auto/H200?max_gpus=4              no more than four devices
+ray:auto/H200?max_gpus=4              at most four devices
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,8 @@ class ClusterSpec:
     address: str = AUTO
     """`auto`, `//HOST:PORT` of a client port, or `HOST:PORT` of a head in reach."""
     workers: tuple[str, ...] = ()
-    """Names of GPUs, the one whose times count first, or one `emulated:GPU`; empty: every GPU."""
+    """Names of GPUs, first the kind whose times count, or one `emulated:GPU`; empty for every
+    GPU."""
     max_gpus: int | None = None
 
     def __str__(self) -> str:
@@ -39,13 +40,14 @@ class ClusterSpec:
 
     @property
     def emulated(self) -> str | None:
-        """Name of the GPU that emulated devices stand for; None where real GPUs are asked for."""
+        """Name of the GPU that emulated devices stand for; None where `workers` names real GPUs."""
         kind, colon, gpu = self.workers[0].partition(":") if self.workers else ("", "", "")
         return gpu if colon and kind == "emulated" else None
 
 
 def parse_cluster(spec: str) -> ClusterSpec:
-    """Read a cluster's spec. Raises UsageError naming what was expected."""
+    """Return the cluster and devices that the text names. Raises UsageError with what was
+    expected."""
     whole, most = split_most(spec, EXPECTED)
     text = whole.removeprefix(PREFIX)
     remote = text.startswith("//")

@@ -1,7 +1,7 @@
 """Starts a worker on a cluster, with its device open and prepared.
 
-A worker with a GPU needs our package and a driver. What of ours is native is built here for its GPU
-and travels to it, unless its machine has compilers of its own.
+A worker with a GPU needs this package and a driver. Native parts are built on this machine for the
+worker's GPU and travel to the worker, unless its machine has compilers.
 """
 
 import asyncio
@@ -25,22 +25,22 @@ from cuda_llm.tools.cuda.messages import WorkDone, WorkFailed
 from cuda_llm.tools.native import build_in_thread
 
 START_S = 30.0
-"""Until a worker that Ray has room for answers for the first time."""
+"""Longest seconds until a worker that Ray has room for answers for the first time."""
 OPEN_S = 600.0
-"""Until its device is open, and as long until it is prepared: a machine with compilers builds
-native parts at first use."""
+"""Longest seconds until a worker's device is open, and as long until the device is prepared: a
+machine with compilers builds native parts at first use."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What of a cluster one worker takes."""
+    """The device, cores and GPUs of a cluster that one worker takes."""
 
     spec: str
-    """Of the device that it opens: `cuda:0` or `emulated:GPU`."""
+    """Text that opens the worker's device there: `cuda:0` or `emulated:GPU`."""
     cpus: float
     gpus: float
     node: str = ""
-    """Empty for any node."""
+    """Id of the node; empty for any node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +50,14 @@ class Worker:
     actor: RemoteActor
     facts: WorkerFacts
     known: set[str] = field(default_factory=set)
-    """Keys of the bundles that have arrived there."""
+    """Keys of the bundles that have arrived at the worker."""
 
 
 async def start_worker(place: Place, open_device: OpenDevice, start_s: float = START_S) -> Worker:
-    """Start a worker, and have it open and prepare its device.
+    """Start a worker, and have the worker open and prepare its device.
 
-    Raises WorkerGone where Ray finds no room for it in time or it dies, UsageError where it runs
-    other code, and what opening and preparing the device raise.
+    Raises WorkerGone where Ray finds no room for the worker within `start_s` or the worker dies,
+    UsageError where the worker runs other code, and what opening and preparing the device raise.
     """
     actor = start_actor(DeviceWorker, cpus=place.cpus, gpus=place.gpus, node=place.node)
     try:
@@ -90,7 +90,8 @@ async def start_worker(place: Place, open_device: OpenDevice, start_s: float = S
 
 
 async def prepare(worker: Worker, order: PrepareOrder) -> None:
-    """Have a worker prepare its device, with the files that it lacks. Raises what that raises."""
+    """Have a worker prepare its device, with the files that the worker lacks. Raises what preparing
+    the device raises."""
     parcel = pack(order)
 
     async def ask(contents: Contents) -> tuple[bytes, Contents]:
@@ -101,7 +102,7 @@ async def prepare(worker: Worker, order: PrepareOrder) -> None:
 
 
 def result_of(reply: WorkDone | WorkFailed) -> Any:
-    """Return what was done. Raises what went wrong."""
+    """Return the result of a reply. Raises the error that a WorkFailed carries."""
     if isinstance(reply, WorkFailed):
         raise reply.error
     return reply.result

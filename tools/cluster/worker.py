@@ -1,7 +1,7 @@
 """What runs on a cluster's machines: an actor that holds one device, and a task that compiles.
 
-Neither knows Ray: the orchestrator makes Ray's actor and remote function of them, which need this
-package where they run and get no keys.
+Neither imports Ray: the orchestrator makes Ray's actor and remote function of them. They need this
+package on the machine where they run, and get no keys.
 """
 
 import asyncio
@@ -39,43 +39,44 @@ _log = Log(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerFacts:
-    """A device that a worker holds, as its machine describes it."""
+    """The device that a worker holds, and whether its machine has compilers."""
 
     device: DescribedDevice
     """Its name and its notes name the machine; it takes one work at a time."""
     builds: bool
-    """The machine has compilers, so it builds what the device needs."""
+    """The machine has compilers, which build the native parts that the device needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenOrder:
-    """Which device a worker is to hold."""
+    """Order to a worker to open the device that it is to hold."""
 
     open_device: OpenDevice
-    """A module's function, from a spec to a device."""
+    """A module's function that returns the device which `spec` names."""
     spec: str
     """`cuda:0`, the one GPU that Ray lets the worker see, or `emulated:GPU`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareOrder:
-    """What a device needs that its machine cannot build."""
+    """Order to a worker to prepare its device, with native parts that its machine cannot build."""
 
     parts: Mapping[str, Path]
-    """Native parts, by the names under which they are given."""
+    """Files of native parts, by the name of the part."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFacts:
-    """What one machine of a cluster has for compiling."""
+    """The code and the nvcc of one machine of a cluster."""
 
     code: str
+    """Hash of this package there."""
     nvcc: str
-    """Its version; empty where it has none, or no g++, which nvcc calls."""
+    """Version of nvcc; empty where the machine lacks nvcc, or g++, which nvcc calls."""
 
 
 class DeviceWorker:
-    """One device on one machine. One work at a time is carried out; `ping` answers meanwhile."""
+    """Holds one device of one machine, and does one work at a time; `ping` answers meanwhile."""
 
     def __init__(self) -> None:
         forget_secrets()
@@ -83,7 +84,7 @@ class DeviceWorker:
         self._device: Device | None = None
 
     async def tell_code(self) -> tuple[str, str]:
-        """Return the name of this machine, and the hash of this package here."""
+        """Return the name of this machine, and the hash of this package's code on it."""
         return socket.gethostname(), code_hash()
 
     async def open(self, order: bytes) -> bytes:
@@ -95,7 +96,8 @@ class DeviceWorker:
         return describe(self._device)
 
     async def prepare(self, order: bytes, contents: Contents) -> tuple[bytes, Contents]:
-        """Take the parts of a PrepareOrder and build the others; return as `carry_out`."""
+        """Take the parts of a packed PrepareOrder and build the others; return a WorkDone,
+        WorkFailed or BundlesMissing, and its files."""
         return send(await answer(PrepareOrder, self._prepare, order, contents))
 
     async def _prepare(self, order: PrepareOrder) -> None:
@@ -111,11 +113,12 @@ class DeviceWorker:
         return send(done)
 
     async def ping(self) -> None:
-        """Answer: the event loop turns."""
+        """Answer, which shows that the worker's event loop turns."""
 
 
 def compile_there(order: bytes, contents: Contents) -> tuple[bytes, Contents]:
-    """Compile a CompileRequest on this machine; return WorkDone and the files, or as above."""
+    """Compile a packed CompileRequest on this machine; return a WorkDone, WorkFailed or
+    BundlesMissing, and its files."""
     forget_secrets()
     return send(asyncio.run(answer(CompileRequest, compile_candidate, order, contents)))
 
@@ -128,9 +131,10 @@ async def answer(
     *,
     functions: bool = False,
 ) -> WorkDone | WorkFailed | BundlesMissing:
-    """Do what an order of this kind says, unless files lack; what goes wrong is told, not raised.
+    """Call `do` with a packed order of type `kind`; return a WorkDone with the result, a WorkFailed
+    with what was raised, or BundlesMissing where this machine lacks files of the order.
 
-    `functions`: see `unpack`.
+    With `functions` the order may name functions of this package.
     """
     try:
         keep_all(contents)
@@ -158,7 +162,8 @@ def find_nvcc_version() -> str:
 
 
 def describe(device: Device) -> WorkerFacts:
-    """Return what the orchestrator has to know of a device that takes one work at a time."""
+    """Return the facts of a device as a worker holds it: one work at a time, and its machine's name
+    in its name and notes."""
     host = socket.gethostname()
     described = DescribedDevice(
         name=f"{device.name} on {host}",
@@ -171,19 +176,20 @@ def describe(device: Device) -> WorkerFacts:
 
 
 def send(reply: object) -> tuple[bytes, Contents]:
-    """Return a reply as it travels, with the files that it names."""
+    """Return a reply as it travels, with the files of all paths in the reply."""
     parcel = pack(reply)
     return parcel.payload, parcel.contents(parcel.bundles.keys())
 
 
 def forget_secrets() -> None:
-    """Remove what looks like a key from the environment: nothing that a worker does needs one."""
+    """Remove variables that look like keys from the environment: no work of a worker needs a
+    key."""
     for name in [name for name in os.environ if names_a_secret(name)]:
         del os.environ[name]
 
 
 def take_usual_priority() -> None:
-    """Be no less urgent than other programs, where that is allowed: Ray starts workers at 15."""
+    """Set this process's nice value to 0, where that is allowed: Ray starts workers with 15."""
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, 0)
 

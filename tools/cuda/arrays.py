@@ -18,73 +18,9 @@ from cuda_llm.tools.device.buffers import Array, Arrays, KernelProgram, LaunchKe
 
 THREADS_PER_BLOCK = 256
 
-
-def launch_on_gpu(
-    program: KernelProgram, kernel: str, threads: int, arguments: tuple[Any, ...]
-) -> None:
-    """Launch a kernel on the current device and stream, without waiting for it."""
-    blocks = -(-threads // THREADS_PER_BLOCK)
-    _compiled_kernels(program)[kernel]((blocks,), (THREADS_PER_BLOCK,), arguments)
-
-
-@lru_cache(maxsize=8)
-def _compiled_kernels(program: KernelProgram) -> dict[str, Any]:
-    import cupy
-
-    module = cupy.RawModule(code=program.source)
-    return {name: module.get_function(name) for name in program.kernels}
-
-
-def require_nvrtc(nvrtc: Any) -> None:
-    """Raise MissingError where the library that compiles CuPy's kernels is not on this machine.
-
-    `nvrtc` is the module `cupy.cuda.nvrtc`. The driver does not bring that library.
-    """
-    try:
-        nvrtc.getVersion()
-    except (ImportError, RuntimeError, OSError) as error:
-        what = "CuPy lacks the libraries of a CUDA toolkit (NVRTC)"
-        remedy = "install a CUDA toolkit, or CuPy's parts of it: pip install 'cuda-llm[worker]'"
-        raise MissingError(what, remedy) from error
-
-
 _EXACT = "-DCUDA_LLM_KEEPS_SUBNORMALS"
 """Option that marks sources to compile without `-ftz`, also in the keys of CuPy's cache."""
 FLUSHED = "this CuPy flushes subnormal numbers to zero: kernels that do so are not detected"
-
-
-def keep_subnormals(compiler: Any) -> None:
-    """Have CuPy's kernels in this process compute with subnormal numbers from now on.
-
-    `compiler` is the module `cupy.cuda.compiler`, which has no setting for subnormals. A CuPy whose
-    compiler module has another structure is left unchanged; `keeps_subnormals` finds that out.
-    """
-    program = getattr(compiler, "_NVRTCProgram", None)
-    with_cache = getattr(compiler, "_compile_with_cache_cuda", None)
-    if program is None or with_cache is None or hasattr(with_cache, "keeps_subnormals"):
-        return
-    compile_program = program.compile
-
-    def compile_exactly(self: Any, options: tuple[str, ...] = (), *more: Any, **named: Any) -> Any:
-        if _EXACT in options:
-            options = tuple(one for one in options if not one.startswith("-ftz="))
-        return compile_program(self, options, *more, **named)
-
-    def marked(source: str, options: tuple[str, ...] = (), *more: Any, **named: Any) -> Any:
-        return with_cache(source, (*options, _EXACT), *more, **named)
-
-    marked.keeps_subnormals = True  # type: ignore[attr-defined]
-    program.compile = compile_exactly
-    compiler._compile_with_cache_cuda = marked
-
-
-def keeps_subnormals(xp: Any) -> bool:
-    """Return whether a subnormal number survives two conversions; `xp` is NumPy or CuPy."""
-    smallest = float(np.finfo(np.float32).smallest_subnormal)
-    number = xp.full(1, 5 * smallest, xp.float64).astype(xp.float32).astype(xp.float64)
-    return bool(number[0] == 5 * smallest)
-
-
 RANDOM_SOURCE = r"""
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -179,12 +115,71 @@ extern "C" __global__ void gamma32(float* values, DRAW) {
     values[index] = fmaxf(0.5f * (a * a + b * b + c * c), 1e-30f);
 }
 """
-
 Size: TypeAlias = int | tuple[int, ...]
-
 RANDOM_PROGRAM = KernelProgram(
     RANDOM_SOURCE, ("bounded64", "bounded32", "unit32", "unit64", "normal32", "gamma32")
 )
+
+
+def launch_on_gpu(
+    program: KernelProgram, kernel: str, threads: int, arguments: tuple[Any, ...]
+) -> None:
+    """Launch a kernel on the current device and stream, without waiting for it."""
+    blocks = -(-threads // THREADS_PER_BLOCK)
+    _compiled_kernels(program)[kernel]((blocks,), (THREADS_PER_BLOCK,), arguments)
+
+
+@lru_cache(maxsize=8)
+def _compiled_kernels(program: KernelProgram) -> dict[str, Any]:
+    import cupy
+
+    module = cupy.RawModule(code=program.source)
+    return {name: module.get_function(name) for name in program.kernels}
+
+
+def require_nvrtc(nvrtc: Any) -> None:
+    """Raise MissingError where the library that compiles CuPy's kernels is not on this machine.
+
+    `nvrtc` is the module `cupy.cuda.nvrtc`. The driver does not bring that library.
+    """
+    try:
+        nvrtc.getVersion()
+    except (ImportError, RuntimeError, OSError) as error:
+        what = "CuPy lacks the libraries of a CUDA toolkit (NVRTC)"
+        remedy = "install a CUDA toolkit, or CuPy's parts of it: pip install 'cuda-llm[worker]'"
+        raise MissingError(what, remedy) from error
+
+
+def keep_subnormals(compiler: Any) -> None:
+    """Have CuPy's kernels in this process compute with subnormal numbers from now on.
+
+    `compiler` is the module `cupy.cuda.compiler`, which has no setting for subnormals. A CuPy whose
+    compiler module has another structure is left unchanged; `keeps_subnormals` finds that out.
+    """
+    program = getattr(compiler, "_NVRTCProgram", None)
+    with_cache = getattr(compiler, "_compile_with_cache_cuda", None)
+    if program is None or with_cache is None or hasattr(with_cache, "keeps_subnormals"):
+        return
+    compile_program = program.compile
+
+    def compile_exactly(self: Any, options: tuple[str, ...] = (), *more: Any, **named: Any) -> Any:
+        if _EXACT in options:
+            options = tuple(one for one in options if not one.startswith("-ftz="))
+        return compile_program(self, options, *more, **named)
+
+    def marked(source: str, options: tuple[str, ...] = (), *more: Any, **named: Any) -> Any:
+        return with_cache(source, (*options, _EXACT), *more, **named)
+
+    marked.keeps_subnormals = True  # type: ignore[attr-defined]
+    program.compile = compile_exactly
+    compiler._compile_with_cache_cuda = marked
+
+
+def keeps_subnormals(xp: Any) -> bool:
+    """Return whether a subnormal number survives two conversions; `xp` is NumPy or CuPy."""
+    smallest = float(np.finfo(np.float32).smallest_subnormal)
+    number = xp.full(1, 5 * smallest, xp.float64).astype(xp.float32).astype(xp.float64)
+    return bool(number[0] == 5 * smallest)
 
 
 class CountedRandom:

@@ -69,6 +69,28 @@ _STOPPED: dict[int, StopReason] = {
     719: "launch-failure",
 }
 
+REPORT_BYTES = ctypes.sizeof(Report)
+_KINDS = {
+    EntryKind.KERNEL: LaunchKind.KERNEL,
+    EntryKind.COPY: LaunchKind.COPY,
+    EntryKind.SET: LaunchKind.SET,
+}
+_LIMITS: tuple[LimitName | None, ...] = (
+    None,
+    "grid-extent",
+    "block-extent",
+    "threads-per-block",
+    "launch-bounds",
+    "shared-memory",
+    "registers",
+    "resident-blocks",
+)
+"""Names of launch limits, indexed by `gpu::LimitNumber`."""
+_AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
+_MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+_MOST_THREADS = 1024
+_MOST_NAME = 512
+
 
 def error_name(number: int) -> str:
     """Return the name of an error in the CUDA runtime's headers."""
@@ -100,29 +122,6 @@ def verdict_on_error(number: int, kernel: str, limit_s: float) -> Verdict:
             return HostCrashed(signal=error.name, error=error)
     where = f" in {kernel}" if kernel else ""
     return InfraFailed(component="device", detail=f"{error.name}{where}")
-
-
-REPORT_BYTES = ctypes.sizeof(Report)
-_KINDS = {
-    EntryKind.KERNEL: LaunchKind.KERNEL,
-    EntryKind.COPY: LaunchKind.COPY,
-    EntryKind.SET: LaunchKind.SET,
-}
-_LIMITS: tuple[LimitName | None, ...] = (
-    None,
-    "grid-extent",
-    "block-extent",
-    "threads-per-block",
-    "launch-bounds",
-    "shared-memory",
-    "registers",
-    "resident-blocks",
-)
-"""Names of launch limits, indexed by `gpu::LimitNumber`."""
-_AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
-_MOST_BLOCKS = (2**31 - 1, 65535, 65535)
-_MOST_THREADS = 1024
-_MOST_NAME = 512
 
 
 @dataclass(frozen=True, kw_only=True)

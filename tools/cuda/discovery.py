@@ -16,6 +16,18 @@ LIMIT_S = 30.0
 NO_DEVICE = 100
 """CUresult CUDA_ERROR_NO_DEVICE."""
 
+CLOCK_PART = 0.10
+"""Largest relative difference of clocks that boards of one name have; memory sizes differ by the
+share of ECC."""
+MEMORY_PART = 0.08
+BANDWIDTH_PART = 0.03
+_LIMITS = (
+    *("threads_per_block", "threads_per_sm", "blocks_per_sm"),
+    *("registers_per_sm", "registers_per_block"),
+    *("shared_bytes_per_sm", "shared_bytes_per_block", "shared_bytes_per_block_optin"),
+    "shared_bytes_reserved_per_block",
+)
+
 
 def detect_gpus(library: str = DRIVER) -> tuple[GpuAttributes, ...]:
     """Return every GPU that the driver `library` knows, in its order.
@@ -48,13 +60,6 @@ def detect_gpus(library: str = DRIVER) -> tuple[GpuAttributes, ...]:
 def _read_attributes(data: dict[str, Any]) -> GpuAttributes:
     major, minor = data.pop("compute_capability")
     return GpuAttributes(compute_capability=(major, minor), **data)
-
-
-CLOCK_PART = 0.10
-"""Largest relative difference of clocks that boards of one name have; memory sizes differ by the
-share of ECC."""
-MEMORY_PART = 0.08
-BANDWIDTH_PART = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,14 +105,6 @@ def find_disagreements(gpu: GpuAttributes, profile: Hardware) -> tuple[Disagreem
         if abs(one - other) > part * other
     ]
     return tuple(Disagreement(key=key, device=one, profile=other) for key, one, other in differing)
-
-
-_LIMITS = (
-    *("threads_per_block", "threads_per_sm", "blocks_per_sm"),
-    *("registers_per_sm", "registers_per_block"),
-    *("shared_bytes_per_sm", "shared_bytes_per_block", "shared_bytes_per_block_optin"),
-    "shared_bytes_reserved_per_block",
-)
 
 
 def _number(capability: tuple[int, int]) -> float:

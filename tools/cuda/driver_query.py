@@ -13,6 +13,27 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+ATTRIBUTE_NUMBERS = {
+    "threads_per_block": 1,
+    "shared_bytes_per_block": 8,
+    "registers_per_block": 12,
+    "clock_khz": 13,
+    "sm_count": 16,
+    "memory_clock_khz": 36,
+    "memory_bus_bits": 37,
+    "l2_bytes": 38,
+    "threads_per_sm": 39,
+    "compute_capability_major": 75,
+    "compute_capability_minor": 76,
+    "shared_bytes_per_sm": 81,
+    "registers_per_sm": 82,
+    "shared_bytes_per_block_optin": 97,
+    "blocks_per_sm": 106,
+    "shared_bytes_reserved_per_block": 111,
+}
+"""`CUdevice_attribute` of the driver API (cuda.h of CUDA 13.0), by the name we give it."""
+NO_DRIVER = 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuAttributes:
@@ -46,29 +67,6 @@ class GpuAttributes:
     def dram_gb_s(self) -> float:
         """Return the peak bandwidth of its memory: bus width times data rate."""
         return 2 * self.memory_clock_khz * 1e3 * self.memory_bus_bits / 8 / 1e9
-
-
-ATTRIBUTE_NUMBERS = {
-    "threads_per_block": 1,
-    "shared_bytes_per_block": 8,
-    "registers_per_block": 12,
-    "clock_khz": 13,
-    "sm_count": 16,
-    "memory_clock_khz": 36,
-    "memory_bus_bits": 37,
-    "l2_bytes": 38,
-    "threads_per_sm": 39,
-    "compute_capability_major": 75,
-    "compute_capability_minor": 76,
-    "shared_bytes_per_sm": 81,
-    "registers_per_sm": 82,
-    "shared_bytes_per_block_optin": 97,
-    "blocks_per_sm": 106,
-    "shared_bytes_reserved_per_block": 111,
-}
-"""`CUdevice_attribute` of the driver API (cuda.h of CUDA 13.0), by the name we give it."""
-
-NO_DRIVER = 3
 
 
 class DriverError(Exception):

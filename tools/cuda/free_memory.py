@@ -10,6 +10,8 @@ from cuda_llm.tools.device.buffers import Arrays
 _KEPT_FREE_BYTES = 512 << 20
 """Device memory that stays free for the computations of the GPU host process."""
 
+Allocated = TypeVar("Allocated")
+
 
 def allocate(arrays: Arrays, size_bytes: int) -> DeviceMemory | None:
     """Allocate device memory; None where too little would be left. `arrays` are CuPy's."""
@@ -48,9 +50,6 @@ def share_room(arrays: Arrays, memory_pool: MemoryPool) -> Callable[[], None]:
 
     cuda.set_allocator(make_room_once(own, cuda.memory.OutOfMemoryError, make_room))
     return lambda: cuda.set_allocator(own)
-
-
-Allocated = TypeVar("Allocated")
 
 
 def make_room_once(

@@ -14,6 +14,14 @@ from cuda_llm.tools.device import CallOptions, CallReport, Scalar
 from cuda_llm.tools.device.buffers import Arrays, BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled
 
+ATTEMPTS = (
+    *("nothing", "reading a file", "opening a device that is no GPU", "making a file"),
+    *("making a socket", "forking", "signalling its host process", "running a program", "tracing"),
+)
+"""Forbidden actions that the self-test tries, indexed by their numbers in `native/attempts.cu`."""
+_COULD, _COULD_NOT = 1, 2
+_OUT = BufferSpec(name="out", role=Role.OUT, dtype="int32", shape=(1,))
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuIsolation:
@@ -68,17 +76,6 @@ class GpuIsolation:
                 *(("self-test passed",) if self.is_tested else ()),
             )
         )
-
-
-ATTEMPTS = (
-    *("nothing", "reading a file", "opening a device that is no GPU", "making a file"),
-    *("making a socket", "forking", "signalling its host process", "running a program", "tracing"),
-)
-"""Forbidden actions that the self-test tries, indexed by their numbers in `native/attempts.cu`."""
-
-_COULD, _COULD_NOT = 1, 2
-
-_OUT = BufferSpec(name="out", role=Role.OUT, dtype="int32", shape=(1,))
 
 
 async def self_test(sessions: Sessions, arrays: Arrays, isolation: GpuIsolation) -> GpuIsolation:

@@ -24,6 +24,14 @@ UNIT_BYTES = 2 << 20
 _TILE_BYTES = 1 << 20
 _HANDLE_BYTES = 64
 
+SHARE = 1.25
+"""Flushed bytes as a multiple of the L2 size: on an H200 twice as many bytes flush no better."""
+_NO_HANDLE = bytes(64)
+LEAST_BYTES = 256 << 20
+"""The smallest piece that is acquired: memory is used again."""
+_STEPS = 4
+"""Number of sizes tried between the wanted and the least size."""
+
 
 class MemoryFull(NoMemory):
     """A layout is larger than the memory for it."""
@@ -177,11 +185,6 @@ def column_strides(dtype: str, shape: tuple[int, ...], stride: int) -> tuple[int
     return (stride, *inner)
 
 
-SHARE = 1.25
-"""Flushed bytes as a multiple of the L2 size: on an H200 twice as many bytes flush no better."""
-_NO_HANDLE = bytes(64)
-
-
 @dataclass(frozen=True, kw_only=True)
 class L2Flush:
     """The memory that runners write before a timed call."""
@@ -207,12 +210,6 @@ def shared_flush(arrays: Arrays, l2_bytes: int) -> Iterator[L2Flush]:
         yield L2Flush(size_bytes=memory.size_bytes, handle=memory.handle)
     finally:
         memory.close()
-
-
-LEAST_BYTES = 256 << 20
-"""The smallest piece that is acquired: memory is used again."""
-_STEPS = 4
-"""Number of sizes tried between the wanted and the least size."""
 
 
 class MemoryPool:

@@ -26,49 +26,6 @@ _SCALES = {
 """Factors to seconds, bytes and fractions of 1, by the unit that Nsight Compute prints; other units
 are kept."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class NcuRow:
-    """Metrics of one kernel launch: a row of Nsight Compute's raw page."""
-
-    kernel: str
-    """Name without its parameter list."""
-    metrics: Mapping[str, float]
-    """Values in seconds, bytes, fractions of 1 or plain counts, by metric; metrics without a number
-    are left out."""
-
-
-def parse_table(text: str) -> tuple[NcuRow, ...]:
-    """Return the rows of a raw page, which lines of tool and program may surround."""
-    lines = text.splitlines()
-    starts = [number for number, line in enumerate(lines) if line.startswith('"ID","Process ID"')]
-    if not starts:
-        return ()
-    names, *rows = csv.reader(line for line in lines[starts[0] :] if line.startswith('"'))
-    rows = [row for row in rows if len(row) == len(names)]
-    if not rows:
-        return ()
-    units, *kernels = rows if not rows[0][0] else [[""] * len(names), *rows]
-    return tuple(_kernel(names, units, row) for row in kernels)
-
-
-def _kernel(names: list[str], units: list[str], row: list[str]) -> NcuRow:
-    metrics = {}
-    for name, unit, text in zip(names, units, row, strict=True):
-        number = _number(text)
-        if "__" in name and number is not None:
-            metrics[name] = number * _SCALES.get(unit, 1.0)
-    kernel = row[names.index("Kernel Name")] if "Kernel Name" in names else ""
-    return NcuRow(kernel=without_parameters(kernel), metrics=metrics)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        return None
-
-
 DURATION = "gpu__time_duration.sum"
 _STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _STALLS = (
@@ -112,7 +69,6 @@ _CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 _SHARED_PASSES = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 _PASSES = "l1tex__data_pipe_lsu_wavefronts.sum"
 _DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
-
 METRICS = (
     DURATION,
     *(*_SHARES.values(), *_L2, *_SM_CLOCKS),
@@ -121,6 +77,55 @@ METRICS = (
     *map(_STALLED.format, _STALLS),
 )
 """Metrics that are collected; a chip that lacks a metric leaves it out."""
+PERMISSION = (
+    "no counters: this user may not read them (ERR_NVGPUCTRPERM); load the driver with "
+    "NVreg_RestrictProfilingToAdminUsers=0"
+)
+MOST_LAUNCHES = 64
+"""Largest number of launches of one call that are counted; each is replayed several times."""
+_BASE_UNITS = ("--print-units", "base")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcuRow:
+    """Metrics of one kernel launch: a row of Nsight Compute's raw page."""
+
+    kernel: str
+    """Name without its parameter list."""
+    metrics: Mapping[str, float]
+    """Values in seconds, bytes, fractions of 1 or plain counts, by metric; metrics without a number
+    are left out."""
+
+
+def parse_table(text: str) -> tuple[NcuRow, ...]:
+    """Return the rows of a raw page, which lines of tool and program may surround."""
+    lines = text.splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith('"ID","Process ID"')]
+    if not starts:
+        return ()
+    names, *rows = csv.reader(line for line in lines[starts[0] :] if line.startswith('"'))
+    rows = [row for row in rows if len(row) == len(names)]
+    if not rows:
+        return ()
+    units, *kernels = rows if not rows[0][0] else [[""] * len(names), *rows]
+    return tuple(_kernel(names, units, row) for row in kernels)
+
+
+def _kernel(names: list[str], units: list[str], row: list[str]) -> NcuRow:
+    metrics = {}
+    for name, unit, text in zip(names, units, row, strict=True):
+        number = _number(text)
+        if "__" in name and number is not None:
+            metrics[name] = number * _SCALES.get(unit, 1.0)
+    kernel = row[names.index("Kernel Name")] if "Kernel Name" in names else ""
+    return NcuRow(kernel=without_parameters(kernel), metrics=metrics)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
 
 
 def read_counters(counted: NcuRow, *, flushed: bool) -> KernelCounters:
@@ -179,14 +184,6 @@ def _stalls(metrics: Mapping[str, float]) -> tuple[Stall, ...]:
     return tuple(
         sorted((one for one in found if one.share > 0), key=lambda one: one.share, reverse=True)
     )
-
-
-PERMISSION = (
-    "no counters: this user may not read them (ERR_NVGPUCTRPERM); load the driver with "
-    "NVreg_RestrictProfilingToAdminUsers=0"
-)
-MOST_LAUNCHES = 64
-"""Largest number of launches of one call that are counted; each is replayed several times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,9 +252,6 @@ async def ncu_works_confined(ncu: Path, toolkit: Toolkit, target: str, *, wall_s
 
     options = _timing_options(flush=False)
     return await works_confined(ncu, options, is_right, toolkit, target, wall_s=wall_s)
-
-
-_BASE_UNITS = ("--print-units", "base")
 
 
 def _timing_options(*, flush: bool) -> list[str]:

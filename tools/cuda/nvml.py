@@ -40,6 +40,13 @@ REASONS: Mapping[int, str] = {
 THROTTLED = frozenset({"power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"})
 """Reasons for which a chip is slower than another of its kind, or than a moment ago."""
 
+QUERY_LIMIT_S = 10.0
+BUSY_PERCENT = 5
+"""Utilisation from which a GPU counts as busy, in NVML's last sample of 1/6 to 1 second."""
+QUERY = ("-m", NVML_PROGRAM)
+HOST_PROGRAM = "cuda_llm.tools.cuda.host"
+"""Module in the command line of GPU host processes, which share a GPU by its lease."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuState:
@@ -152,14 +159,6 @@ def main() -> int:
 
 def _processes(running: Any) -> list[tuple[int, int]]:
     return [(one.pid, one.usedGpuMemory or 0) for one in running]
-
-
-QUERY_LIMIT_S = 10.0
-BUSY_PERCENT = 5
-"""Utilisation from which a GPU counts as busy, in NVML's last sample of 1/6 to 1 second."""
-QUERY = ("-m", NVML_PROGRAM)
-HOST_PROGRAM = "cuda_llm.tools.cuda.host"
-"""Module in the command line of GPU host processes, which share a GPU by its lease."""
 
 
 @dataclass(frozen=True, kw_only=True)

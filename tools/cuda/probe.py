@@ -20,6 +20,12 @@ from cuda_llm.tools.native import write_cached
 NO_PACKAGE = 2
 """Exit status of the probing program where CuPy is missing."""
 
+PROBES_FOLDER = "probes"
+PROBE_SOURCE = Path(__file__).parent / "native" / "probe" / "probe.cu"
+PROBE_LIMIT_S = 90.0
+PROBE_PROGRAM = "cuda_llm.tools.cuda.probe_program"
+INSTALL = "install it: pip install 'cuda-llm[gpu]'"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedCopy:
@@ -147,26 +153,15 @@ def as_ceilings(probe: Probe, published: Ceilings) -> Ceilings:
     )
 
 
-PROBES_FOLDER = "probes"
-
-
 def keep_probe(probe: Probe) -> Path:
     """Write a probe into the cache under the GPU's UUID; return the file. Raises MissingError."""
     text = json.dumps(asdict(probe), indent=2) + "\n"
     return write_cached(text, f"{probe.uuid or 'gpu'}.json", PROBES_FOLDER)
 
 
-PROBE_SOURCE = Path(__file__).parent / "native" / "probe" / "probe.cu"
-
-
 def probe_cubin(target: str) -> Path:
     """Return `probe.cu` compiled for `target` (`sm_90`). Raises MissingError without nvcc."""
     return compile_own("probe.cubin", target, [PROBE_SOURCE], ["-cubin"])
-
-
-PROBE_LIMIT_S = 90.0
-PROBE_PROGRAM = "cuda_llm.tools.cuda.probe_program"
-INSTALL = "install it: pip install 'cuda-llm[gpu]'"
 
 
 async def run_probe(

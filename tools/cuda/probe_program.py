@@ -36,6 +36,19 @@ TYPES: Mapping[str, tuple[int, int, str]] = {
 }
 """Input type to its cuBLAS type, the type of the sums, and integers of its width."""
 
+SMALLEST_BYTES = 1 << 20
+LARGEST_BYTES = 4 << 30
+"""Moved, read and written together; less where the GPU has no room for it."""
+COPY_THREADS = 256
+VECTOR_BYTES = 16
+FLUSHED_L2 = 2
+"""Bytes written before a cold copy, in units of the L2."""
+VECTORS = 4
+"""Vectors of VECTOR_BYTES that each thread copies."""
+T = TypeVar("T")
+BARRIERS = 10
+"""Barriers of the grid in one kernel."""
+
 
 def fp32_tflops(gpu: ProbedGpu) -> float:
     """Measure the CUDA cores by enough independent chains to keep every lane busy."""
@@ -82,17 +95,6 @@ def near_one(xp: Any, integer: str, name: str) -> Array:
     }[name]
     drawn = xp.random.randint(0, mantissa + 1, (SIDE, SIDE), dtype=integer)
     return drawn | xp.asarray(one, integer)
-
-
-SMALLEST_BYTES = 1 << 20
-LARGEST_BYTES = 4 << 30
-"""Moved, read and written together; less where the GPU has no room for it."""
-COPY_THREADS = 256
-VECTOR_BYTES = 16
-FLUSHED_L2 = 2
-"""Bytes written before a cold copy, in units of the L2."""
-VECTORS = 4
-"""Vectors of VECTOR_BYTES that each thread copies."""
 
 
 def copy_rates(gpu: ProbedGpu) -> tuple[ProbedCopy, ...]:
@@ -148,12 +150,6 @@ def copy_sizes(most: int) -> list[int]:
         found.append(size)
         size *= 2
     return found
-
-
-T = TypeVar("T")
-
-BARRIERS = 10
-"""Barriers of the grid in one kernel."""
 
 
 def main(ordinal: str, cubin: str) -> int:

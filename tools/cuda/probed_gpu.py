@@ -10,6 +10,12 @@ from typing import Any
 
 REPEATS = 9
 
+WANTED_S = 0.004
+"""Approximate seconds of the longer of two runs."""
+MOST_STEPS = 512
+GpuStep = Callable[[], object]
+"""Function that enqueues one step on the current stream."""
+
 
 def slope_s(seconds_of: Callable[[int], float], few: int, many: int) -> float:
     """Return the seconds of a step; `seconds_of(count)` runs `count` steps and returns their
@@ -29,14 +35,6 @@ def steps_for(rough_s: float, wanted_s: float, most: int) -> tuple[int, int]:
     """Return two counts of steps, the longer run about `wanted_s` and `most` steps at most."""
     many = max(8, min(most, int(wanted_s / max(rough_s, 1e-9))))
     return max(1, many // 8), many
-
-
-WANTED_S = 0.004
-"""Approximate seconds of the longer of two runs."""
-MOST_STEPS = 512
-
-GpuStep = Callable[[], object]
-"""Function that enqueues one step on the current stream."""
 
 
 class ProbedGpu:

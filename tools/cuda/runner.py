@@ -43,6 +43,19 @@ _FENCE = threading.Lock()
 _POLLS = 500
 """Polls between two checks of deadline and process: about 50 us."""
 
+Frame: TypeAlias = GpuStartFrame | GpuCallFrame | CaptureFrame | ArmFrame | GoFrame
+ORDERS: Mapping[type[ctypes.Structure], Order] = {
+    GpuStartFrame: Order.START,
+    GpuCallFrame: Order.CALL,
+    CaptureFrame: Order.CAPTURE,
+    ArmFrame: Order.ARM,
+    GoFrame: Order.GO,
+}
+WARM_LIMIT_S = 30.0
+"""Longest seconds for making the context of a runner."""
+_PARENT = "@"
+"""The enclosing program puts its own process id in the place of this."""
+
 
 def release_keys(
     report: mmap.mmap,
@@ -86,23 +99,6 @@ def _halves(keys: Sequence[bytes]) -> Iterator[int]:
     for key in keys:
         yield int.from_bytes(key[:8], "little")
         yield int.from_bytes(key[8:], "little")
-
-
-Frame: TypeAlias = GpuStartFrame | GpuCallFrame | CaptureFrame | ArmFrame | GoFrame
-
-ORDERS: Mapping[type[ctypes.Structure], Order] = {
-    GpuStartFrame: Order.START,
-    GpuCallFrame: Order.CALL,
-    CaptureFrame: Order.CAPTURE,
-    ArmFrame: Order.ARM,
-    GoFrame: Order.GO,
-}
-
-
-WARM_LIMIT_S = 30.0
-"""Longest seconds for making the context of a runner."""
-_PARENT = "@"
-"""The enclosing program puts its own process id in the place of this."""
 
 
 class Namespaces(IntFlag):

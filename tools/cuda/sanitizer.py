@@ -47,6 +47,33 @@ _RACES: Mapping[tuple[str, str], RaceKind] = {
     ("write", "read"): "write-read",
 }
 
+_COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/")
+_FUNCTION = re.compile(r"^(?=[^\n]*\.(?:entry|func)\b)", re.MULTILINE)
+_ENTRY = re.compile(r"[^\n]*\.entry\s+(\w+)")
+_ARRIVES = re.compile(r"\b(?:bar|barrier)(?:\.cta)?\.arrive\b")
+"""Pattern of an arrival at a block barrier. Mbarriers and cluster barriers, which racecheck
+follows, do not match."""
+_EXIT_CODE = 86
+_OPTIONS = (
+    "--print-limit",
+    "50",
+    "--error-exitcode",
+    str(_EXIT_CODE),
+    "--show-backtrace",
+    "device",
+)
+_OF_ONE = {
+    "memcheck": ("--report-api-errors", "no"),
+    "racecheck": ("--racecheck-report", "analysis"),
+    "initcheck": (),
+}
+"""Options for each tool. API calls that CUDA refused are judged elsewhere: a candidate may have
+found another way."""
+_DOUBT = (
+    "{} reports a race, but does not follow barriers at which some warps arrive without waiting "
+    "(bar.arrive): it counts unless the emulated device runs the kernel and finds nothing"
+)
+
 
 def read_findings(text: str, compiled: Compiled) -> tuple[Verdict, ...]:
     """Return every finding in `text`, in its order, each kind at a place once."""
@@ -86,14 +113,6 @@ def _split_races(text: str, compiled: Compiled) -> tuple[tuple[Verdict, ...], tu
         doubted = bool(places) and bool((named or kernels) & arriving)
         (unsure if doubted else sure).append(block)
     return _once_a_place(sure, compiled), _once_a_place(unsure, compiled)
-
-
-_COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/")
-_FUNCTION = re.compile(r"^(?=[^\n]*\.(?:entry|func)\b)", re.MULTILINE)
-_ENTRY = re.compile(r"[^\n]*\.entry\s+(\w+)")
-_ARRIVES = re.compile(r"\b(?:bar|barrier)(?:\.cta)?\.arrive\b")
-"""Pattern of an arrival at a block barrier. Mbarriers and cluster barriers, which racecheck
-follows, do not match."""
 
 
 def _arriving_kernels(compiled: Compiled) -> frozenset[str]:
@@ -222,29 +241,6 @@ def summary_errors(text: str) -> int | None:
     if match := re.search(r"RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?", text):
         return int(match[1])
     return None
-
-
-_EXIT_CODE = 86
-_OPTIONS = (
-    "--print-limit",
-    "50",
-    "--error-exitcode",
-    str(_EXIT_CODE),
-    "--show-backtrace",
-    "device",
-)
-_OF_ONE = {
-    "memcheck": ("--report-api-errors", "no"),
-    "racecheck": ("--racecheck-report", "analysis"),
-    "initcheck": (),
-}
-"""Options for each tool. API calls that CUDA refused are judged elsewhere: a candidate may have
-found another way."""
-
-_DOUBT = (
-    "{} reports a race, but does not follow barriers at which some warps arrive without waiting "
-    "(bar.arrive): it counts unless the emulated device runs the kernel and finds nothing"
-)
 
 
 async def sanitize(

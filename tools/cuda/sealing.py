@@ -21,6 +21,14 @@ _HALF = np.uint64(32)
 
 Words = npt.NDArray[np.uint32]
 
+THREADS = 256
+_MOST_BLOCKS = 1024
+"""Largest number of blocks of one launch, for all of its slots together."""
+TAG_BLOCKS = TAG_WORDS // THREADS // 4
+_TAG_BYTES = 8
+_HALF_KEY = 8
+"""Bytes of a key that seal; the remaining bytes tag."""
+
 
 def philox(
     first: npt.NDArray[np.uint64], slot: int, index: int, key: tuple[int, int]
@@ -65,15 +73,6 @@ def tag_of(contents: npt.NDArray[np.uint8], slot: int, index: int, key: tuple[in
         ]
         words = words[np.array(places, dtype=np.int64)]
     return int((words * (r2 | r3 << _HALF)).sum(dtype=np.uint64))
-
-
-THREADS = 256
-_MOST_BLOCKS = 1024
-"""Largest number of blocks of one launch, for all of its slots together."""
-TAG_BLOCKS = TAG_WORDS // THREADS // 4
-_TAG_BYTES = 8
-_HALF_KEY = 8
-"""Bytes of a key that seal; the remaining bytes tag."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,9 @@ from cuda_llm.tools.cuda.runner import WARM_LIMIT_S, GpuRunner
 from cuda_llm.tools.cuda.verdicts import CallContext, failed_to_start, load_failure, verdict_on_end
 from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply
 
+LOAD_LIMIT_S = 20.0
+_MOST_PATH_BYTES = 1023
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedRunner:
@@ -33,10 +36,6 @@ class LoadedRunner:
     memory: Memory
     base: int
     """Address of the memory in the runner."""
-
-
-LOAD_LIMIT_S = 20.0
-_MOST_PATH_BYTES = 1023
 
 
 class RunnerPool:

@@ -67,6 +67,9 @@ GPU_CAPABILITIES = Capabilities(
 )
 """Capabilities of every real GPU."""
 
+_SPACES = (Namespaces.ALL, Namespaces.NETWORK | Namespaces.IPC, Namespaces.NONE)
+_START_LIMIT_S = 10.0
+
 
 class GpuSite:
     """A `Site`. Enter it in the GPU host process; leaving it ends every runner."""
@@ -233,11 +236,6 @@ class GpuSite:
         with self._held:
             if self._sessions is not None:
                 await self._sessions.close()
-
-
-_SPACES = (Namespaces.ALL, Namespaces.NETWORK | Namespaces.IPC, Namespaces.NONE)
-
-_START_LIMIT_S = 10.0
 
 
 async def find_confinement(

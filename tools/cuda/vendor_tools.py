@@ -35,6 +35,26 @@ _REMEDIES = {
     "nvdisasm": "install it (package cuda-nvdisasm-*) and put it on PATH",
 }
 
+OWN_SPACES = 15
+"""Process, network and IPC namespaces and a /proc to match, as `sandbox.h` numbers them."""
+OUTPUT_BYTES = 4 << 20
+_PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+"""Environment variables with the driver's folder and the chosen GPU: without them some machines
+find no GPU."""
+NO_LANDLOCK = "Landlock, with which {} does not work here: files are protected by the user's rights"
+_SOURCE = """__global__ void write(float* out)
+{
+    out[threadIdx.x] = 1.0f;
+}
+
+extern "C" void solve(float* out)
+{
+    write<<<1, 32>>>(out);
+}
+"""
+_known: dict[tuple[Path, str], bool] = {}
+"""Results by tool and target, kept while this process lives."""
+
 
 def find_tool(name: str, toolkit: Toolkit) -> Path | None:
     """Return the path of a tool above, from CUDA_HOME, PATH, the toolkit or its usual place; None
@@ -63,15 +83,6 @@ def _candidates(name: str, toolkit: Toolkit) -> Iterator[Path]:
     yield toolkit.root / "bin" / name
     for pattern in _ELSEWHERE[name]:
         yield from sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)
-
-
-OWN_SPACES = 15
-"""Process, network and IPC namespaces and a /proc to match, as `sandbox.h` numbers them."""
-OUTPUT_BYTES = 4 << 20
-
-_PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-"""Environment variables with the driver's folder and the chosen GPU: without them some machines
-find no GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,23 +166,6 @@ def _environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     own = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C"}
     return own | passed | dict(more)
-
-
-NO_LANDLOCK = "Landlock, with which {} does not work here: files are protected by the user's rights"
-
-_SOURCE = """__global__ void write(float* out)
-{
-    out[threadIdx.x] = 1.0f;
-}
-
-extern "C" void solve(float* out)
-{
-    write<<<1, 32>>>(out);
-}
-"""
-
-_known: dict[tuple[Path, str], bool] = {}
-"""Results by tool and target, kept while this process lives."""
 
 
 async def works_confined(

@@ -14,14 +14,15 @@ Array: TypeAlias = Any
 """A NumPy array, or a CuPy array with the same methods."""
 
 Random: TypeAlias = Any
-"""A numpy.random.Generator, or what does the same on a GPU."""
+"""A `numpy.random.Generator`, or a generator with the same methods on a GPU."""
 
 
 @dataclass(frozen=True)
 class KernelProgram:
     """CUDA source whose threads never wait for each other, and its kernels.
 
-    A C++ compiler takes it too, given definitions of CUDA's words: tests run it thread by thread.
+    A C++ compiler accepts the source too, given definitions of CUDA's words: tests run the kernels
+    thread by thread.
     """
 
     source: str
@@ -30,7 +31,7 @@ class KernelProgram:
 
 LaunchKernel: TypeAlias = Callable[[KernelProgram, str, int, tuple[Any, ...]], None]
 """`launch(program, kernel, threads, arguments)`: contiguous arrays are passed by address, NumPy
-scalars by value. There may be more threads than asked for."""
+scalars by value. At least `threads` threads run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,27 +41,27 @@ class Arrays:
     xp: Any
     """`numpy` or `cupy`."""
     generator: Callable[[int], Random]
-    """Random numbers from a 128-bit seed; the same seed gives the same numbers."""
+    """Makes a generator of random numbers from a 128-bit seed; equal seeds give equal numbers."""
     to_host: Callable[[Array], npt.NDArray[Any]]
-    """A copy in the memory of the host; the array itself where it lies there."""
+    """Returns a copy of an array in host memory; the array itself where it lies in host memory."""
     at_once: int = 1 << 16
-    """Elements compared at once: on a host the working set stays in the cache."""
+    """Elements that are compared at once: on a host they stay in the cache."""
     part_bytes: int = 1 << 28
-    """Working memory that a float64 reference computed part by part may take at once."""
+    """Most bytes of working memory of one part of a float64 reference."""
     launch: LaunchKernel | None = None
-    """Runs kernels of our own where these arrays lie."""
+    """Runs a kernel of this package where the arrays lie; None where NumPy does its work."""
 
     def number(self, value: Array) -> float:
-        """Return one element, brought to the host."""
+        """Return an array of one element as a number on the host."""
         return float(self.to_host(value))
 
 
 HOST = Arrays(xp=np, generator=np.random.default_rng, to_host=np.asarray)
-"""NumPy."""
+"""Arrays of NumPy in host memory."""
 
 
 class Role(StrEnum):
-    """What a buffer is to the candidate."""
+    """Whether a candidate reads a buffer, writes a buffer, or both."""
 
     IN = "in"
     OUT = "out"
@@ -74,27 +75,29 @@ class BufferSpec:
     name: str
     role: Role
     dtype: str
-    """NumPy name: `float32`, `int32`, `float16`, `uint8` ..."""
+    """NumPy's name of the elements' type: `float32`, `int32`, `float16`, `uint8` ..."""
     shape: tuple[int, ...]
     shift_bytes: int = 0
-    """How much later it begins, after a longer guard: a multiple of 256."""
+    """Bytes by which the buffer begins later, after a longer guard: a multiple of 256."""
 
     @cached_property
     def nbytes(self) -> int:
-        """Payload size, without guards."""
+        """Size of the buffer in bytes, without its guards."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class PlacedBuffer:
-    """A buffer in memory the runner shares. All arrays are views; writing is sharing."""
+    """A buffer in memory that the runner shares. All arrays are views: the runner sees what is
+    written to them."""
 
     spec: BufferSpec
     data: Array
-    """Shape and dtype of the spec."""
+    """Elements, with shape and dtype of the spec."""
     guard_before: Array
-    """Bytes."""
+    """Bytes in front of the elements."""
     guard_after: Array
+    """Bytes behind the elements."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,24 +106,25 @@ class Slot:
 
     buffers: Mapping[str, PlacedBuffer]
     sealed: Mapping[str, Array]
-    """Bytes of each `in` and `inout` buffer, encrypted: the runner opens them into `buffers` right
-    before the call, with a key that it is given when nothing of the candidate's runs."""
+    """Encrypted bytes of each `in` and `inout` buffer: the runner decrypts them into `buffers`
+    right before the call, with a key that it is given while no code of the candidate runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slots:
-    """All slots of a layout, one index of every array's first axis each."""
+    """All slots of a layout: the first axis of every array has one index a slot."""
 
     buffers: Mapping[str, PlacedBuffer]
     sealed: Mapping[str, Array]
     count: int
 
     def __len__(self) -> int:
-        """Return how many slots there are."""
+        """Return the number of slots."""
         return self.count
 
     def __getitem__(self, number: int) -> Slot:
-        """Return one slot. The ellipsis keeps what has no axis left a view."""
+        """Return one slot, whose arrays are views, also those without an axis. Raises
+        IndexError."""
         if not 0 <= number < self.count:
             raise IndexError(f"slot {number} of {self.count}")
         return Slot(
@@ -135,5 +139,5 @@ class Slots:
         )
 
     def __iter__(self) -> Iterator[Slot]:
-        """Yield one slot after the other."""
+        """Yield the slots in order."""
         return (self[number] for number in range(self.count))

@@ -11,25 +11,28 @@ from cuda_llm.profile import KernelResources
 
 @dataclass(frozen=True, kw_only=True)
 class CompileLimits:
-    """What one compilation may use."""
+    """Limits of one compilation."""
 
     wall_s: float = 60.0
+    """Wall-clock seconds of the whole compilation."""
     cpu_s: float = 30.0
-    """Processor time of each process: cicc and ptxas, which optimise, get all of it."""
+    """Processor seconds of each process; cicc and ptxas, which optimise, may use all of them."""
     front_end_cpu_s: float = 10.0
-    """Of each process that only reads the source, and of cicc until it has read it."""
+    """Processor seconds of each process that only reads the source, and of cicc until the source is
+    read."""
     memory_bytes: int = 2 << 30
-    """Address space of each process."""
+    """Bytes of address space of each process."""
     output_bytes: int = 64 << 20
+    """Bytes of all files that the compilation writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompileRequest:
-    """One .cu file and how to build it."""
+    """One .cu file and how nvcc builds it."""
 
     source: str
     name: str = "kernel.cu"
-    """File name as the user knows it; diagnostics and spots are named by it."""
+    """Name of the file in diagnostics and spots, as the user knows the file."""
     target: str = "sm_86"
     prelude: str = ""
     """Declaration of `solve`, included before the source so that a wrong signature is an error."""
@@ -42,7 +45,8 @@ class CompileRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """A candidate that compiled and whose .so passed the audit. Files live in the cache."""
+    """A candidate that has compiled and whose .so has passed the audit. Its files lie in the
+    cache."""
 
     key: str
     """Hash of source, flags, target and nvcc version: the artefact's name in the cache."""
@@ -50,7 +54,7 @@ class Compiled:
     source: str
     target: str
     library: Path
-    """The .so exporting `solve` alone, bound to our libcudart."""
+    """The .so, which exports `solve` alone and is bound to our libcudart."""
     ptx: Path
     kernels: tuple[KernelResources, ...]
     warnings: tuple[Diagnostic, ...] = ()
@@ -65,24 +69,24 @@ class Compiled:
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryCall:
-    """A Python file of a task's that calls PyTorch on the arguments of `solve`.
+    """A Python file of a task that calls PyTorch on the arguments of `solve`.
 
-    It defines `NAME` and `call(torch, *, ...)`, which writes the outputs, or returns them: then
-    they are copied to where they belong when the clock has stopped.
+    The file defines `NAME` and `call(torch, *, ...)`, which writes the outputs or returns them.
+    Returned outputs are copied into the output buffers after the time is taken.
     """
 
     file: Path
     arguments: tuple[str, ...]
     """Names of the arguments of `solve`, in order."""
     outputs: tuple[str, ...] = ()
-    """Those of them that are written, in order."""
+    """Names of the arguments that are written, in order."""
     source: str = ""
-    """Of the file."""
+    """Text of the file."""
     key: str = ""
-    """Hash of all Python files beside it."""
+    """Hash of all Python files in the file's folder."""
     idle: Compiled | None = None
-    """A `solve` of the task's that does nothing. Where the call is a baseline, what is not `solve`
-    is timed in a runner of this: in a library's session that takes another time."""
+    """A `solve` of the task that does nothing, where the call is a baseline: in a runner of this
+    kernel is timed what takes time beside `solve`, which a library's session does not show."""
 
     @property
     def name(self) -> str:
@@ -91,9 +95,10 @@ class LibraryCall:
 
 
 Baseline: TypeAlias = Compiled | LibraryCall
-"""What a task's kernels are compared with."""
+"""The kernel or library call that a task's kernels are compared with."""
 
 
 def ground_of(baseline: Baseline) -> Compiled | None:
-    """Return what is timed for all that is not `solve`; None where that is the baseline itself."""
+    """Return the kernel in whose runner the time beside `solve` is taken; None where the baseline's
+    own runner shows that time."""
     return None if isinstance(baseline, Compiled) else baseline.idle

@@ -1,4 +1,4 @@
-"""What we share with a child process: memory, and a socket of packets."""
+"""Memory and a socket of packets that this process shares with a child process."""
 
 import asyncio
 import contextlib
@@ -10,9 +10,14 @@ import time
 
 from cuda_llm.tools.device.protocol import ReplyFrame
 
+_PACKET_BYTES = ctypes.sizeof(ReplyFrame) + 1
+"""Bytes that are read of a packet: one more than a reply has, so that a longer packet is
+noticed."""
+
 
 class SharedMemory:
-    """An anonymous memory file, mapped here and inherited by a runner as a descriptor."""
+    """An anonymous memory file, mapped in this process and inherited by a runner as a
+    descriptor."""
 
     def __init__(self, name: str, size: int) -> None:
         self.size = size
@@ -21,22 +26,18 @@ class SharedMemory:
         self.map = mmap.mmap(self.descriptor, size)
 
     def discard(self, begin: int, end: int) -> None:
-        """Give the pages of a page-aligned range back; they read as zero from now on."""
+        """Give the pages of a page-aligned range of bytes back; they read as zero from now on."""
         if end > begin:
             self.map.madvise(mmap.MADV_REMOVE, begin, end - begin)
 
     def close(self) -> None:
-        """Give back all pages and the descriptor. Views of it stay valid and read zero."""
+        """Give back all pages and the descriptor. Views of the memory stay valid and read zero."""
         self.discard(0, self.size)
         os.close(self.descriptor)
 
 
-_PACKET_BYTES = ctypes.sizeof(ReplyFrame) + 1
-"""One more than a reply, so that one that is too long shows."""
-
-
 class RunnerSocket:
-    """A connected SOCK_SEQPACKET socket. An empty packet: the other end is closed."""
+    """A connected SOCK_SEQPACKET socket. An empty packet says that the other end is closed."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -69,7 +70,7 @@ class RunnerSocket:
                 return b""
 
     def has_packet(self) -> bool:
-        """Tell whether a packet has come that was not asked for."""
+        """Return whether a packet waits to be received."""
         try:
             return bool(self._connection.recv(1, socket.MSG_PEEK))
         except (BlockingIOError, ConnectionResetError):

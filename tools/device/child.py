@@ -1,4 +1,4 @@
-"""Child processes: started with what they are given alone, and their end."""
+"""Child processes: started with the descriptors and variables that they are given, and ended."""
 
 import asyncio
 import contextlib
@@ -21,26 +21,28 @@ _log = Log(__name__)
 ChildProcess: TypeAlias = "subprocess.Popen[bytes]"
 
 REAP_LIMIT_S = 10.0
-"""A killed process that is not gone by then hangs in the kernel: in a driver, say."""
+"""Longest seconds until a killed process is gone: one that is not hangs in the kernel, in a driver
+say."""
 
 
 @dataclass(frozen=True)
 class Child:
-    """A running process and how to end it."""
+    """A running child process, the leader of a process group."""
 
     process: ChildProcess
     sweeps: bool = False
-    """On SIGTERM it ends what it has started, then itself."""
+    """On SIGTERM the process ends the processes that it has started, then itself."""
 
     @property
     def pid(self) -> int:
-        """Process id; it leads a process group."""
+        """Id of the process and of its group."""
         return self.process.pid
 
     async def end(self) -> int:
-        """Kill it with its group and reap it, also when cancelled meanwhile; return its status.
+        """Kill the process with its group and reap it, also when cancelled meanwhile; return its
+        status.
 
-        Raises DeviceLost where it is not gone within REAP_LIMIT_S.
+        Raises DeviceLost where the process is not gone within REAP_LIMIT_S.
         """
         # The group may hold processes even when its leader is gone.
         with contextlib.suppress(ProcessLookupError):
@@ -69,7 +71,8 @@ class Child:
             ) from error
 
     async def wait(self) -> None:
-        """Wait for its end without blocking the loop; it stays to be reaped."""
+        """Wait for the end of the process without blocking the event loop; the process is not
+        reaped."""
         if self.process.poll() is not None:
             return
         loop = asyncio.get_running_loop()
@@ -111,10 +114,10 @@ def spawn(
 
 
 def end_tree(pid: int, limit_s: float) -> tuple[int, ...]:
-    """Kill a child of ours and all its descendants; return those that outlive `limit_s`.
+    """Kill a child process and all its descendants; return the ids of those that outlive `limit_s`.
 
-    The child is stopped first, so that it starts nothing more while its descendants are looked up.
-    It stays to be reaped.
+    The child is stopped first, so that it starts no process while its descendants are looked up.
+    The child is not reaped.
     """
     import psutil
 
@@ -136,7 +139,8 @@ def end_tree(pid: int, limit_s: float) -> tuple[int, ...]:
 
 
 def _outlast(ending: dict[int, int], limit_s: float) -> Iterator[int]:
-    """Wait until the processes are gone: a descriptor of one that has ended can be read."""
+    """Return the ids of processes that outlive `limit_s`; `ending` has ids by pidfd, which can be
+    read when its process has ended."""
     deadline = time.monotonic() + limit_s
     waiting = select.poll()
     for descriptor in ending:

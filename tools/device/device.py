@@ -27,71 +27,75 @@ class Site(Protocol):
 
     @property
     def name(self) -> str:
-        """Which device this is, as `Device.name` of one device."""
+        """Name of the device, as `Device.name` of a single device."""
         ...
 
     @property
     def hardware(self) -> Hardware:
-        """Profile of the GPU this is, or stands for."""
+        """Profile of the GPU that the device is, or stands for."""
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What can be done here. A site that duels opens TimedSessions."""
+        """What the site can do. A site that duels opens TimedSessions."""
         ...
 
     @property
     def confined(self) -> str:
-        """What isolates runners here, in one line; empty where `doctor` alone tries that."""
+        """What isolates the site's runners, in one line; empty where `doctor` alone tries that."""
         ...
 
     @property
     def arrays(self) -> Arrays:
-        """Where the buffers of sessions lie."""
+        """The arrays that buffers of the site's sessions are."""
         ...
 
     def read_clocks(self) -> ClockReading | None:
-        """Return how fast the hardware runs now; None where that is not known. Used in duels."""
+        """Return clocks, temperature and power of the GPU; None where not known. Used in duels."""
         ...
 
     def open(self, candidate: Baseline) -> AbstractAsyncContextManager[Session | Verdict]:
         """Load the candidate in a fresh runner.
 
-        Leaving the context ends the runner, unless nothing was timed in it and nothing went wrong:
-        then it may wait for the same candidate to be opened next, for its timing after its
-        validation, and ends before any other is opened in its place or timed.
+        Leaving the context ends the runner, unless nothing was timed in the runner and nothing went
+        wrong: then the runner may wait for the same candidate to be opened next, for its timing
+        after its validation, and ends before another candidate is opened in its place or timed.
         A baseline that is a library's call is opened in this process.
         Yields a verdict where the candidate cannot be loaded or needs what this device lacks.
-        Two may be open at once: each has memory of its own.
+        Two sessions may be open at once: each has memory of its own.
         """
         ...
 
     def open_cached(self, candidate: Baseline) -> AbstractAsyncContextManager[Session | Verdict]:
-        """Load a program of our own, a task's baseline, in a runner that is cached between uses.
+        """Load a task's baseline in a runner that is cached between uses.
 
-        Never for what is judged: code that has run in a process can leave something behind for
-        the next use, and this one all candidates share. There is one such runner at most, with one
-        user at a time: a second user gets a fresh one. It ends when another program is cached, when
-        its memory is needed, and after an exception or a verdict while it is used.
+        Never for a candidate: code that has run in a process can leave something behind for the
+        next use, and all candidates share the cached runner. There is at most one such runner, with
+        one user at a time: a second user gets a fresh runner. The cached runner ends when another
+        baseline is cached, when its memory is needed, and after an exception or a verdict in it.
         """
         ...
 
     @property
     def shares(self) -> MutableMapping[str, float]:
-        """Of the memory, what measurements of a task are planned with since one lacked some."""
+        """By task: the share of the GPU's memory that its measurements plan with, after one of them
+        found no memory."""
         ...
 
     async def release_unused(self) -> None:
-        """Give back memory that nobody uses: of cached runners, those that end, and of pools.
+        """Give unused memory of cached runners, of runners that end and of pools back to the
+        device.
 
-        For who lacks memory, and before other programs work on the device.
+        To be called where memory lacks, and before other programs work on the device.
         """
         ...
 
     def retire_cached(self) -> None:
-        """Use the cached runner no more, nor its memory: its times are not believed.
+        """Give the cached runner, whose times are doubted, to no other user, and its memory
+        neither.
 
-        Until the next is cached it stays, so that no runner opened meanwhile gets that memory.
+        The runner lives until the next is cached, so that no runner opened meanwhile gets its
+        memory.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""The frames of `native/frames.h` in Python, and how arguments go into them.
+"""The frames of `native/frames.h` in Python.
 
-Frames have one fixed size each and come as single packets, so nothing that a runner sends decides
-how much is read.
+Each kind of frame has one fixed size and is one packet, so nothing that a runner sends decides how
+much is read.
 """
 
 import ctypes
@@ -52,7 +52,7 @@ class DeviceFacts(ctypes.Structure):
 
 
 class StartFrame(ctypes.Structure):
-    """Sent once."""
+    """`StartFrame`: the first order to a runner of the emulated device."""
 
     _fields_ = (("arena_bytes", _U64), ("report_bytes", _U64), ("facts", DeviceFacts))
 
@@ -71,7 +71,7 @@ class CallBuffer(ctypes.Structure):
 
 
 class CallFrame(ctypes.Structure):
-    """One call of `solve`."""
+    """`CallFrame`: the order to call `solve` once."""
 
     _fields_ = (
         ("sequence", _U64),
@@ -125,17 +125,17 @@ class ReplyFrame(ctypes.Structure):
 
     @property
     def is_last(self) -> bool:
-        """True when the runner ends after it."""
+        """True when the runner ends after this reply."""
         return self.reply not in {RunnerReply.READY, RunnerReply.REFUSED, RunnerReply.DONE}
 
     @property
     def text(self) -> str:
-        """The detail as text, whatever bytes it holds."""
+        """The detail as text; bytes that are no UTF-8 are replaced."""
         return bytes(self.detail).decode(errors="replace")
 
 
 def decode_reply(packet: bytes) -> ReplyFrame | None:
-    """Return the reply in a packet; None where it is not one."""
+    """Return the reply in a packet; None where the packet is no reply."""
     if len(packet) != ctypes.sizeof(ReplyFrame):
         return None
     frame = ReplyFrame.from_buffer_copy(packet)

@@ -1,4 +1,4 @@
-"""One runner: asked with a deadline, and killed with all it left."""
+"""One runner: given orders with a deadline, and killed with all processes that it has started."""
 
 import asyncio
 import contextlib
@@ -22,19 +22,17 @@ from cuda_llm.tools.device.protocol import (
 _log = Log(__name__)
 
 _FINAL_REPLY_S = 0.5
-"""How long a runner that is out of time may take to report where it is."""
-
-
+"""Longest seconds in which a runner that is out of time reports where it is."""
 MOST_LIMITS = 5
-"""How many times its limit a runner may take in all that waits for a processor."""
+"""Most multiples of its limit that a runner which waits for a processor may take in all."""
 _LEAST_LEFT_S = 0.01
+"""Seconds below which no time is left to wait."""
 
 
 def find_queued_s(pids: Sequence[int]) -> float:
-    """Return the longest time that a thread of these processes could have run and had to wait.
-
-    0 where the kernel does not say (`/proc/PID/task/TID/schedstat`, second figure).
-    """
+    """Return the most seconds that a thread of these processes was ready and waited for a
+    processor: the second figure of `/proc/PID/task/TID/schedstat`; 0 where the kernel has no such
+    file."""
     longest_ns = 0
     for pid in pids:
         for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -49,14 +47,14 @@ def do_nothing() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerEnded:
-    """The runner has ended."""
+    """A runner has ended."""
 
     status: int
-    """As `subprocess` gives it: negative for a signal."""
+    """Exit status as `subprocess` has it: negative for a signal."""
     final_reply: ReplyFrame | None
-    """Its report of a crash, if it could send one."""
+    """The runner's report of its crash; None where it sent none."""
     expired: bool
-    """True when it was ended for being out of time."""
+    """True when the runner was ended because its time was over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +63,13 @@ class UnexpectedReply:
 
 
 class Runner:
-    """A running runner of one or more processes. Always `stop` it."""
+    """A running runner of one or more processes. Whoever starts a runner has to call `stop`."""
 
     def __init__(
         self, main: Child, helpers: Sequence[Child], connection: RunnerSocket, *, alarm: bool
     ) -> None:
-        """`main` replies, `helpers` end with it. `alarm`: SIGALRM has it say where it is late."""
+        """`main` is the process that replies, `helpers` end with it. With `alarm`, `main` reports
+        on SIGALRM where the kernel is."""
         self._main = main
         self._helpers = tuple(helpers)
         self._connection = connection
@@ -83,7 +82,7 @@ class Runner:
 
     @property
     def is_alive(self) -> bool:
-        """False when it has ended, or sent a packet unasked."""
+        """False when the runner has ended, or has sent a packet without an order."""
         return self._main.process.poll() is None and not self._connection.has_packet()
 
     async def exchange(

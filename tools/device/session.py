@@ -1,4 +1,4 @@
-"""A candidate that is loaded: what a call of it takes, what it reports, and how batches of calls
+"""A session of a loaded candidate: what a call takes, what a call reports, and how batches of calls
 are timed.
 
 The judge fills the session's buffers, asks for calls, and compares the buffers afterwards. Sessions
@@ -15,15 +15,15 @@ from cuda_llm.profile import Bottleneck, LaunchProfile
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
 
 SCRATCH_BYTES = 1 << 30
-"""Room for what `solve` itself allocates, in every layout; a timed one can have more."""
+"""Bytes for allocations of `solve` in every layout; a layout that is timed can have more."""
 OPENING_BYTES = SCRATCH_BYTES + (448 << 20)
-"""Of a new session: most buffers fit beside what `solve` may allocate."""
+"""Bytes of a new session: most buffers fit beside what `solve` may allocate."""
 MOST_OPENING_PART = 8
-"""Of the GPU's memory."""
+"""A new session takes at most this fraction (an eighth) of the GPU's memory."""
 
 
 def opening_bytes(memory_bytes: int) -> int:
-    """Return what a new session takes of a GPU's memory, and keeps when it needs a larger piece."""
+    """Return the bytes that a new session takes of a GPU's memory, and keeps when it takes more."""
     return min(OPENING_BYTES, memory_bytes // MOST_OPENING_PART)
 
 
@@ -33,7 +33,7 @@ class Scalar:
 
     value: int | float
     ctype: str
-    """`int`, `long long`, `unsigned`, `float`, `double` ..."""
+    """Type in C: `int`, `long long`, `unsigned`, `float`, `double` ..."""
 
 
 Argument: TypeAlias = str | Scalar
@@ -41,16 +41,17 @@ Argument: TypeAlias = str | Scalar
 
 
 class Level(StrEnum):
-    """How closely a device that sees every access watches a call. Others ignore it."""
+    """How closely a device that sees every access watches a call. Other devices ignore the
+    level."""
 
     CHECK = "check"
     """Bounds, alignment, initialisation, barriers: every block."""
     ACCOUNT = "account"
-    """`check`, and counts from every block."""
+    """What `check` watches, and counts from every block."""
     FULL = "full"
-    """`check`, and races in shared and global memory."""
+    """What `check` watches, and races in shared and global memory."""
     SAMPLE = "sample"
-    """Counts from some blocks that stand for all: for sizes at which all are too many."""
+    """Counts from some blocks that stand for all: for sizes at which all blocks take too long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +60,12 @@ class CallOptions:
 
     level: Level = Level.CHECK
     schedule_seed: int = 0
-    """Order of blocks and warps; 0 is ascending. Ignored where the hardware decides."""
+    """Order of blocks and warps; 0 is ascending. Ignored where the hardware decides the order."""
     limit_s: float = 10.0
     most_back_edges: int | None = None
-    """Iterations of loops, of all warps of a launch, after which it counts as endless whatever the
-    clock says; None leaves that to the clock. Only where a device counts them."""
+    """Iterations of loops, of all warps of a launch, after which the launch counts as endless
+    whatever the clock says; None leaves that to `limit_s`. Only where a device counts
+    iterations."""
     scratch_bytes: int = SCRATCH_BYTES
     """Most device memory `solve` may hold at once."""
     device_to_host: bool = False
@@ -72,28 +74,30 @@ class CallOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CallReport:
-    """One call that came back."""
+    """The report of a call of `solve` that has returned."""
 
     wall_s: float
     time_us: float = 0.0
-    """Device time: modelled at level `account`, or measured; 0 where unknown."""
+    """Microseconds on the device, modelled at level `account`, or measured; 0 where not known."""
     launches: tuple[LaunchProfile, ...] = ()
-    """One a launch, in order. Empty where they were not counted."""
+    """One profile a launch, in order; empty where launches were not counted."""
     kernels: int | None = None
     """Number of kernels that the call launched, at any level; None where the device does not count
     them: then each of `launches` that has threads is one."""
     bottlenecks: tuple[Bottleneck, ...] = ()
-    """What limits the call, dominating one first."""
+    """What limits the call, the dominating bottleneck first."""
     arithmetic: float | None = None
-    """Floating-point operations of all threads; None where they are not counted."""
+    """Floating-point operations of all threads; None where operations are not counted."""
     stored_bytes: int | None = None
-    """Bytes that kernels, fills and copies were seen to store; None where that is not counted."""
+    """Bytes that kernels, fills and copies were seen to store; None where stores are not
+    counted."""
     refused: LaunchFailed | None = None
-    """A launch that CUDA would have refused. The candidate may have found another way."""
+    """A launch that CUDA would have refused; None where there was none. The candidate may have
+    found another way."""
     out_of_memory: OutOfMemory | None = None
-    """An allocation that was refused. The candidate may have coped with that."""
+    """An allocation that was refused; None where there was none. The candidate may have coped."""
     output: str = ""
-    """What device code printed, bounded."""
+    """Text that device code printed, cut to a bounded length."""
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -111,13 +115,14 @@ class Session(Protocol):
     async def call(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | Verdict:
-        """Call `solve` once and wait for it and everything it launched."""
+        """Call `solve` once, and wait until everything that it launched is over."""
         ...
 
 
 @runtime_checkable
 class SamplingSession(Session, Protocol):
-    """A session whose calls can be counted from some of their blocks: where times are modelled."""
+    """A session of a device that models times, whose calls can be counted from some of their
+    blocks."""
 
     def place_unfilled(
         self, buffers: Sequence[BufferSpec], pools: Mapping[str, bytes]
@@ -125,40 +130,39 @@ class SamplingSession(Session, Protocol):
         """Lay out buffers as `place` does, some of which may be larger than memory.
 
         The pages of those that `pools` names are filled when a kernel first touches them, each with
-        a page of the pool's contents, whose length is a multiple of 4,096 bytes. They are not to be
-        looked at.
+        a page of the pool's contents, whose length is a multiple of 4,096 bytes. Nothing may read
+        such buffers here.
         """
         ...
 
     async def sample(
         self, arguments: Sequence[Argument], options: CallOptions
     ) -> CallReport | DependentLaunch | Verdict:
-        """Call `solve` as `call` does; at level `sample` a launch may turn out to need all blocks.
-
-        The session is over then.
-        """
+        """Call `solve` as `call` does; a DependentLaunch where a launch at level `sample` turns out
+        to need all blocks, which ends the session."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Timed calls in one go: each opens its slot's inputs, flushes L2, solves, tags the outputs."""
+    """Calls that are timed together: each decrypts its slot's inputs, flushes L2, calls `solve`,
+    and tags the outputs."""
 
     order: tuple[int, ...]
-    """Slots in the order of the calls; none twice."""
+    """Numbers of the slots in the order of the calls; none stands twice."""
     key: bytes
     """16 secret bytes, new for each batch: inputs are sealed and outputs tagged under it."""
     flush: bool = True
     """Write more than L2 holds before each call (`--l2 cold`)."""
     solve: bool = True
-    """False leaves the call of `solve` out: what all the rest takes."""
+    """False leaves the call of `solve` out, to time everything beside it."""
     keys: tuple[bytes, ...] = ()
-    """Of each call, instead of `key`; each is handed out when the call before is over: until then
-    nothing tells the inputs."""
+    """Keys of the calls, instead of `key`; each is handed out when the call before is over: until
+    then the inputs cannot be read."""
 
 
 class TimeClass(StrEnum):
-    """What a measured time contains."""
+    """Which parts of a call a measured time contains."""
 
     DEVICE = "device"
     """One call in a captured graph: kernels, copies and the gaps between them."""
@@ -172,24 +176,24 @@ class ClockReading:
 
     sm_mhz: float
     celsius: float | None
-    """None where it is not known."""
+    """Temperature of the GPU; None where it is not known."""
     watts: float | None
+    """Power that the GPU draws; None where it is not known."""
     throttled: bool
-    """It holds its clocks down, for heat or power."""
+    """The GPU holds its clocks down, for heat or power."""
 
 
 @runtime_checkable
 class TimedSession(Session, Protocol):
-    """Calls can be captured, and timed in batches by our own clock."""
+    """A session whose calls can be captured, and timed in batches by the judge's own clock."""
 
     async def place_slots(
         self, buffers: Sequence[BufferSpec], count: int, *, scratch_bytes: int = SCRATCH_BYTES
     ) -> Slots:
         """Lay out `count` slots. Replaces the previous layout, as `place` does.
 
-        Beside them is room for `solve` to hold `scratch_bytes` at once, and never less than
-        SCRATCH_BYTES, but where memory is short: then it is what is left. Waits for memory of
-        sessions that close, where it is needed.
+        Beside the slots `solve` may hold `scratch_bytes` at once, and at least SCRATCH_BYTES; where
+        memory is short, what is left. Waits for memory of sessions that close, where memory lacks.
         """
         ...
 
@@ -198,36 +202,38 @@ class TimedSession(Session, Protocol):
     ) -> TimeClass | Verdict:
         """Call `solve` once on slot 0 to warm up, then capture a call for each slot and run none.
 
-        The slots' buffers must hold valid inputs. Call it once after each `place_slots`.
+        The slots' buffers must hold valid inputs. To be called once after each `place_slots`.
         """
         ...
 
     def seal(
         self, slots: Sequence[int], keys: Sequence[bytes], contents: Mapping[str, Array]
     ) -> None:
-        """Encrypt the inputs of these slots into their `sealed` arrays, each under its key.
+        """Encrypt the inputs of these slots into the slots' `sealed` arrays, each under its key.
 
-        `contents` of an input has one axis more in front, one index for each of `slots`.
+        `contents` of an input has one axis more in front, with one index for each of `slots`.
         """
         ...
 
     @property
     def not_stepwise(self) -> str:
-        """Return why keys could not be handed out for the last batch to be armed; else empty."""
+        """Return why keys could not be handed out call by call in the last armed batch; else
+        empty."""
         ...
 
     async def arm(self, batch: Batch) -> Verdict | None:
-        """Have the runner put the batch together: nothing of the candidate runs until `go`.
+        """Have the runner put the batch together: no code of the candidate runs until `go`.
 
-        A batch with keys of its calls that cannot be has an InfraFailed and sets `not_stepwise`;
-        the session is as it was.
+        Where keys cannot be handed out call by call, returns an InfraFailed and sets
+        `not_stepwise`; the session can be used on.
         """
         ...
 
     async def go(self, limit_s: float) -> float | Verdict:
-        """Run the armed batch; return the seconds by our clock until all tags have been read."""
+        """Run the armed batch; return the seconds by the judge's clock until all tags are read."""
         ...
 
     def find_late_write(self) -> str | None:
-        """Return the name of an output that is not what it was when its call was over, or None."""
+        """Return the name of an output that has changed since its call was over; None where none
+        has."""
         ...

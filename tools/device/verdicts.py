@@ -9,7 +9,7 @@ from cuda_llm.outcomes import LoadFailed, PolicyBreach, PolicyViolation
 from cuda_llm.tools.device.protocol import Refusal, ReplyFrame
 
 _UNDEFINED = re.compile(r"undefined symbol: (\w+)")
-"""As the dynamic linker writes it."""
+"""The dynamic linker's message on a function that is not defined."""
 
 _LINKER_PHRASES = (
     "cannot allocate memory in static TLS block",
@@ -19,8 +19,11 @@ _LINKER_PHRASES = (
     "file too short",
     "invalid ELF header",
 )
-"""What the dynamic linker may say of a candidate. Nothing else of its text is read."""
+"""Phrases of the dynamic linker that a verdict quotes. No other text of the linker is read."""
 _SYSTEM_CALLS = Path(__file__).parent.parent / "sandbox" / "native" / "calls.c"
+
+FORGED = PolicyViolation(rule="runner-protocol")
+"""The verdict where a runner sends a packet that answers no order."""
 
 
 def load_failed(reply: ReplyFrame) -> LoadFailed:
@@ -33,15 +36,11 @@ def load_failed(reply: ReplyFrame) -> LoadFailed:
     return LoadFailed(fault="linker", detail=detail)
 
 
-FORGED = PolicyViolation(rule="runner-protocol")
-"""The verdict where a runner sends a packet that answers no order."""
-
-
 def denied_call(reply: ReplyFrame) -> PolicyViolation:
     """Return the verdict on host code that made a system call which the sandbox denies.
 
-    A candidate may have written the reply: its name is one that the sandbox knows, else there is
-    the number alone.
+    A candidate may have written the reply: the call's name is kept where the sandbox knows the
+    name, else its number alone.
     """
     names = (reply.text,) if reply.text in _system_calls() else ()
     breach = PolicyBreach(kind="system-call", names=names, number=reply.number)
@@ -54,7 +53,7 @@ def _system_calls() -> frozenset[str]:
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal, or its number where it has none."""
+    """Return the name of a signal, or `signal N` where it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -62,7 +61,7 @@ def signal_name(number: int) -> str:
 
 
 def call_notes(launches: int) -> dict[str, str]:
-    """Return what a report of a call says of its launches."""
+    """Return the notes of a report of a call with this number of launches."""
     notes = {"launches": str(launches)}
     if launches == 0:
         notes["no-launch"] = "`solve` returned without launching a kernel"

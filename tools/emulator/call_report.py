@@ -16,6 +16,8 @@ from cuda_llm.tools.profiler.counts import count_tensor_operations
 from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
 from cuda_llm.tools.profiler.tables import InstructionClass, KernelTable, Translated
 
+_ARITHMETIC = (InstructionClass.FP32, InstructionClass.FP64, InstructionClass.FP16)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedCandidate:
@@ -97,9 +99,6 @@ def _stored_bytes(record: CallRecord, tables: Sequence[KernelTable]) -> int:
         if site.kind in ("store", "atomic", "bulk_store") and site.space in ("global", "generic")
     )
     return round(stored) + record.copied_bytes
-
-
-_ARITHMETIC = (InstructionClass.FP32, InstructionClass.FP64, InstructionClass.FP16)
 
 
 def _arithmetic(record: CallRecord, tables: Sequence[KernelTable]) -> float:

@@ -32,6 +32,16 @@ from cuda_llm.tools.native import add_files, build, build_in_thread
 from cuda_llm.tools.profiler.tables import Translated
 from cuda_llm.tools.sandbox.jail import jail_program
 
+_TOOLS = Path(__file__).parent.parent
+_NATIVE = _TOOLS / "device" / "native"
+_SANDBOX = _TOOLS / "sandbox" / "native"
+_SANDBOX_PARTS = ("calls", "filter", "landlock", "limits", "seccomp", "violation")
+_RUNTIME = _TOOLS / "emulator" / "runtime"
+_REPORT_BYTES = 64 << 20
+"""Bytes of virtual memory of a report; pages are allocated when touched."""
+_LOAD_LIMIT_S = 20.0
+_TIMING_CODE = ("emulator", "profiler")
+
 
 def device_facts(hardware: Hardware) -> DeviceFacts:
     """Return what `cudaGetDeviceProperties` and the launch checks need of `hardware`."""
@@ -67,13 +77,6 @@ def device_facts(hardware: Hardware) -> DeviceFacts:
             for kind in ("fp16", "tf32", "fp8", "int8")
         },
     )
-
-
-_TOOLS = Path(__file__).parent.parent
-_NATIVE = _TOOLS / "device" / "native"
-_SANDBOX = _TOOLS / "sandbox" / "native"
-_SANDBOX_PARTS = ("calls", "filter", "landlock", "limits", "seccomp", "violation")
-_RUNTIME = _TOOLS / "emulator" / "runtime"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,12 +150,6 @@ def native_parts() -> NativeParts:
     return NativeParts(
         runner=runner_program(), emulator=emulator_library(), cudart=runtime_library()
     )
-
-
-_REPORT_BYTES = 64 << 20
-"""Bytes of virtual memory of a report; pages are allocated when touched."""
-_LOAD_LIMIT_S = 20.0
-_TIMING_CODE = ("emulator", "profiler")
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,29 @@ from cuda_llm.tools.profiler.tables import PIPES, KernelTable
 
 _COUNTER_LIMIT = 1 << 62
 
+_LIMITS: tuple[LimitName | None, ...] = (
+    None,
+    "grid-extent",
+    "block-extent",
+    "threads-per-block",
+    "launch-bounds",
+    "shared-memory",
+    "registers",
+    "resident-blocks",
+    "cluster",
+    "cluster",
+)
+"""Names of launch limits, indexed by `emu::LimitNumber`."""
+_AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
+_CUDA_ERRORS = {
+    1: "cudaErrorInvalidValue",
+    9: "cudaErrorInvalidConfiguration",
+    98: "cudaErrorInvalidDeviceFunction",
+    701: "cudaErrorLaunchOutOfResources",
+    720: "cudaErrorCooperativeLaunchTooLarge",
+    912: "cudaErrorInvalidClusterSize",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class CallRecord:
@@ -138,30 +161,6 @@ def _dependence(fault: Fault, kernels: Sequence[KernelTable]) -> DependentLaunch
 
 def _senseless(why: str) -> InfraFailed:
     return InfraFailed(component="report", detail=f"the device's report makes no sense: {why}")
-
-
-_LIMITS: tuple[LimitName | None, ...] = (
-    None,
-    "grid-extent",
-    "block-extent",
-    "threads-per-block",
-    "launch-bounds",
-    "shared-memory",
-    "registers",
-    "resident-blocks",
-    "cluster",
-    "cluster",
-)
-"""Names of launch limits, indexed by `emu::LimitNumber`."""
-_AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
-_CUDA_ERRORS = {
-    1: "cudaErrorInvalidValue",
-    9: "cudaErrorInvalidConfiguration",
-    98: "cudaErrorInvalidDeviceFunction",
-    701: "cudaErrorLaunchOutOfResources",
-    720: "cudaErrorCooperativeLaunchTooLarge",
-    912: "cudaErrorInvalidClusterSize",
-}
 
 
 def _refused(error: Any, kernels: Sequence[KernelTable]) -> LaunchFailed | None:

@@ -15,37 +15,6 @@ UNITS = 10
 TICKS = 16
 """Ticks of a clock cycle."""
 
-
-class Reason(IntEnum):
-    """Reason of a fault, numbered as `emu::ReasonNumber`."""
-
-    NONE = 0
-    DIFFERENT_BARRIERS = 1
-    DIFFERENT_THREAD_COUNTS = 2
-    NO_SUCH_BARRIER = 3
-    NOT_A_MEMBER = 4
-    MISSING_LANES = 5
-    ASSERTION = 6
-    PHASE_INCOMPLETE = 7
-    CLUSTER_INCOMPLETE = 8
-    TOO_MANY_ARRIVALS = 9
-    NO_SUCH_COUNT = 10
-    UNPAIRED_CLUSTER_BARRIER = 11
-    EXITED_BLOCK = 12
-    NO_TENSOR_MAP = 13
-    NO_PROXY_FENCE = 14
-    MISSING_WARPS = 15
-    DIFFERENT_OPERANDS = 16
-    RESERVED_BITS = 17
-    NO_PATTERN = 18
-    NEGATIVE_START = 19
-
-    @property
-    def word(self) -> str:
-        """Return its name as facts have it."""
-        return self.name.lower().replace("_", "-")
-
-
 FAULT_RECORD = np.dtype(
     [
         ("fault", "u4"),
@@ -70,7 +39,6 @@ FAULT_RECORD = np.dtype(
     ],
     align=True,
 )
-
 LAUNCH_ERROR = np.dtype(
     [
         ("error", "u4"),
@@ -87,11 +55,9 @@ LAUNCH_ERROR = np.dtype(
     ],
     align=True,
 )
-
 PROGRESS = np.dtype(
     [("in_kernel", "u4"), ("kernel", "u4"), ("basic_block", "u4"), ("block", "u4")], align=True
 )
-
 LAUNCH_ENTRY = np.dtype(
     [
         ("kernel", "u4"),
@@ -123,7 +89,6 @@ LAUNCH_ENTRY = np.dtype(
     ],
     align=True,
 )
-
 SITE_COUNTERS = np.dtype(
     [
         ("requests", "u8"),
@@ -139,9 +104,7 @@ SITE_COUNTERS = np.dtype(
     ],
     align=True,
 )
-
 SHARING = np.dtype([("in_block", "u8"), ("in_wave", "u8"), ("again", "u8")], align=True)
-
 REPORT = np.dtype(
     [
         ("magic", "u8"),
@@ -165,8 +128,37 @@ REPORT = np.dtype(
     ],
     align=True,
 )
-
 COUNTERS_OFFSET = LOG_OFFSET + LOG_ENTRIES * LAUNCH_ENTRY.itemsize
+
+
+class Reason(IntEnum):
+    """Reason of a fault, numbered as `emu::ReasonNumber`."""
+
+    NONE = 0
+    DIFFERENT_BARRIERS = 1
+    DIFFERENT_THREAD_COUNTS = 2
+    NO_SUCH_BARRIER = 3
+    NOT_A_MEMBER = 4
+    MISSING_LANES = 5
+    ASSERTION = 6
+    PHASE_INCOMPLETE = 7
+    CLUSTER_INCOMPLETE = 8
+    TOO_MANY_ARRIVALS = 9
+    NO_SUCH_COUNT = 10
+    UNPAIRED_CLUSTER_BARRIER = 11
+    EXITED_BLOCK = 12
+    NO_TENSOR_MAP = 13
+    NO_PROXY_FENCE = 14
+    MISSING_WARPS = 15
+    DIFFERENT_OPERANDS = 16
+    RESERVED_BITS = 17
+    NO_PATTERN = 18
+    NEGATIVE_START = 19
+
+    @property
+    def word(self) -> str:
+        """Return its name as facts have it."""
+        return self.name.lower().replace("_", "-")
 
 
 def text_of(raw: bytes) -> str:

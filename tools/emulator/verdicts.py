@@ -33,6 +33,18 @@ from cuda_llm.outcomes import (
 from cuda_llm.tools.emulator.report_layout import FAULT_RECORD, NONE, Reason, text_of
 from cuda_llm.tools.profiler.tables import InstructionSite, KernelTable
 
+_SPACES: tuple[MemorySpace | None, ...] = (None, "global", "shared", "local", "const", "param")
+_ACCESSES: tuple[AccessKind | None, ...] = (None, "read", "write", "atomic")
+_ALLOCATIONS: tuple[Owner | None, ...] = (None, "buffer", "scratch", "variable", None)
+"""The last is the runtime's own workspace, which no candidate owns."""
+_NUMBERS = tuple(set(FAULT_RECORD.names or ()) - {"block", "thread", "detail"})
+_RACES: dict[tuple[bool, bool], RaceKind] = {
+    (True, True): "write-write",
+    (True, False): "write-read",
+    (False, True): "read-write",
+}
+"""Kind of a race, by whether the earlier access writes and whether the later access writes."""
+
 
 class FaultKind(IntEnum):
     """Kind of a fault, numbered as `emu::Fault`."""
@@ -57,12 +69,6 @@ class FaultKind(IntEnum):
     DEPENDENT = 18
     UNWAITED = 19
     UNFENCED = 20
-
-
-_SPACES: tuple[MemorySpace | None, ...] = (None, "global", "shared", "local", "const", "param")
-_ACCESSES: tuple[AccessKind | None, ...] = (None, "read", "write", "atomic")
-_ALLOCATIONS: tuple[Owner | None, ...] = (None, "buffer", "scratch", "variable", None)
-"""The last is the runtime's own workspace, which no candidate owns."""
 
 
 def _words(kind: Any) -> dict[Reason, Any]:
@@ -138,9 +144,6 @@ class Fault:
             allocation_bytes=number["allocation_bytes"],
             detail=text_of(record["detail"]),
         )
-
-
-_NUMBERS = tuple(set(FAULT_RECORD.names or ()) - {"block", "thread", "detail"})
 
 
 def _three(values: Any) -> tuple[int, int, int]:
@@ -239,14 +242,6 @@ def _relation(fault: Fault) -> Relation:
     if fault.offset < 0:
         return "before-start"
     return "inside" if fault.offset < fault.allocation_bytes else "past-end"
-
-
-_RACES: dict[tuple[bool, bool], RaceKind] = {
-    (True, True): "write-write",
-    (True, False): "write-read",
-    (False, True): "read-write",
-}
-"""Kind of a race, by whether the earlier access writes and whether the later access writes."""
 
 
 def _race(

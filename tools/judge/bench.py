@@ -1,4 +1,4 @@
-"""What a bench is: the paper's three feature functions of a task, and its baseline."""
+"""What a bench is: the paper's three feature functions of a task, and the time of its baseline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,23 +20,24 @@ class Inspected:
     """What sanitizers and the emulated device found in a kernel that passed."""
 
     fault: Verdict | None = None
-    """None where nothing was found."""
+    """The fault that was found; None where there is none."""
     notes: tuple[str, ...] = ()
-    """What was watched, and what could not be."""
+    """Lines for a person: what was watched, and what could not be watched."""
     not_inspected: str = ""
-    """Why sanitizers and large sizes have not looked at it; empty where they have."""
+    """Why sanitizers and large sizes have not checked the kernel; empty where they have."""
     artefacts: Mapping[str, Path] = field(default_factory=dict)
-    """Files that the tools wrote, by name: `kernel.sass`."""
+    """Files that the tools have written, by name: `kernel.sass`."""
 
 
 @runtime_checkable
 class DuelBench(Protocol):
-    """What a bench that measures can do besides for a kernel about to become the incumbent."""
+    """What a bench that measures does besides, for a kernel that is about to become the
+    incumbent."""
 
     async def contest(
         self, contenders: Sequence[Compiled], incumbent: Compiled
     ) -> Contest | InfraFailed:
-        """Time all of them together on one GPU, within a stated time."""
+        """Time contenders and incumbent together on one GPU, within the limit of a step."""
         ...
 
     async def inspect(self, compiled: Compiled) -> Inspected:
@@ -46,13 +47,13 @@ class DuelBench(Protocol):
 
 @runtime_checkable
 class PublishedBench(Protocol):
-    """What a bench can do besides for a task whose own check is published."""
+    """What a bench does besides, for a task whose own check is published."""
 
     async def check_as_published(
         self, compiled: Compiled, verdict: Verdict
     ) -> PublishedCheck | None:
-        """Return what the published check says of a kernel with this verdict; None where there is
-        none, or it is not known."""
+        """Return what the published check says of a kernel with this verdict; None where the task
+        has no published check, or its answer is not known."""
         ...
 
 
@@ -60,9 +61,9 @@ class Bench(Protocol):
     """Judges candidates of one task on one device, a step at a time.
 
     A bad kernel is a verdict. Only a bench repeats a step, where machinery broke and another try
-    may help; what stays broken is an InfraFailed. Raises what would end every other candidate too:
-    MissingError, TaskError, DeviceLost, and bugs. Each step holds a slot of its own (a core for a
-    compiler, a device for the rest) while it works.
+    may help; machinery that stays broken is an InfraFailed. Raises what ends every candidate:
+    MissingError, TaskError, DeviceLost, and bugs. Each step holds a slot (a core for a compiler,
+    a device for the rest) while it works.
     """
 
     async def time_baseline(self) -> KernelTimes:
@@ -73,7 +74,8 @@ class Bench(Protocol):
         ...
 
     async def compile(self, source: str, name: str) -> Compiled | Verdict:
-        """Compile with nvcc and audit (Compilation Verifier). Outcomes are cached by source."""
+        """Compile a source with nvcc and audit the result (Compilation Verifier). Outcomes are
+        cached by source."""
         ...
 
     async def validate(self, compiled: Compiled) -> Validated | Verdict:
@@ -83,11 +85,12 @@ class Bench(Protocol):
     async def profile(
         self, compiled: Compiled, validated: Validated, baseline: KernelTimes
     ) -> Verdict:
-        """Time and explain (Performance Profiler): a Passed, unless timing finds a fault."""
+        """Time a kernel and find what limits it (Performance Profiler): a Passed, unless timing
+        finds a fault."""
         ...
 
     def with_fresh_inputs(self) -> "Bench":
-        """Return the same bench with inputs that no candidate was judged on before."""
+        """Return a bench like this one, with inputs on which no candidate was judged before."""
         ...
 
 

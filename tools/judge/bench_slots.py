@@ -1,4 +1,4 @@
-"""How many compilers and candidates of a bench work at once, and who is next on a device."""
+"""Slots of a bench: how many compilers and candidates work at once, and which is next."""
 
 import asyncio
 import os
@@ -10,31 +10,32 @@ from cuda_llm.settings import settings
 from cuda_llm.tools.device import CompilingDevice, Device, GrowingDevice
 
 KEPT_S = 0.1
-"""How long a device waits for the kernel that it has just validated to be timed."""
+"""Seconds that a device waits for the kernel that it has just validated to be timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchSlots:
     """Slots of compilers and of devices, each given in order of arrival. Belongs to one event loop.
 
-    The process in which a kernel was validated is timed too, unless another kernel is called in
-    between: so a device is kept for a moment for the kernel that has just left it. Candidates that
-    are all validated first would need twice as many processes.
+    A kernel is timed in the process in which it was validated, unless another kernel is called on
+    the device in between: so a device is kept for KEPT_S for the kernel that has just left it.
+    Candidates that are all validated first would need twice as many processes.
     """
 
     compilers: asyncio.Semaphore
     devices: asyncio.Semaphore
     cores: asyncio.Semaphore
-    """Of this machine, for what the emulated device does here beside the device: the compilers'
-    own, where those run here."""
+    """Cores of this machine, for the emulated device that watches beside the device; the compilers'
+    slots, where compilers run on this machine."""
     kept: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
-    """By key of the kernel: the device that waits for it, and until when."""
+    """By key of the kernel: the timer that ends the wait of the device which is kept for it."""
 
     @asynccontextmanager
     async def device_for(self, key: str) -> AsyncIterator[Callable[[], None]]:
-        """Hold a device, before others where one was kept for this kernel.
+        """Hold a device: the one that is kept for the kernel with this key, or the next that is
+        free.
 
-        Yields what has it kept for the kernel when it is given back.
+        Yields a function; where it has been called, the device is kept for the kernel afterwards.
         """
         kept = self.kept.pop(key, None)
         if kept is None:
@@ -62,7 +63,8 @@ class BenchSlots:
 
 
 def open_slots(device: Device) -> BenchSlots:
-    """Return a slot a core for compilers, and those of the device for candidates."""
+    """Return slots: for compilers one a core, or those of the device's compilers, and for
+    candidates as many as the device takes at once."""
     cores = asyncio.Semaphore(settings().compile_workers or len(os.sched_getaffinity(0)))
     elsewhere = device.compile_slots if isinstance(device, CompilingDevice) else 0
     devices = asyncio.Semaphore(device.capabilities.at_once)

@@ -10,7 +10,7 @@ from cuda_llm.tools.timing.failures import baseline_refused
 
 
 async def compile_source(task: Task, device: Device, source: str, name: str) -> Compiled | Verdict:
-    """Compile with nvcc and audit. `name` is the file in spots and diagnostics.
+    """Compile a source with nvcc and audit the result; spots and diagnostics call the file `name`.
 
     Raises MissingError without nvcc, g++ or a writable cache.
     """

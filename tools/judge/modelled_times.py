@@ -1,7 +1,8 @@
-"""Modelled times at the sizes people run, from launches of which some blocks stand for all.
+"""Modelled times at a task's `bench` sizes, from launches of which some blocks stand for all.
 
-Results are not looked at here: that is for sizes at which every element can be. What a kernel does
-at these sizes is compared with what it did there, so that none leaves work out where nobody looks.
+Results are verified at small sizes alone. The stores and the arithmetic of a kernel at `bench`
+sizes are compared with those at the small sizes, so that no kernel leaves work out where no result
+is verified.
 """
 
 import hashlib
@@ -32,20 +33,22 @@ from cuda_llm.tools.validator.cases import NONCE_BYTES, generator, timed_case
 from cuda_llm.tools.validator.distributions import draw
 
 POOL_BYTES = 4 << 20
-"""Up to here an input is drawn whole; of a larger one, so much: its pages are filled with those."""
+"""Bytes up to which an input is drawn whole; the pages of a larger input repeat as many bytes."""
 WHOLE_BYTES = 1 << 30
-"""Of all buffers together, up to which a call that cannot be sampled is executed whole."""
+"""Most bytes of all buffers of a call that is executed whole where it cannot be sampled."""
 MOST_BACK_EDGES = {Level.SAMPLE: 1_500_000, Level.ACCOUNT: 6_000_000}
-"""Iterations of loops of a launch, of all warps, at most: seconds. Not by the clock, for what is
-extrapolated must not depend on how busy a machine is."""
+"""Most iterations of loops of a launch, of all warps, which take seconds. They are counted, since a
+clock would make it depend on the machine's load which sizes are extrapolated."""
 LIMIT_S = 30.0
+"""Longest seconds of one call."""
 LEAST_STORED = 0.9
-"""Of the bytes of the outputs, as some blocks tell for all."""
+"""Least share of the outputs' bytes that a kernel has to store, as some blocks show for all."""
 LEAST_ARITHMETIC = 0.7
-"""Of the arithmetic for each operation of the task, against where results were looked at."""
+"""Least arithmetic for each operation of the task, relative to the sizes where results were
+verified."""
 MOST_SAMPLES = 8
-"""Over which work is averaged before it is said to be too little: where only few blocks can be
-executed, and blocks do very unlike work, one sample may tell half of it."""
+"""Most samples whose work is averaged before a kernel is found to leave work out: where few blocks
+can be executed, and blocks do unlike work, one sample may show half of the work."""
 
 
 async def time_calls_there(
@@ -57,11 +60,11 @@ async def time_calls_there(
     *,
     begins_small: bool = True,
 ) -> KernelTimes | Verdict:
-    """Time every size as the report of each call tells it, outputs verified.
+    """Model the time of every size from the report of each call, outputs verified.
 
-    A candidate, but not the baseline itself, is called there on other inputs, too: first at a small
-    size if it `begins_small`. Where the site samples, sizes that are too large to be executed whole
-    come after that, their outputs unverified.
+    A candidate, but not the baseline itself, is called on other inputs, too: with `begins_small`
+    first at a small size. Where the site samples, sizes that are too large to be executed whole
+    come afterwards, their outputs unverified.
     """
     samples = site.capabilities.samples
     async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
@@ -86,10 +89,10 @@ async def model_sizes(
 ) -> KernelTimes | Verdict:
     """Model the task's `bench` sizes; `verified` are the times of small ones.
 
-    Inputs and the blocks that are executed follow from the source: the same one has the same times,
-    and one that wanted to know them would have to contain its own hash. A size that cannot be
-    executed, not in part and not whole in a few seconds, is extrapolated from smaller ones. Each
-    size's note says which blocks its time stands on, or why it is extrapolated.
+    Inputs and executed blocks follow from the source: the same source has the same times, and a
+    source that was to know them would have to contain its own hash. A size that can be executed
+    neither in part nor whole within a few seconds is extrapolated from smaller sizes. Each size's
+    note names the number of executed blocks, or why the size is extrapolated.
     """
     modeller = _Modeller(task, site, compiled, verified)
     sizes = task.sizes.bench
@@ -157,11 +160,12 @@ class _Modeller:
         )
 
     def work(self, dims: Dims) -> float:
-        """Return the least microseconds of a size, which sizes are ordered by."""
+        """Return the least microseconds of a size, by which sizes are ordered."""
         return least_size_us(self._task, self._site.hardware, dims, l2_warm=False)
 
     async def model(self, dims: Dims) -> CallReport | Verdict | None:
-        """Model a size; None where that takes too long, Quarantined where work is left out."""
+        """Return the call at a size; None where the call takes too long, Quarantined where the
+        kernel leaves work out."""
         reports: list[CallReport] = []
         while len(reports) < MOST_SAMPLES:
             outcome = await self._model(dims, len(reports))
@@ -176,7 +180,7 @@ class _Modeller:
         return doubt
 
     async def _model(self, dims: Dims, sample: int) -> CallReport | Verdict | None:
-        """Model a size: from a part, or whole; None where neither is possible in time."""
+        """Return the call at a size, executed in part or whole; None where neither ends in time."""
         if self.dependent is None:
             outcome = await self._call(dims, Level.SAMPLE, sample)
             if isinstance(outcome, TimedOut):
@@ -211,7 +215,8 @@ async def call_unfilled(
     level: Level,
     sample: int = 0,
 ) -> CallReport | DependentLaunch | Verdict:
-    """Call `solve` once, large inputs filled where they are touched; outputs are not looked at."""
+    """Call `solve` once, pages of large inputs filled when they are touched; outputs are not
+    verified."""
     specs = {spec.name: spec for spec in buffer_specs(task, dims)}
     rng = generator(nonce, task.name, "sampled", sample)
     drawn = {
@@ -240,7 +245,8 @@ def _drawn_shape(spec: BufferSpec) -> tuple[int, ...]:
 def find_left_out(
     task: Task, dims: Dims, report: CallReport, verified: KernelTimes
 ) -> Quarantined | None:
-    """Find a size at which a kernel stores or computes less than where its results were right."""
+    """Return a Quarantined where a kernel stores or computes less at `dims` than where its results
+    were verified; None where it does not."""
     unseen = find_unseen_stores(task, dims, report, least=LEAST_STORED)
     if unseen is not None:
         return unseen
@@ -266,7 +272,7 @@ def extrapolate(points: Sequence[tuple[float, float]], work: float) -> float:
 
 
 def _averaged(reports: Sequence[CallReport]) -> CallReport:
-    """Return the last report, with the mean of the work that all of them tell."""
+    """Return the last report, with the means of stored bytes and arithmetic of all reports."""
     stored = [one.stored_bytes for one in reports if one.stored_bytes is not None]
     arithmetic = [one.arithmetic for one in reports if one.arithmetic is not None]
     return replace(

@@ -1,5 +1,5 @@
-"""The check that is published with a task, made on kernels that fail ours: what it would have let
-through.
+"""The check that is published with a task, made on kernels that fail ours, to know which wrong
+kernels the published check accepts.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -30,14 +30,15 @@ from cuda_llm.tools.validator.oracle import Expectation, Inputs, Oracle, one_bla
 from cuda_llm.tools.validator.parts import OutputPart, parts
 
 LIMIT_S = 2.0
-"""For the references of all sizes: this is beside a kernel that has failed already."""
+"""Longest seconds of the references of all sizes: the kernel has failed already."""
 FIXED_SEED = b"published"
-"""Of the inputs: the published ones are the same in every run, too."""
+"""Seed of the inputs: those of the published check are the same in every run, too."""
 
 
 def known_answer(task: Task, verdict: Verdict) -> PublishedCheck | None:
-    """Return what follows from our own verdict alone; None where a call has to tell, or where
-    nobody can: the kernel did not compile, or is not to blame."""
+    """Return what the published check says of a kernel, where our own verdict decides that; None
+    where a call of the kernel has to show it, where the kernel did not compile or is not to
+    blame."""
     if task.published is None:
         return None
     tolerance = task.published.absolute_tolerance
@@ -63,8 +64,8 @@ async def make_published_check(
 ) -> PublishedCheck | None:
     """Make the published check of a task that has one; None where memory does not hold its sizes.
 
-    What ends a call, a fault for one, is a refusal too. Sizes whose float64 reference would take
-    the GPU too long are left out.
+    A call that ends in a fault is a refusal, too. Sizes whose float64 references take longer than
+    LIMIT_S together are left out.
     """
     assert task.published is not None, "asked of tasks of the benchmark only"
     tolerance = task.published.absolute_tolerance
@@ -97,7 +98,7 @@ async def _find_refusal(
     group: str,
     sizes: Sequence[Dims],
 ) -> str:
-    """Return why one of the sizes is refused, the first of them; empty where all are accepted."""
+    """Return why the first size that is not accepted is refused; empty where all are accepted."""
     assert task.published is not None, "asked of tasks of the benchmark only"
     tolerance = task.published.absolute_tolerance
     async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
@@ -124,7 +125,7 @@ async def _find_refusal(
 async def _expected_parts(
     task: Task, site: Site, oracle: Oracle, inputs: Inputs, dims: Dims
 ) -> AsyncIterator[tuple[str, Array, OutputPart]]:
-    """Yield name and values of each output, in parts that memory holds."""
+    """Yield name, expected values and part of each output, in parts that memory holds."""
     arrays = site.arrays
     if task.reference is None:
         expected = await oracle(inputs, dims)
@@ -141,7 +142,8 @@ async def _expected_parts(
 
 
 def beyond(got: Array, expected: Array, tolerance: float, arrays: Arrays = HOST) -> bool:
-    """Return whether any element is further from what is expected than allowed; a NaN is not."""
+    """Return whether an element differs from its expected value by more than `tolerance`; a NaN
+    does not count."""
     xp = arrays.xp
     with np.errstate(invalid="ignore", over="ignore"):
         far = xp.abs(got.astype(xp.float64) - expected) > tolerance

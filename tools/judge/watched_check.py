@@ -1,11 +1,11 @@
-"""What a device that watches every access adds to a verdict of a GPU.
+"""Checks on the emulated device, which watches every access, that add to the verdict of a GPU.
 
 A kernel that passed is executed at small sizes with every access watched: results of a GPU need not
 show a race, and compute-sanitizer does not see each one (it passed a kernel that clears shared
 counters and counts in them by atomics, with no barrier between).
 
-A case that ended in an error code is executed once more (same size, inputs and poison): a GPU names
-neither line nor thread nor buffer.
+A case that ended in an error code on a GPU is executed once on the emulated device (same size,
+inputs and poison): a GPU names neither line nor thread nor buffer.
 """
 
 import asyncio
@@ -47,13 +47,18 @@ from cuda_llm.tools.validator.check_case import CheckedCase, check_case
 from cuda_llm.verdict_wording import describe
 
 MOST_WATCHED_WORK = 2e7
-"""Operations and bytes of a case: the emulated device takes about a tenth of a second for it."""
+"""Most operations and bytes of a case, for which the emulated device takes about 0.1 s."""
+
+CHECK_LIMIT_S = 60.0
+"""Longest seconds of a check, with g++'s build of the kernel, without builds of native parts."""
+REPLAY_LIMIT_S = 30.0
+"""Longest seconds of a replay, with g++'s build of the kernel, without builds of native parts."""
 
 
 async def check_there(
     site: Site, task: Task, compiled: Compiled, baseline: Baseline, nonce: bytes | None
 ) -> Verdict | None:
-    """Check the watched cases, and return the first verdict that is no pass."""
+    """Check the watched cases; return the first verdict that is no pass, None where all pass."""
     secret = fresh_nonce() if nonce is None else nonce
     async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
         if not isinstance(session, Session):
@@ -69,8 +74,8 @@ async def check_there(
 def watched_cases(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
     """Return cases of the smallest emulated size and of the edge sizes, the former first.
 
-    It has the shape of those that are timed: a path that only they take is checked too, and what
-    a kernel keeps of its first call where that was one of them.
+    The emulated size has the shape of the timed sizes: a path that only timed sizes take is
+    checked, too, and what a kernel keeps of a first call at a timed size.
     """
     listed = replace(task, sizes=replace(task.sizes, hidden=HiddenSizes(dims={})))
     cases = plan(listed, rng)
@@ -79,20 +84,15 @@ def watched_cases(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
     return tuple(replace(case, level=Level.FULL) for case in timed_first)
 
 
-CHECK_LIMIT_S = 60.0
-"""For the whole check, with what g++ builds of the kernel, but not what it builds once a
-version."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class WatchedCheck:
-    """What the emulated device says of a kernel that a GPU has judged."""
+    """The result of a check on the emulated device of a kernel that a GPU has judged."""
 
     fault: Verdict | None = None
     clean: bool = False
     """Every case was executed, and none ended in a verdict."""
     notes: tuple[str, ...] = ()
-    """What was found, or why nothing could be: lines for a person."""
+    """Lines for a person: what was found, or why nothing could be."""
 
 
 async def check_watched(
@@ -103,14 +103,15 @@ async def check_watched(
     nonce: bytes | None = None,
     limit_s: float = CHECK_LIMIT_S,
 ) -> WatchedCheck:
-    """Execute the source at the small sizes that the task lists, every access watched.
+    """Execute a kernel at the small sizes that the task lists, every access watched.
 
-    A fault is what makes a kernel wrong whatever a GPU made of it: a race, an access out of
-    bounds or misaligned, an uninitialised read, a barrier misused, and results that are wrong or
-    differ in an order of warps and blocks that CUDA allows. Everything else may be this device's
-    own limit (what it lacks, how slow it is), so that it is a note: the verdict of the GPU stands.
+    Faults are those that make a kernel wrong whatever its results on a GPU: a race, an access out
+    of bounds or misaligned, an uninitialised read, a misused barrier, and results that are wrong or
+    differ in an order of warps and blocks that CUDA allows. Any other verdict may show a limit of
+    the emulated device (what it lacks, how slow it is), so it is a note, and the verdict of the GPU
+    stands.
 
-    Never raises: on a machine without g++ the verdict of the GPU is worth having alone.
+    Never raises: on a machine without g++ the verdict of the GPU stands alone.
     """
     try:
         await build_in_thread(watcher.prepare)
@@ -126,7 +127,8 @@ async def check_watched(
 
 
 def conclude_check(verdict: Verdict | None) -> WatchedCheck:
-    """Read the emulated device's verdict as one on a kernel that passed on a GPU."""
+    """Return the check of a kernel that passed on a GPU and has this verdict on the emulated
+    device; None where every case passed."""
     match verdict:
         case None:
             sought = "races, accesses, barriers, results"
@@ -154,7 +156,8 @@ def conclude_check(verdict: Verdict | None) -> WatchedCheck:
 async def build_and_check(
     task: Task, watcher: Device, compiled: Compiled, nonce: bytes | None
 ) -> Verdict | None:
-    """Build the source and the baseline for the watching device, and check there."""
+    """Compile kernel and baseline for `watcher`, and check the kernel there; None where it
+    passes."""
     built = await compile_source(task, watcher, compiled.source, compiled.name)
     if not isinstance(built, Compiled):
         return built
@@ -171,11 +174,6 @@ def one_line(text: str) -> str:
     return " ".join(text.split())[:300]
 
 
-REPLAY_LIMIT_S = 30.0
-"""For the whole replay, with what g++ builds of the kernel, but not what it builds once a
-version."""
-
-
 async def replay_case(
     task: Task,
     watcher: Device,
@@ -185,9 +183,9 @@ async def replay_case(
 ) -> Verdict:
     """Return the GPU's verdict with the place that `watcher` finds, or why it finds none.
 
-    `compiled` was built for the GPU; its source is built for `watcher`, off the event loop: a
-    machine with a GPU may never have built the watching device's own parts. Takes no longer than
-    `limit_s`. What `watcher` lacks is a field of the verdict, and no error.
+    `compiled` was built for the GPU; its source is built for `watcher`, whose native parts are
+    built off the event loop where the machine has none. Takes no longer than `limit_s`. What
+    `watcher` lacks is a field of the verdict, and no error.
     """
     if failed.inputs is None:
         return with_not_run(failed, limit_s, explain_too_large(failed.buffer_bytes))
@@ -203,7 +201,7 @@ async def replay_case(
 
 
 def conclude_replay(failed: FailedCase, found: CallReport | Verdict, limit_s: float) -> Verdict:
-    """Put what the emulated device found into the GPU's verdict."""
+    """Return the GPU's verdict with what the emulated device found in the same case."""
     verdict = failed.verdict
     match found:
         case CallReport():
@@ -220,14 +218,14 @@ def conclude_replay(failed: FailedCase, found: CallReport | Verdict, limit_s: fl
 
 
 def with_not_run(failed: FailedCase, limit_s: float, why: str) -> Verdict:
-    """Return the GPU's verdict with why the case was not executed again."""
+    """Return the GPU's verdict with why its case was not executed on the emulated device."""
     return with_replay(
         failed.verdict, Replay(outcome="not-run", limit_s=limit_s, detail=one_line(why))
     )
 
 
 def explain_too_large(size_bytes: int) -> str:
-    """Return why a case is not executed again."""
+    """Return why a case with buffers of this size is not executed on the emulated device."""
     most_mb = MOST_REPLAY_BYTES / 1e6
     return f"its buffers take {size_bytes / 1e6:.3g} MB, and at most {most_mb:.3g} MB do"
 
@@ -235,7 +233,7 @@ def explain_too_large(size_bytes: int) -> str:
 async def execute_case(
     task: Task, watcher: Device, compiled: Compiled, case: Case, inputs: HostInputs
 ) -> CallReport | Verdict:
-    """Build the source for the watching device, and call `solve` once."""
+    """Compile a kernel for `watcher`, and call `solve` once on the case's inputs."""
     built = await compile_source(task, watcher, compiled.source, compiled.name)
     if not isinstance(built, Compiled):
         return built

@@ -35,6 +35,9 @@ FURTHER_DRAWS = 2
 
 ArraysByName = Mapping[str, Array]
 
+ROUNDED = 2.0**-10
+"""Relative distance from the correct value below which a value may be correct and rounded."""
+
 
 def trivial_outputs(
     right: Array, inputs: Mapping[str, Array], poison: int, arrays: Arrays = HOST
@@ -264,10 +267,6 @@ def _not_admitted(task: Task, verdict: Verdict) -> Admission:
         case _:
             detail = next(iter(describe(verdict)), "")
     return Admission(problems=(f"{task.baseline}: {verdict.code}: {detail}",), checked={})
-
-
-ROUNDED = 2.0**-10
-"""Relative distance from the correct value below which a value may be correct and rounded."""
 
 
 def _tolerance_remedies(task: Task, verdict: WrongResult) -> Iterator[str]:

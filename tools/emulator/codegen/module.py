@@ -33,6 +33,20 @@ from cuda_llm.tools.profiler.tables import (
     Unsupported,
 )
 
+MOST_BLOCKS = 0xFFFF
+"""Program counters have 16 bits."""
+_HEAD = """\
+#include "emu/arith.h"
+#include "emu/asynchronous.h"
+#include "emu/collective.h"
+#include "emu/generated.h"
+#include "emu/memory.h"
+#include "emu/schedule.h"
+#include "emu/tensor.h"
+#include "emu/warp.h"
+#include "emu/wgmma.h"
+"""
+
 
 def unsupported(refused: Iterable[Instruction], spots: Spots) -> tuple[Unsupported, ...]:
     """Return the refused instructions grouped by opcode, first place first."""
@@ -43,10 +57,6 @@ def unsupported(refused: Iterable[Instruction], spots: Spots) -> tuple[Unsupport
         Unsupported(opcode=opcode, count=len(places), spot=spots.at(places[0].loc))
         for opcode, places in found.items()
     )
-
-
-MOST_BLOCKS = 0xFFFF
-"""Program counters have 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -104,19 +114,6 @@ def generate(
 
 def _three(cluster: Sequence[int]) -> tuple[int, ...]:
     return (*cluster, 1, 1)[:3] if cluster else (0, 0, 0)
-
-
-_HEAD = """\
-#include "emu/arith.h"
-#include "emu/asynchronous.h"
-#include "emu/collective.h"
-#include "emu/generated.h"
-#include "emu/memory.h"
-#include "emu/schedule.h"
-#include "emu/tensor.h"
-#include "emu/warp.h"
-#include "emu/wgmma.h"
-"""
 
 
 def _lower(flat: Function, layout: Layout, target: str, spots: Spots) -> _Lowered:

@@ -8,6 +8,18 @@ from cuda_llm.tools.emulator.ops.lane_op import C_TYPES
 from cuda_llm.tools.emulator.ptx.literals import BYTES, as_float
 from cuda_llm.tools.emulator.ptx.module import Imm, Operand, Reg, Special, Symbol
 
+_AXES = ("x", "y", "z")
+_VECTORS = {
+    "tid": ("w->tid[{}][i]", True),
+    "ntid": ("w->launch->block[{}]", False),
+    "ctaid": ("w->block->ctaid[{}]", False),
+    "nctaid": ("w->launch->grid[{}]", False),
+    "clusterid": ("emu::cluster_index(w, {})", False),
+    "nclusterid": ("emu::cluster_count(w, {})", False),
+    "cluster_ctaid": ("emu::cluster_position(w, {})", False),
+    "cluster_nctaid": ("emu::cluster_extent(w, {})", False),
+}
+
 
 class NotSupported(Exception):
     """Raised while lowering an instruction that the emulated device lacks, and caught there: the
@@ -90,7 +102,6 @@ class SpecialValue:
     per_lane: bool = False
 
 
-_AXES = ("x", "y", "z")
 _FIXED = {
     "laneid": SpecialValue("uint32_t(i)", per_lane=True),
     "warpid": SpecialValue("emu::warp_slot(w)"),
@@ -117,17 +128,6 @@ _FIXED = {
     "cluster_nctarank": SpecialValue("emu::cluster_size(w)"),
     "cluster_ctarank": SpecialValue("emu::cluster_rank(w)"),
     "is_explicit_cluster": SpecialValue("uint32_t(emu::cluster_size(w) > 1)"),
-}
-
-_VECTORS = {
-    "tid": ("w->tid[{}][i]", True),
-    "ntid": ("w->launch->block[{}]", False),
-    "ctaid": ("w->block->ctaid[{}]", False),
-    "nctaid": ("w->launch->grid[{}]", False),
-    "clusterid": ("emu::cluster_index(w, {})", False),
-    "nclusterid": ("emu::cluster_count(w, {})", False),
-    "cluster_ctaid": ("emu::cluster_position(w, {})", False),
-    "cluster_nctaid": ("emu::cluster_extent(w, {})", False),
 }
 
 

@@ -136,20 +136,10 @@ def runner_program() -> Path:
     return build("runner", sources, [*flags, *includes, *libraries], watch)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NativeParts:
-    """Programs and libraries with which every candidate of the emulated device runs."""
-
-    runner: Path
-    emulator: Path
-    cudart: Path
-
-
-def native_parts() -> NativeParts:
-    """Return the parts, built at first use. Raises MissingError without g++ or a CUDA toolkit."""
-    return NativeParts(
-        runner=runner_program(), emulator=emulator_library(), cudart=runtime_library()
-    )
+def native_parts() -> tuple[Path, Path, Path]:
+    """Return the paths of runner, emulator and CUDA runtime, with which every candidate runs, built
+    at first use. Raises MissingError without g++ or a CUDA toolkit."""
+    return runner_program(), emulator_library(), runtime_library()
 
 
 @dataclass(frozen=True)
@@ -237,18 +227,16 @@ class EmulatedDevice:
             yield translated
             return
         # Building takes up to minutes, while other tasks on this loop wait for their processes.
-        parts = await build_in_thread(native_parts)
+        program, emulator, cudart = await build_in_thread(native_parts)
         loaded = LoadedCandidate(candidate=candidate, translated=translated, hardware=self.hardware)
         with _memory("arena", ARENA_BYTES) as arena, _memory("report", _REPORT_BYTES) as report:
             libraries = Libraries(
-                emulator=parts.emulator,
+                emulator=emulator,
                 kernels=translated.library,
-                cudart=parts.cudart,
+                cudart=cudart,
                 candidate=candidate.library,
             )
-            runner = start_emulated_runner(
-                parts.runner, libraries, arena.descriptor, report.descriptor
-            )
+            runner = start_emulated_runner(program, libraries, arena.descriptor, report.descriptor)
             try:
                 failure = await self._load(runner, loaded, report)
                 yield failure or EmulatedSession(loaded, runner, arena, report)

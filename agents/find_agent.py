@@ -4,9 +4,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from cuda_llm.agents.protocols import PlacedAgent, Stage
+from cuda_llm.agents.protocols import Agent, PlacedAgent, Stage
 from cuda_llm.dotted import is_dotted, load_dotted
 from cuda_llm.errors import UsageError
+from cuda_llm.own_part import fits
 
 A = TypeVar("A")
 
@@ -17,7 +18,7 @@ SHIPPED: Mapping[str, str] = {
 
 
 def find_agent(spec: str) -> PlacedAgent:
-    """Return the agent of a short name, `package.module:attribute` or `file.py:attribute`.
+    """Return the agent of a short name, `FILE.py:NAME` or `MODULE:NAME`.
 
     `@stage` behind it says after which stage it runs; without, the agent's attribute `after` does,
     else it stands behind the hardware research. Its attribute `agent_name` names it, else the
@@ -27,16 +28,13 @@ def find_agent(spec: str) -> PlacedAgent:
     target = SHIPPED.get(path, path)
     if not is_dotted(target):
         known = ", ".join(SHIPPED)
-        msg = (
-            f"no agent is called {path!r}; expected one of {known}, or where it is: "
-            "package.module:attribute or path/to/file.py:attribute"
-        )
+        msg = f"no agent is called {path!r}; expected one of {known}, or where it is: FILE.py:NAME"
         raise UsageError(msg)
     agent = load_dotted(target, "agent")
     if not is_agent(agent):
         msg = (
-            f"agent {path!r} is neither an async callable nor a compiled LangGraph; expected "
-            "`async def agent(situation) -> Contribution`"
+            f"agent {path!r} is neither an async callable with one argument nor a compiled "
+            "LangGraph; expected `async def agent(situation) -> Contribution`"
         )
         raise UsageError(msg)
     named = getattr(agent, "agent_name", "") or target.replace(":", ".").rpartition(".")[2]
@@ -59,14 +57,12 @@ def placed(*, after: Stage, name: str = "") -> Callable[[A], A]:
 
 
 def is_agent(candidate: Any) -> bool:
-    """Return whether the object can be awaited with a situation, or is a compiled graph."""
+    """Return whether it can be awaited with a situation, or is a compiled graph."""
     if inspect.isclass(candidate):
         return False
     if callable(getattr(candidate, "ainvoke", None)):
         return True
-    if inspect.iscoroutinefunction(candidate):
-        return True
-    return callable(candidate) and inspect.iscoroutinefunction(type(candidate).__call__)
+    return callable(candidate) and fits(candidate, Agent.__call__)
 
 
 def _stage(named: str, agent: Any, path: str) -> Stage:

@@ -4,14 +4,14 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from inspect import iscoroutinefunction
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.dotted import load_dotted
 from cuda_llm.errors import CudaLLMError, HardwareError, UsageError
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.own_part import find_misfit
 from cuda_llm.tools.cuda.discovery import DRIVER
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.group import split_most
@@ -24,12 +24,12 @@ DEFAULT_GPU = "RTX 3090 Ti"
 KINDS = ("auto", "cuda", "ray", "emulated")
 CHOICES = (
     "auto, cuda, cuda:0, cuda:0,1, cuda:all, ray:auto, ray://HOST:10001, emulated or emulated:GPU, "
-    "as in emulated:RTX 4090, or module:attribute for a device of your own"
+    "as in emulated:RTX 4090, or FILE.py:NAME for a device of your own"
 )
 OPTIONAL_KINDS: Mapping[str, str] = MappingProxyType({"ray": "cuda_llm.tools.cluster.open_cluster"})
 """The module of each kind of device whose room is optional: the module is imported when a user
 names the kind, and its `open_device_of` opens the device."""
-MEMBERS: Mapping[str, tuple[type, ...]] = MappingProxyType(
+MEMBER_TYPES: Mapping[str, tuple[type, ...]] = MappingProxyType(
     {
         "name": (str,),
         "hardware": (Hardware,),
@@ -38,7 +38,6 @@ MEMBERS: Mapping[str, tuple[type, ...]] = MappingProxyType(
         "notes": (tuple, list),
     }
 )
-METHODS = ("pinned", "prepare", "carry_out")
 QUIET_S = 0.5
 """Preparation that takes no longer is not worth a word."""
 FIRST_USE = "building the native parts, once for this version"
@@ -121,7 +120,7 @@ def announce_when_slow(work: Callable[[], None], announce: Callable[[], object])
 
 
 def names_code(spec: str) -> bool:
-    """Tell whether a device is named by `module:attribute` or `path/to/file.py:attribute`."""
+    """Tell whether a device is named by `FILE.py:NAME` or `MODULE:NAME`."""
     place, _, attribute = spec.strip().rpartition(":")
     return bool(place) and attribute.isidentifier() and place.partition(":")[0] not in KINDS
 
@@ -173,35 +172,40 @@ def _open_named(spec: str, report: ReportLine) -> Device:
         # A slip in the name of a device that ships looks like a module, too.
         known = "" if "." in place or "/" in place else f"; there are: {CHOICES}"
         raise UsageError(f"{error}{known}") from error
-    try:
-        device = found() if callable(found) else found
-    except CudaLLMError:
-        raise
-    except Exception as error:  # the user's own code may raise anything
-        msg = f"device {spec!r}: it cannot be opened: {type(error).__name__}: {error}"
-        raise UsageError(msg) from error
-    own: Device = checked(device, spec)
+    given = f"device {spec!r}"
+    own = checked_device(make_device(found, given), given)
     if not own.capabilities.confines:
         report(f"note: {own.name} confines no candidate: each runs with the rights of its process")
     return own
 
 
-def checked(device: Device, spec: str) -> Device:
+def make_device(found: Any, given: str) -> Any:
+    """Return what a class or function gives when called without arguments; else `found` itself.
+
+    `given` is the device as the user gave it. Raises UsageError for an error of the user's code.
+    """
+    try:
+        return found() if callable(found) else found
+    except CudaLLMError:
+        raise
+    except Exception as error:  # the user's own code may raise anything
+        raise UsageError(
+            f"{given}: it cannot be opened: {type(error).__name__}: {error}"
+        ) from error
+
+
+def checked_device(device: Any, given: str) -> Device:
     """Return the device, if it is one. Raises UsageError naming the members that do not fit."""
-    lacking = [name for name in MEMBERS if not hasattr(device, name)]
-    lacking += [name for name in METHODS if not callable(getattr(device, name, None))]
-    if lacking:
-        what = f"device {spec!r} gives {_kind_of(device)} that lacks {', '.join(lacking)}"
+    if misfit := find_misfit(device, Device):
+        what = f"{given} gives {_kind_of(device)} that {misfit}"
         raise UsageError(f"{what}; docs/extending.md says what a device is")
-    for name, kinds in MEMBERS.items():
+    for name, kinds in MEMBER_TYPES.items():
         value = getattr(device, name)
         if not isinstance(value, kinds):
             what = f"member {name} is of type {type(value).__name__}; expected {kinds[0].__name__}"
-            raise UsageError(f"device {spec!r}: {what}")
-    for name in ("pinned", "prepare"):
-        if iscoroutinefunction(getattr(device, name)):
-            raise UsageError(f"device {spec!r}: {name}() is async; expected a plain method")
-    return device
+            raise UsageError(f"{given}: {what}")
+    own: Device = device
+    return own
 
 
 def _kind_of(value: object) -> str:

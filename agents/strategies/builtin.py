@@ -9,16 +9,17 @@ from dataclasses import dataclass, field, fields, replace
 
 from cuda_llm.agents.composition import CompositionRefused
 from cuda_llm.agents.limits import share_of_limit
-from cuda_llm.agents.protocols import Choice, Strategy, Trial
+from cuda_llm.agents.protocols import Choice, Composer, Strategy, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
 from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
 from cuda_llm.agents.strategies.elites import improve_elite, show_second
 from cuda_llm.agents.strategies.splits import propose_composition
 from cuda_llm.components import EVERYTHING, Components
-from cuda_llm.dotted import is_dotted, load_dotted, make_part
+from cuda_llm.dotted import is_dotted, load_dotted, split_dotted
 from cuda_llm.errors import UsageError
 from cuda_llm.figure_wording import describe_attempt_speed
+from cuda_llm.own_part import find_misfit, make_part
 from cuda_llm.search import Attempt, Brief, Kind
 
 SWITCH = {"switch": True}
@@ -208,8 +209,6 @@ BUILTIN_STRATEGIES: Mapping[str, Callable[[], Strategy]] = {
     "best-of-n": BestOfN,
 }
 
-REQUIRED_ATTRIBUTES = ("name", "deduplicate", "components", "write_briefs", "choose", "stop")
-
 
 def find_strategy(name: str) -> Strategy:
     """Return the strategy of a short name, or of a dotted path to a class or an instance.
@@ -221,15 +220,21 @@ def find_strategy(name: str) -> Strategy:
         return _switched(BUILTIN_STRATEGIES[base](), name, switches)
     if not is_dotted(name):
         msg = (
-            f"unknown strategy {name!r}; there are {', '.join(BUILTIN_STRATEGIES)}, or module:Class"
+            f"unknown strategy {name!r}; there are {', '.join(BUILTIN_STRATEGIES)}, or FILE.py:NAME"
         )
         raise UsageError(msg)
-    strategy: Strategy = make_part(load_dotted(name, "strategy"), name, "strategy")
-    missing = [part for part in REQUIRED_ATTRIBUTES if not hasattr(strategy, part)]
-    if missing:
-        msg = f"strategy {name!r} lacks {', '.join(missing)}; see cuda_llm.extend.Strategy"
-        raise UsageError(msg)
+    given = f"strategy {name!r}"
+    found = load_dotted(name, "strategy")
+    strategy: Strategy = make_part(found, given, split_dotted(name)[0])
+    if misfit := find_strategy_misfit(strategy):
+        raise UsageError(f"{given} {misfit}; see cuda_llm.extend.Strategy")
     return strategy
+
+
+def find_strategy_misfit(part: object) -> str:
+    """Return what keeps an object from being a strategy, as `find_misfit` does."""
+    composes = isinstance(part, Composer)
+    return find_misfit(part, Strategy) or (find_misfit(part, Composer) if composes else "")
 
 
 def _switched(strategy: Strategy, name: str, switches: Sequence[str]) -> Strategy:

@@ -1,31 +1,37 @@
 """The keywords of `optimize`, split into a configuration and the caller's own objects. All keywords
 are checked here, before any work begins."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cuda_llm.agents.protocols import PlacedAgent
+from cuda_llm.agents.protocols import PlacedAgent, Reflector, Tuner
+from cuda_llm.agents.strategies.builtin import find_strategy_misfit
 from cuda_llm.errors import UsageError, nearest
 from cuda_llm.graph.parts import Parts
+from cuda_llm.graph.runs.parts import find_generator_misfit
+from cuda_llm.own_part import find_misfit, make_part
 from cuda_llm.run_config import RunConfig, read_config, shown
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import Device
+from cuda_llm.tools.judge.bench import Bench
+from cuda_llm.tools.open_device import checked_device, make_device
 from cuda_llm.traces.event_log import Observer
 
-MEMBERS: Mapping[str, tuple[str, ...]] = {
-    "device": ("name", "hardware", "capabilities", "carry_out"),
-    "generator": ("name", "written_by", "generate"),
-    "strategy": ("name", "deduplicate", "components", "write_briefs", "choose", "stop"),
-    "model": ("ainvoke",),
-    "reflection_model": ("ainvoke",),
-    "reflector": ("name", "reflect"),
-    "tuner": ("propose",),
-    "bench": ("time_baseline", "compile", "validate", "profile"),
+PARTS: Mapping[str, Callable[[object], str]] = {
+    "device": lambda part: find_misfit(part, Device),
+    "generator": find_generator_misfit,
+    "strategy": find_strategy_misfit,
+    "model": lambda part: "" if hasattr(part, "ainvoke") else "lacks ainvoke",
+    "reflection_model": lambda part: "" if hasattr(part, "ainvoke") else "lacks ainvoke",
+    "reflector": lambda part: find_misfit(part, Reflector),
+    "tuner": lambda part: find_misfit(part, Tuner),
+    "bench": lambda part: find_misfit(part, Bench),
 }
-"""Members that an object must have to be the part that a keyword names, by keyword."""
+"""What keeps an object from being the part of a keyword, by keyword; empty where it fits."""
 WATCHERS = ("observers", "reviewer")
 """Keywords of the caller's functions: observers receive every event, the reviewer each review."""
-KEYWORDS = (*(name for name in RunConfig.model_fields if name != "task"), *MEMBERS, *WATCHERS)
+KEYWORDS = (*(name for name in RunConfig.model_fields if name != "task"), *PARTS, *WATCHERS)
 
 
 def split_keywords(
@@ -55,9 +61,8 @@ def split_keywords(
             models = checked_models(value)
             plain[name] = {key: one for key, one in models.items() if isinstance(one, str)}
             brought[name] = {key: one for key, one in models.items() if not isinstance(one, str)}
-        elif name in MEMBERS and not (isinstance(value, str) and name in RunConfig.model_fields):
-            check_part(name, value)
-            brought[name] = value
+        elif name in PARTS and not (isinstance(value, str) and name in RunConfig.model_fields):
+            brought[name] = own_part(name, value)
         else:
             plain[name] = value
     named, brought["task"] = name_task(task)
@@ -82,18 +87,24 @@ def checked_models(given: Any) -> Mapping[str, Any]:
         raise UsageError(f"agent_models={shown(given)}: expected a dict from agents to models")
     for name, model in given.items():
         if not isinstance(model, str):
-            check_part("model", model, f"agent_models[{name!r}]")
+            own_part("model", model, f"agent_models[{name!r}]")
     return given
 
 
-def check_part(name: str, part: object, place: str = "") -> None:
-    """Raise UsageError unless an object has what the part needs; None is a part not given."""
-    lacking = [one for one in MEMBERS[name] if not hasattr(part, one)]
-    if part is not None and lacking:
-        lacks = f"it lacks {', '.join(lacking)}"
+def own_part(name: str, given: Any, place: str = "") -> Any:
+    """Return the caller's object for a keyword; of a class, an object made without arguments, as on
+    the command line. None is a part that is not given.
+
+    Raises UsageError for an object that is not the part.
+    """
+    spelled = f"{place or name}={shown(given)}"
+    make = make_device if name == "device" else make_part
+    part = make(given, spelled)
+    if given is not None and (misfit := PARTS[name](part)):
         named = "a name, or " if name in RunConfig.model_fields else ""
         what = "a chat model of LangChain" if "model" in name else f"a {name.capitalize()}"
-        raise UsageError(f"{place or name}={shown(part)}: expected {named}{what} ({lacks})")
+        raise UsageError(f"{spelled}: expected {named}{what} (it {misfit})")
+    return checked_device(part, spelled) if name == "device" and part is not None else part
 
 
 def name_task(task: Task | str) -> tuple[str, Task | None]:

@@ -7,10 +7,11 @@ from typing import get_args
 
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.protocols import Generator, PlacedAgent, Reflector
-from cuda_llm.dotted import is_dotted, load_dotted, make_part
+from cuda_llm.dotted import is_dotted, load_dotted, split_dotted
 from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.graph.parts import GeneratorChoice, Parts, Replay, RunParts
 from cuda_llm.graph.runs.resolve import resolve_config
+from cuda_llm.own_part import find_misfit, make_part
 from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Author
 from cuda_llm.source_file import read_source
@@ -114,7 +115,7 @@ def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorCh
     if wanted not in GENERATORS:
         if not is_dotted(wanted):
             known = ", ".join(GENERATORS)
-            raise UsageError(f"unknown generator {wanted!r}; there are {known}, or module:Class")
+            raise UsageError(f"unknown generator {wanted!r}; there are {known}, or FILE.py:NAME")
         return GeneratorChoice(wanted)
     if wanted == "tuner":
         return GeneratorChoice("tuner")
@@ -148,18 +149,22 @@ def load_generator(chosen: GeneratorChoice, task: Task, start: str) -> Generator
         from cuda_llm.agents.playbook.tuner import open_for_tuning
 
         return open_for_tuning(start)
+    given = f"generator {chosen.name!r}"
     found = load_dotted(chosen.name, "generator")
-    generator: Generator = make_part(found, chosen.name, "generator")
-    missing = [part for part in ("name", "written_by", "generate") if not hasattr(generator, part)]
-    if missing:
-        lacks = ", ".join(missing)
-        msg = f"generator {chosen.name!r} lacks {lacks}; see cuda_llm.extend.Generator"
-        raise UsageError(msg)
-    if generator.written_by not in get_args(Author):
-        known = ", ".join(get_args(Author))
-        msg = f"generator {chosen.name!r}: written_by {generator.written_by!r}; expected one of"
-        raise UsageError(f"{msg} {known}")
+    generator: Generator = make_part(found, given, split_dotted(chosen.name)[0])
+    if misfit := find_generator_misfit(generator):
+        raise UsageError(f"{given} {misfit}; see cuda_llm.extend.Generator")
     return generator
+
+
+def find_generator_misfit(part: object) -> str:
+    """Return what keeps an object from being a generator, as `find_misfit` does."""
+    misfit = find_misfit(part, Generator)
+    if misfit:
+        return misfit
+    author = part.written_by  # type: ignore[attr-defined]
+    known = get_args(Author)
+    return "" if author in known else f"has written_by {author!r}; expected {', '.join(known)}"
 
 
 def find_agents(specs: Sequence[str], passed: Sequence[PlacedAgent]) -> tuple[PlacedAgent, ...]:

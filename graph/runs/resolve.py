@@ -68,6 +68,6 @@ def _absolute(path: str) -> str:
 
 
 def absolute_code(spec: str) -> str:
-    """Make the path of `path/to/file.py:attribute` absolute; other names stay as they are."""
+    """Make the path of `FILE.py:NAME` absolute; other names stay as they are."""
     path, colon, rest = spec.partition(".py:")
     return f"{_absolute(path)}.py:{rest}" if colon and path else spec

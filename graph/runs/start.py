@@ -26,7 +26,7 @@ from cuda_llm.graph.runs.record import (
 )
 from cuda_llm.graph.runs.result import Result, read_result
 from cuda_llm.graph.runs.run_context import build_context, open_budget, preflight
-from cuda_llm.own_thread import run_in_thread
+from cuda_llm.own_thread import await_here
 from cuda_llm.run_config import RunConfig
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.open_device import ReportLine, print_line
@@ -77,8 +77,16 @@ def make_folder(parts: RunParts) -> RunFolder:
 def _way_past(folder: RunFolder) -> str:
     """Return what to do about a folder that has the name of a new run."""
     is_open = (folder.path / "run.json").exists() and not _is_finished(folder)
-    go_on = f"go on with: cuda-llm resume {spell_run(folder)}"
-    return go_on if is_open else "give the new run another name"
+    return f"go on with: {_spell_resume(folder)}" if is_open else "give the new run another name"
+
+
+def _spell_resume(folder: RunFolder) -> str:
+    """Return what resumes a run: a command, or Python where the caller brought parts."""
+    brought = folder.read_run()["brought"]
+    if not brought:
+        return f"cuda-llm resume {spell_run(folder)}"
+    own = ", ".join(f"{name}=..." for name in brought)
+    return f"cuda_llm.resume({str(folder.path)!r}, {own})"
 
 
 def _is_finished(folder: RunFolder) -> bool:
@@ -179,8 +187,10 @@ def parts_of(folder: RunFolder, brought: Parts) -> RunParts:
     missing = [name for name in run["brought"] if name not in brought.given]
     if missing:
         own = ", ".join(missing)
-        msg = f"run {folder.name} was started from Python with its own {own}; bring it again"
-        raise UsageError(msg)
+        raise UsageError(
+            f"run {folder.name} was started from Python with its own {own}; bring it again: "
+            f"{_spell_resume(folder)}"
+        )
     # The folder may have been moved, and `auto` would find another device on another day.
     device = run["device_spec"] if config.device == "auto" else config.device
     here = config.changed(out=str(folder.path.parent), run_id=folder.name, device=device)
@@ -196,7 +206,7 @@ async def aoptimize(task: Task | str = "", **keywords: Any) -> Result:
     Keywords are the fields of `cuda_llm.run_config.RunConfig`, and `reflector`, `tuner`, `bench`,
     `observers`, `reviewer`; where a field names a part, an object of one's own will do as well.
     What is not given is as on the command line, settings included. Being cancelled leaves a run
-    that `cuda-llm resume` goes on with. With `replay`, the name or folder of a run, its record
+    that `resume` goes on with. With `replay`, the name or folder of a run, its record
     answers instead of models and device, and what is not given is as that run was asked for.
     Raises UsageError and MissingError before any work starts, and TypeError for a keyword that is
     none.
@@ -211,8 +221,8 @@ async def aoptimize(task: Task | str = "", **keywords: Any) -> Result:
 async def astream(task: Task | str = "", **keywords: Any) -> AsyncGenerator[Event, None]:
     """Yield the events of a search as they happen; keywords are those of `aoptimize`.
 
-    The last event names the best kernel. Leaving early cancels the run, and `cuda-llm resume` goes
-    on with it. Raises what `aoptimize` raises.
+    The last event names the best kernel. Leaving early cancels the run, and `resume` goes on
+    with it. Raises what `aoptimize` raises.
     """
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -236,9 +246,4 @@ def optimize(task: Task | str = "", **keywords: Any) -> Result:
     """`aoptimize` for callers that do not await. Also where a loop runs already, as in a notebook:
     then the search has a thread of its own, and observers are called from there.
     """
-    work = aoptimize(task, **keywords)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    return run_in_thread(work)
+    return await_here(aoptimize(task, **keywords))

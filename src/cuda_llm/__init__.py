@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cuda_llm.graph.runs.build_graph import build_graph
     from cuda_llm.graph.runs.result import Result, read_run
+    from cuda_llm.graph.runs.resume import aresume, resume
     from cuda_llm.graph.runs.start import aoptimize, astream, optimize
     from cuda_llm.graph.toolbox import judge_tools
     from cuda_llm.tasks.loader import load_task
@@ -19,23 +20,27 @@ if TYPE_CHECKING:
 __all__ = [
     "Result",
     "aoptimize",
+    "aresume",
     "astream",
     "build_graph",
     "judge_tools",
     "load_task",
     "optimize",
     "read_run",
+    "resume",
 ]
 
 _HOMES = {
     "Result": "graph.runs.result",
     "aoptimize": "graph.runs.start",
+    "aresume": "graph.runs.resume",
     "astream": "graph.runs.start",
     "build_graph": "graph.runs.build_graph",
     "judge_tools": "graph.toolbox",
     "load_task": "tasks.loader",
     "optimize": "graph.runs.start",
     "read_run": "graph.runs.result",
+    "resume": "graph.runs.resume",
 }
 
 

@@ -1,13 +1,13 @@
-"""Parts that a user names: `package.module:attribute` or `path/to/file.py:attribute`."""
+"""Parts that a user names: `FILE.py:NAME`, or `MODULE:NAME` for a module that Python finds."""
 
 import importlib
 import importlib.util
-import inspect
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from cuda_llm.errors import CudaLLMError, UsageError, describe_error
+from cuda_llm.errors import UsageError, nearest
 from cuda_llm.log import share_structlog
 
 
@@ -22,9 +22,9 @@ def load_dotted(name: str, what: str) -> Any:
     `what` says what it should be ("strategy"). Raises UsageError: nothing there, or it cannot be
     imported, with the reason.
     """
-    place, colon, attribute = name.rpartition(":")
-    if not colon:
-        place, _, attribute = name.rpartition(".")
+    if name.endswith(".py"):
+        raise UsageError(f"{what} {name!r}: a file; name what it defines, as in {name}:NAME")
+    place, attribute = split_dotted(name)
     share_structlog()
     try:
         module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
@@ -33,42 +33,24 @@ def load_dotted(name: str, what: str) -> Any:
         raise UsageError(msg) from error
     found = getattr(module, attribute, None)
     if found is None:
-        msg = f"{what} {name!r}: {place} has no {attribute!r}; expected module:attribute"
-        raise UsageError(msg)
+        known = nearest(attribute, _defined_names(module))
+        raise UsageError(f"{what} {name!r}: {place} has no {attribute!r}; {known}")
     return found
 
 
-def make_part(found: Any, name: str, what: str) -> Any:
-    """Return what `load_dotted` found; of a class, an object that is made without arguments.
-
-    Raises UsageError: the class needs arguments, with the remedy, or it raises something.
-    """
-    if not isinstance(found, type):
-        return found
-    if needed := _needed_arguments(found):
-        place, _, attribute = name.rpartition(":" if ":" in name else ".")
-        given = ", ".join(f"{one}=..." for one in needed)
-        raise UsageError(
-            f"{what} {name!r}: {attribute} needs {', '.join(needed)}; make one beside it, as in "
-            f"`mine = {attribute}({given})`, and name that: {place}:mine"
-        )
-    try:
-        return found()
-    except CudaLLMError:
-        raise
-    except Exception as error:  # a user's own code may raise anything
-        msg = f"{what} {name!r}: cannot be made: {describe_error(error)}"
-        raise UsageError(msg) from error
+def split_dotted(name: str) -> tuple[str, str]:
+    """Return the file or module, and the name in it."""
+    place, _, attribute = name.rpartition(":" if ":" in name else ".")
+    return place, attribute
 
 
-def _needed_arguments(kind: type) -> list[str]:
-    """Return the names of the parameters without which no object is made."""
-    try:
-        parameters = inspect.signature(kind).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [one.name for one in parameters if one.default is one.empty and one.kind not in optional]
+def _defined_names(module: ModuleType) -> list[str]:
+    """Return the public names that the module itself defines."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+    ]
 
 
 def _load_module(name: str) -> Any:

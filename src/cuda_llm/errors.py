@@ -160,7 +160,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names)}"
+    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names) or 'none'}"
 
 
 _LONGEST_DETAIL = 500

@@ -10,6 +10,21 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+def await_here(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, in a thread of its own where a loop runs already in this thread.
+
+    Raises what the coroutine raises.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        has_loop = False
+    else:
+        has_loop = True
+    # Outside of the except, or every traceback would begin with its RuntimeError.
+    return run_in_thread(work) if has_loop else asyncio.run(work)
+
+
 def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in a thread of its own; Ctrl-C cancels it there before it is raised here.
 

@@ -69,7 +69,7 @@ class GraphInput(BaseModel):
         str,
         Field(
             description="auto, cuda:0, cuda:all, emulated, emulated:GPU as in emulated:RTX 4090, "
-            "ray:auto, module:attribute."
+            "ray:auto, FILE.py:NAME."
         ),
         Option(setting="read at the start"),
     ] = "auto"
@@ -100,7 +100,7 @@ class GraphInput(BaseModel):
     ] = ()
     """Empty: what the task says, else all alike."""
     generator: Annotated[
-        str, Field(description="Who writes: auto, llm, playbook, tuner or module:Class.")
+        str, Field(description="Who writes: auto, llm, playbook, tuner or FILE.py:NAME.")
     ] = "auto"
     """`auto` is `llm` where a model is named. With `tuner` nobody writes: the tunables that `start`
     declares are searched."""
@@ -147,7 +147,7 @@ class GraphInput(BaseModel):
     strategy: Annotated[
         str,
         Field(
-            description="fsr, fsr-paper, best-of-n or module:Class; fsr+elites, fsr+no-critique: "
+            description="fsr, fsr-paper, best-of-n or FILE.py:NAME; fsr+elites, fsr+no-critique: "
             "switches."
         ),
     ] = "fsr"
@@ -255,7 +255,7 @@ class RunConfig(GraphInput):
 
     agents: Annotated[
         tuple[str, ...],
-        Field(description="Extra agent: a name or module:attribute, with @STAGE. Repeatable."),
+        Field(description="Extra agent: a name or FILE.py:NAME, with @STAGE. Repeatable."),
         Option(flag="--agent"),
     ] = ()
     """Without `@stage`: behind its own stage, else `hardware_research`. `-name` leaves out one

@@ -15,6 +15,7 @@ GROUND = {
         "each_loop",
         "errors",
         "figure_wording",
+        "own_part",
         "own_thread",
         "log",
         "log_setup",

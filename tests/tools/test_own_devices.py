@@ -49,7 +49,7 @@ def chatty():
 
 
 class Vague(type(device)):
-    target = 86
+    version = 86
 
 
 def vague():
@@ -107,11 +107,11 @@ def test_a_device_may_be_made_by_a_function_of_a_module(
     ("attribute", "said"),
     [
         ("number", "gives an int that lacks name, hardware"),
-        ("Bare", "gives a Bare that lacks hardware, target, capabilities, version, pinned, prep"),
+        ("Bare", "gives a Bare that lacks hardware, capabilities, version, pinned, prep"),
         ("boastful", "member capabilities is of type dict; expected Capabilities"),
         ("chatty", "member notes is of type str; expected tuple"),
-        ("vague", "member target is of type int; expected str"),
-        ("waiting", r"prepare\(\) is async; expected a plain method"),
+        ("vague", "member version is of type int; expected str"),
+        ("waiting", r"needs `def prepare\(\)`, has `async def prepare\(\)`"),
         ("stumble", "it cannot be opened: KeyError: 'key'"),
         ("nothing", "has no 'nothing'"),
     ],

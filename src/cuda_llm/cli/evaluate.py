@@ -47,7 +47,7 @@ def evaluate(
     device: Annotated[
         str | None,
         typer.Option(
-            help="auto, cuda:0, cuda:all, emulated, emulated:GPU, ray:auto, module:attribute.",
+            help="auto, cuda:0, cuda:all, emulated, emulated:GPU, ray:auto, FILE.py:NAME.",
             show_default="auto",
         ),
     ] = None,

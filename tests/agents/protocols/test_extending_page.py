@@ -18,7 +18,9 @@ from cuda_llm.agents.protocols import Reflector, Stage
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space
 from cuda_llm.graph.runs.start import start
+from cuda_llm.own_part import find_misfit
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.device import Site
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import AgentDecided, AttemptJudged
 
@@ -121,6 +123,15 @@ def test_its_device_tells_a_right_kernel_from_a_wrong_one(tmp_path: Path) -> Non
     )
     assert ran.returncode == 0, ran.stderr
     assert re.findall(r"^  \w+\.cu +([A-Z_]+)", ran.stdout, re.M) == ["PASSED", "WRONG_RESULT"]
+
+
+def test_its_site_has_every_member_and_its_table_names_each() -> None:
+    assert find_misfit(defined("open_accelerator")(), Site) == ""
+    (table,) = re.findall(r"^\| of the site \| is \|\n(.*?)\n\n", PAGE, re.DOTALL | re.MULTILINE)
+    named = re.findall(
+        r"`(\w+)(?:\(\w*\))?`", "\n".join(row.split(" | ")[0] for row in table.split("\n"))
+    )
+    assert set(named) == {name for name in vars(Site) if not name.startswith("_")}
 
 
 def test_the_declaration_of_tunables_of_the_playbook_page_is_understood() -> None:

@@ -24,6 +24,9 @@ early.agent_name = "first_of_all"
 def not_async(situation):
     """No agent."""
 
+async def greedy(situation, archive):
+    """Takes what no agent is given."""
+
 class Adviser:
     async def __call__(self, situation):
         """An agent with something to remember."""
@@ -101,9 +104,12 @@ def test_every_stage_can_be_named(own: Path, stage: Stage) -> None:
         ("nobody", "no agent is called 'nobody'; expected one of hardware_research"),
         ("no_such_package.agents:advise", "No module named 'no_such_package'"),
         ("no/such/file.py:advise", "no such file no/such/file.py"),
-        ("OWN:nothing", "has no 'nothing'"),
-        ("OWN:not_async", "neither an async callable nor a compiled LangGraph"),
-        ("OWN:Adviser", "neither an async callable nor a compiled LangGraph"),
+        ("OWN:nothing", "has no 'nothing'; there are: "),
+        ("OWN:advize", "has no 'advize'; did you mean advise?"),
+        ("own_agents.py", "own_agents.py:NAME"),
+        ("OWN:not_async", "neither an async callable with one argument nor a compiled LangGraph"),
+        ("OWN:greedy", "neither an async callable with one argument"),
+        ("OWN:Adviser", "neither an async callable with one argument nor a compiled LangGraph"),
         ("OWN:advise@lunch", "there is no stage 'lunch'; expected one of start, hardware_research"),
         ("OWN:lost", "there is no stage 'coffee'"),
         ("OWN:misnamed", "its name 'no name' cannot be a node's"),

@@ -11,11 +11,9 @@ from graph_runs import Learner, NoTuner, TableBench, Writer, numbered
 from run_starts import ReadyDevice, the_run
 
 import cuda_llm
-from cuda_llm import Result, aoptimize, astream, load_task, optimize
+from cuda_llm import Result, aoptimize, astream, load_task, optimize, resume
 from cuda_llm.errors import UsageError
-from cuda_llm.graph.parts import Parts
 from cuda_llm.graph.runs.result import read_result
-from cuda_llm.graph.runs.start import resume
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import AttemptJudged, Event, RunFinished
@@ -74,8 +72,42 @@ def test_who_stops_reading_events_stops_the_run_and_can_resume_it(tmp_path: Path
     asyncio.run(watch())
     result = read_result(the_run(tmp_path))
     assert (result.finished, result.reason) == (False, "interrupted")
+    run = the_run(tmp_path).path
+    with pytest.raises(
+        UsageError, match=r"go on with: cuda_llm.resume\('.*', bench=..., device=..."
+    ):
+        optimize("vector_add", **table(tmp_path), run_id=run.name)
+    with pytest.raises(UsageError, match=r"with its own device, .* again: cuda_llm.resume\("):
+        resume(run, bench=TableBench())
+    with pytest.raises(UsageError, match="rounds=3: a resumed run keeps the options it has"):
+        resume(run, rounds=3)
     own = {name: one for name, one in table(tmp_path).items() if not isinstance(one, (int, str))}
-    assert asyncio.run(resume(the_run(tmp_path), brought=Parts(**own))).finished
+    assert resume(run, **own).finished
+
+
+def test_a_class_is_a_part_as_on_the_command_line(tmp_path: Path) -> None:
+    class Numbered(Writer):
+        def __init__(self) -> None:
+            super().__init__(numbered)
+
+    def ready() -> ReadyDevice:
+        return ReadyDevice(open_device("emulated").hardware)
+
+    own = {**table(tmp_path), "generator": Numbered, "device": ready, "bench": TableBench}
+    assert optimize("vector_add", **own).finished
+
+
+def test_a_part_with_a_method_that_nobody_could_call_is_refused_before_the_run(
+    tmp_path: Path,
+) -> None:
+    class Blocking(Writer):
+        def generate(self, brief: Any, situation: Any) -> Any: ...
+
+    with pytest.raises(
+        UsageError, match=r"\(it needs `async def generate\(brief, situation\)`, has"
+    ):
+        optimize("vector_add", **{**table(tmp_path), "generator": Blocking(numbered)})
+    assert not list(tmp_path.iterdir())
 
 
 def test_events_of_a_run_that_cannot_begin_end_with_its_error(tmp_path: Path) -> None:

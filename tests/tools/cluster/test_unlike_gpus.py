@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 
 import pytest
+from small_tasks import small_task
 
 from cuda_llm.errors import HardwareError, MissingError, UsageError
 from cuda_llm.hardware_profiles.lookup import find_hardware
@@ -58,7 +59,7 @@ def judge_some(device: ClusterDevice, source: str, count: int) -> list[Passed]:
     """Judge variants of a kernel, all at once; every one has to pass."""
 
     async def run() -> list[Passed]:
-        bench = open_bench(load_task("vector_add"), device, seed=1)
+        bench = open_bench(small_task("vector_add"), device, seed=1)
         baseline = await bench.time_baseline()
         texts = [f"{source}\n// {number}\n" for number in range(count)]
         found = await asyncio.gather(

@@ -40,7 +40,7 @@ MEMBER_TYPES: Mapping[str, tuple[type, ...]] = MappingProxyType(
 )
 QUIET_S = 0.5
 """Preparation that takes no longer is not worth a word."""
-FIRST_USE = "building the native parts, once for this version"
+FIRST_USE = "building the native parts, once for this version: a minute or so on two cores"
 
 ReportLine = Callable[[str], None]
 """Called with one line for a person."""

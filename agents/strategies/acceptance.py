@@ -132,4 +132,5 @@ def describe_choice(
         return "nothing has passed yet"
     if not reasons:
         return "nothing of this round passed"
-    return f"the others were {' or '.join(sorted(reasons))}"
+    nouns = {"tie": "a tie", "regression": "a regression"}
+    return f"the others were {' or '.join(nouns.get(one, one) for one in sorted(reasons))}"

@@ -41,14 +41,13 @@ def doctor(
     """Report what this machine has, what it lacks, and the command that installs it."""
     if lift is not None:
         return lift_quarantine(lift)
-    findings = [run_check(what, check) for what, check in CHECKS.items()]
-    findings += gpu_checks()
-    for finding in findings:
+    lacking = False
+    for finding in all_checks():
         mark = "ok" if not finding.remedy else "MISSING" if finding.needed else "less"
         typer.echo(f"{mark:8} {finding.what:12} {finding.found}")
         if finding.remedy:
             typer.echo(f"{'':8} {'':12} {finding.remedy}")
-    lacking = any(finding.remedy and finding.needed for finding in findings)
+        lacking = lacking or bool(finding.remedy and finding.needed)
     return MACHINE_LACKS if lacking else 0
 
 
@@ -63,6 +62,13 @@ def lift_quarantine(name: str) -> int:
     for one in lifted:
         typer.echo(f"{one.label} ({one.gpu}) is used again; it was put away for: {one.reason}")
     return 0
+
+
+def all_checks() -> Iterator[DoctorCheck]:
+    """Make one check after the other."""
+    for what, check in CHECKS.items():
+        yield run_check(what, check)
+    yield from gpu_checks()
 
 
 def run_check(what: str, check: Callable[[], DoctorCheck]) -> DoctorCheck:
@@ -145,9 +151,10 @@ def emulated() -> DoctorCheck:
     from cuda_llm.source_file import read_source
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tools.judge.judge import Judged, judge, open_bench
-    from cuda_llm.tools.open_device import open_device
+    from cuda_llm.tools.open_device import open_device, prepare_device
 
     task, device = load_task("vector_add"), open_device("emulated")
+    prepare_device(device)
 
     async def known_answer() -> Judged:
         bench = open_bench(task, device)

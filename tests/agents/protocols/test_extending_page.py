@@ -5,9 +5,11 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pytest
 from graph_runs import context_in, run_graph
 from model_server import ModelServer, Say
 from reflection_scenes import UNPADDED
@@ -19,8 +21,10 @@ from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space
 from cuda_llm.graph.runs.start import start
 from cuda_llm.own_part import find_misfit
+from cuda_llm.search import Brief
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.device import Site
+from cuda_llm.tools.device import Site, Work
+from cuda_llm.tools.device.device import do_no_work
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import AgentDecided, AttemptJudged
 
@@ -123,6 +127,19 @@ def test_its_device_tells_a_right_kernel_from_a_wrong_one(tmp_path: Path) -> Non
     )
     assert ran.returncode == 0, ran.stderr
     assert re.findall(r"^  \w+\.cu +([A-Z_]+)", ran.stdout, re.M) == ["PASSED", "WRONG_RESULT"]
+
+
+def test_its_device_that_wraps_another_times_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(defined("Timed")().carry_out(Work.of(do_no_work)))
+    assert re.fullmatch(r"do_no_work: \d+\.\d s\n", capsys.readouterr().err)
+
+
+def test_its_generators_table_names_every_field_of_a_brief() -> None:
+    (table,) = re.findall(
+        r"^\| field of `Brief` \| is \|\n(.*?)\n\n", PAGE, re.DOTALL | re.MULTILINE
+    )
+    firsts = "\n".join(row.split(" | ")[0] for row in table.split("\n"))
+    assert set(re.findall(r"`(\w+)`", firsts)) == {one.name for one in fields(Brief)}
 
 
 def test_its_site_has_every_member_and_its_table_names_each() -> None:

@@ -53,7 +53,7 @@ def test_a_size_that_becomes_much_slower_keeps_the_incumbent_and_is_named() -> N
     choice = choose_fastest(situation(before, contender, incumbent="r1-c1"), [contender])
     assert choice.incumbent == "r1-c1"
     assert choice.verdicts["r2-c1"].startswith("regression: 1.20x the time at rows = ")
-    assert choice.reason == "the others were regression"
+    assert choice.reason == "the others were a regression"
 
 
 def test_the_next_fastest_wins_when_the_fastest_regresses() -> None:

@@ -55,7 +55,10 @@ async def run_untrusted(
         failed = error
     detail = f"not done within {limit_s:g} s" if limit.expired() else describe_error(failed)
     trace = None if limit.expired() or isinstance(failed, CudaLLMError) else failed
-    _log.warning("a part of the run failed", component=component, error=detail, exc_info=trace)
+    # A command's progress shows the error of the candidate or the agent.
+    _log.warning(
+        "a part of the run failed", component=component, error=detail, exc_info=trace, shown=True
+    )
     told = "" if trace is None else spell_traceback(trace)
     return InfraFailed(
         component=component, detail=detail, lacked_memory=lacks_memory(failed), traceback=told

@@ -50,10 +50,20 @@ def read_task(folder: Path) -> Task:
         task = _with_values(read_as(Task, table, files))
         _check(task)
     except UnfitError as unfit:
-        raise TaskError(f"{file}: {unfit}") from None
+        raise TaskError(f"{file}: {_of_argument(unfit, table)}{unfit}") from None
     if task.sizes.hidden == HiddenSizes(dims={}):
         task = replace(task, sizes=replace(task.sizes, hidden=_span(task)))
     return task if task.host else replace(task, host=host_context(task))
+
+
+def _of_argument(unfit: UnfitError, table: Mapping[str, Any]) -> str:
+    """Return the name of the argument that does not fit, for its number says little."""
+    match unfit.place:
+        case ["arguments", int(index), *_]:
+            given = table["arguments"][index]
+            name = given.get("name") if isinstance(given, Mapping) else ""
+            return f"argument {name}: " if name else ""
+    return ""
 
 
 def _with_values(task: Task) -> Task:
@@ -130,7 +140,7 @@ def _check_distribution(text: str, dtype: str, dims: Mapping[str, str], place: P
         distribution = parse_distribution(text)
         unknown = frozenset().union(*map(names_in, distribution.arguments)) - set(dims)
     except TaskError as error:
-        raise UnfitError(str(error), "a distribution", *place) from None
+        raise UnfitError(text, f"a distribution ({error})", *place) from None
     if unknown:
         found = f"unknown {', '.join(sorted(unknown))}"
         raise UnfitError(found, f"only {', '.join(dims)}", *place)

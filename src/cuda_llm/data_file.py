@@ -24,14 +24,21 @@ Place = tuple[str | int, ...]
 """Keys and indices from the top of a file to a value."""
 
 
+LONGEST_SHOWN = 80
+"""Characters of a value that its message shows, to the end of a word."""
+
+
 class UnfitError(ValueError):
     """A value does not fit. `str()` is one line: key, what was found, what was expected."""
 
     def __init__(self, found: object, expected: str, *place: str | int) -> None:
         self.found = found
         self.expected = expected
+        self.place = place
         shown = " ".join((found if isinstance(found, str) else repr(found)).split())
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        if len(shown) > LONGEST_SHOWN:
+            start = shown[:LONGEST_SHOWN]
+            shown = f"{start.rpartition(' ')[0] or start} ..."
         shown = shown or "a blank string"
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
         key = "".join(steps).removeprefix(".")

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from graph_runs import context_in, run_graph
@@ -13,6 +13,7 @@ from cuda_llm.agents.protocols import Contribution, PlacedAgent, Stage
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.graph.guards import checked_answer, run_untrusted
 from cuda_llm.graph.view import attempts_of
+from cuda_llm.log_setup import command_line_logging
 from cuda_llm.outcomes import InfraFailed, NoCode
 from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.traces.event_log import read_events
@@ -181,3 +182,15 @@ def test_the_traceback_of_what_raises_is_kept_whole_and_without_secrets(
     late = asyncio.run(run_untrusted("mine", lambda: asyncio.sleep(9), Contribution, limit_s=0.01))
     assert isinstance(late, InfraFailed)
     assert late.traceback == "", "nothing was raised"
+
+
+@pytest.mark.parametrize(("format", "logged"), [("console", 0), ("json", 1)])
+def test_an_error_that_progress_shows_is_not_logged_beside_it(
+    format: Literal["console", "json"], logged: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fail() -> Draft:
+        raise ValueError("no kernels today")
+
+    with command_line_logging(format, "warning", None):
+        asyncio.run(run_untrusted("generator", fail, Draft))
+    assert capsys.readouterr().err.count("a part of the run failed") == logged

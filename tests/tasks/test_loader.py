@@ -181,7 +181,8 @@ def test_a_path_without_a_folder_lists_no_tasks(path: str | Path) -> None:
         (
             '"normal", "uniform_signed"',
             '"gaussian"',
-            "arguments[0].distributions[0]: found gaussian",
+            "argument x: arguments[0].distributions[0]: found gaussian; expected a distribution ("
+            "gaussian is no known distribution; known: normal, ",
         ),
         ('"normal", "uniform_signed"', '"bins(n)"', "found bins for float32; expected"),
         ('"normal", "uniform_signed"', '"uniform(0, m)"', "found unknown m; expected only n"),

@@ -245,6 +245,16 @@ def run(arguments: list[str]) -> int:
         return code
 
 
+TYPER_WORDS: Mapping[str, str] = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": (
+        "expected a whole number"
+    ),
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+}
+"""Words of Typer's about a value that does not fit, to ours."""
+
+
 def answer(arguments: list[str], closing: ExitStack) -> int:
     """Return the exit code of a command; its log is open until `closing` is closed."""
     log_options, others = split_log_options(arguments)
@@ -257,7 +267,9 @@ def answer(arguments: list[str], closing: ExitStack) -> int:
             obj=None if asks_for_help(others) else closing,
         )
     except typer.TyperException as error:
-        message = error.format_message().replace("Value error, ", "")
+        message = error.format_message()
+        for theirs, ours in TYPER_WORDS.items():
+            message = message.replace(theirs, ours)
         if "\n" in message:
             # No arguments: the message is the help.
             typer.echo(message, err=True)

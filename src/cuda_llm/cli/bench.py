@@ -232,7 +232,7 @@ def _parameters() -> Iterator[Parameter]:
     quick = typer.Option("--quick", help="Few candidates and one round: minutes on two cores.")
     resume = typer.Option(help="Go on with a benchmark: its folder, or latest.", metavar="DIR")
     out = typer.Option(
-        help="Folder that holds benchmarks.", metavar="DIR", show_default="traces/benchmarks"
+        help="Folder that holds benchmarks.  [default: traces/benchmarks]", metavar="DIR"
     )
     yield parameter("context", typer.Context)
     yield parameter("tasks", Annotated[list[str] | None, tasks], None)

@@ -24,7 +24,7 @@ NONE_PASSED = 1
 STDIN = Path("-")
 ObjectiveOption = Annotated[
     Literal["geomean", "largest", "worst"] | None,
-    typer.Option(help="How sizes make the one speed-up.", show_default="geomean"),
+    typer.Option(help="How sizes make the one speed-up.  [default: geomean]"),
 ]
 SizeOption = Annotated[
     list[str] | None,
@@ -47,13 +47,13 @@ def evaluate(
     device: Annotated[
         str | None,
         typer.Option(
-            help="auto, cuda:0, cuda:all, emulated, emulated:GPU, ray:auto, FILE.py:NAME.",
-            show_default="auto",
+            help="auto, cuda:0, cuda:all, emulated, emulated:GPU, ray:auto, FILE.py:NAME."
+            "  [default: auto]",
         ),
     ] = None,
     l2: Annotated[
         Literal["cold", "warm"] | None,
-        typer.Option("--l2", help="L2 of a GPU when a timed call begins.", show_default="cold"),
+        typer.Option("--l2", help="L2 of a GPU when a timed call begins.  [default: cold]"),
     ] = None,
     precision: Annotated[
         Literal["quick", "normal", "high"],

@@ -144,11 +144,12 @@ def option_parameter(name: str, flag: str = "", help: str = "") -> Parameter:
     """Return a field of the configuration as Typer reads an option."""
     field, option = RunConfig.model_fields[name], option_of(name)
     several = get_origin(field.annotation) in (tuple, Mapping)
+    # Typer would put a text of ours in parentheses.
+    shown = f"  [default: {option.shown}]" if option.shown else ""
     info = typer.Option(
         flag or flag_of(name),
-        help=help or field.description,
+        help=f"{help or field.description}{shown}",
         metavar=option.metavar or None,
-        show_default=option.shown or True,
     )
     return parameter(
         name, Annotated[_typed(field.annotation), info], None if several else field.default
@@ -214,7 +215,7 @@ def resume(
         Option(help="Answer to a --review as JSON, by ids.", metavar="FILE"),
     ] = None,
     out: Annotated[
-        str, Option(help="Folder that holds runs.", show_default="traces/runs", metavar="DIR")
+        str, Option(help="Folder that holds runs.  [default: traces/runs]", metavar="DIR")
     ] = "",
     as_json: JsonOption = False,
 ) -> int:

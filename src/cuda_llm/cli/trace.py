@@ -206,10 +206,10 @@ def export(
         typer.Option(help="CUDA source with a Makefile, or a Python package."),
     ] = "cu",
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write.", show_default="TASK_FORMAT")
+        Path | None, typer.Option(help="Folder to write.  [default: TASK_FORMAT]")
     ] = None,
     runs: Annotated[
-        Path | None, typer.Option(help="Folder of runs.", show_default="traces/runs")
+        Path | None, typer.Option(help="Folder of runs.  [default: traces/runs]")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
 ) -> None:

@@ -28,12 +28,10 @@ def events(
     ] = EventFormat.jsonl,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="File to write.", show_default="stdout, RUN/events.parquet"
-        ),
+        typer.Option(metavar="FILE", help="File to write.  [default: stdout, RUN/events.parquet]"),
     ] = None,
     runs: Annotated[
-        Path | None, typer.Option(help="Folder of runs.", show_default="traces/runs")
+        Path | None, typer.Option(help="Folder of runs.  [default: traces/runs]")
     ] = None,
 ) -> None:
     """Write the events of a run as a table. What cannot be read is said in one line."""

@@ -19,7 +19,7 @@ NOTHING_FOUND = 1
 """Exit code of `grep` without a match, as grep's."""
 
 Run = RunName
-Out = Annotated[Path | None, typer.Option(help="Folder of runs.", show_default="traces/runs")]
+Out = Annotated[Path | None, typer.Option(help="Folder of runs.  [default: traces/runs]")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 
 
@@ -102,7 +102,7 @@ def grep(
     ] = False,
     kinds: Annotated[
         list[TextKind] | None,
-        typer.Option("--in", help="What to search; again for more.", show_default="all but event"),
+        typer.Option("--in", help="What to search; again for more.  [default: all but event]"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -24,7 +24,7 @@ def report(
     run: RunName,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File to write.", show_default="RUN/report.html"),
+        typer.Option(metavar="FILE", help="File to write.  [default: RUN/report.html]"),
     ] = None,
     compare: Annotated[
         str | None, typer.Option(metavar="RUN", help="Put this run beside it.")
@@ -33,7 +33,7 @@ def report(
         bool, typer.Option("--follow", help="Keep the file current while the run goes on.")
     ] = False,
     runs: Annotated[
-        Path | None, typer.Option(help="Folder of runs.", show_default="traces/runs")
+        Path | None, typer.Option(help="Folder of runs.  [default: traces/runs]")
     ] = None,
 ) -> None:
     """Write a run as one HTML file. No network and no other file is needed."""

@@ -12,7 +12,7 @@ PORT = 8321
 
 def serve(
     folder: Annotated[
-        Path | None, typer.Argument(help="Folder of runs.", show_default="traces/runs")
+        Path | None, typer.Argument(help="Folder of runs.  [default: traces/runs]")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = PORT,
 ) -> None:

@@ -61,6 +61,8 @@ def test_version(command: Command) -> None:
         (("evalute", "x"), "evalute"),
         (("evaluate", "vector_add"), "files"),
         (("evaluate", "vector_add", "a.cu", "--devise", "x"), "--devise"),
+        (("run", "vector_add", "--candidates", "x"), "'--candidates': expected a whole number"),
+        (("run", "vector_add", "--max-minutes", "x"), "'--max-minutes': expected a number"),
     ],
 )
 def test_a_mistyped_command_is_one_line_and_exit_2(

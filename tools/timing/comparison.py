@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -90,8 +90,8 @@ def compare_blocks(
     logs = [math.log(one / two) for one, two in zip(first, second, strict=True)]
     effect = estimate_median(logs, seed=seed, resamples=resamples)
     return Comparison(
-        first_us=estimate_median(first, seed=seed, resamples=resamples),
-        second_us=estimate_median(second, seed=seed, resamples=resamples),
+        first_us=_above_zero(estimate_median(first, seed=seed, resamples=resamples)),
+        second_us=_above_zero(estimate_median(second, seed=seed, resamples=resamples)),
         most_us=most_call_us(blocks),
         ratio=math.exp(effect.value),
         low=math.exp(effect.low),
@@ -100,6 +100,12 @@ def compare_blocks(
         blocks=len(blocks),
         empty=empty,
     )
+
+
+def _above_zero(taken_us: Estimate) -> Estimate:
+    """Return the estimate of a call's time with its interval where times can be: an interval that
+    is widened for few values may reach below zero."""
+    return replace(taken_us, low=max(taken_us.low, RESOLUTION_US))
 
 
 def call_us(pair: BatchPair, empty_us: float) -> float:

@@ -307,8 +307,9 @@ def against_cached_time(alone: Comparison, baseline: BaselineTime) -> Comparison
 
 
 def within(value: float, share: float) -> Estimate:
-    """Return an estimate whose interval reaches as far as this share of it on either side."""
-    return Estimate(value=value, low=value - value * share, high=value + value * share)
+    """Return an estimate of something above 0 whose interval reaches as far as this share of it on
+    either side, as a factor: a share above 1 leaves the lower end above 0 too."""
+    return Estimate(value=value, low=value / (1 + share), high=value * (1 + share))
 
 
 CACHED_NOTE = "the baseline is too slow to run beside each candidate: its time was measured earlier"

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_clock import OVERHEAD_US, SimulatedGPU, pair_without_noise
 
+from cuda_llm.tools.timing.baseline_time import BaselineTime
 from cuda_llm.tools.timing.comparison import (
+    RESOLUTION_US,
     SMALLEST_FLOOR,
     compare_blocks,
     decide_outcome,
@@ -16,6 +18,7 @@ from cuda_llm.tools.timing.comparison import (
 )
 from cuda_llm.tools.timing.estimate import estimate_median
 from cuda_llm.tools.timing.excess import find_uneven_start
+from cuda_llm.tools.timing.measure import against_cached_time
 from cuda_llm.tools.timing.slope import BatchBlock, BatchPair, choose_lengths, counted_blocks
 
 
@@ -182,3 +185,40 @@ def test_a_late_start_is_vague_where_trusted_batches_begin_as_unevenly() -> None
     assert find_uneven_start(late, [held_up, quiet], OVERHEAD_US).seems_so
     assert not find_uneven_start(late, [held_up, quiet], OVERHEAD_US).is_sure
     assert find_uneven_start(later, [held_up, quiet], OVERHEAD_US).is_sure
+
+
+SECONDS = st.floats(1e-7, 10.0)
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> BatchPair:
+    short = draw(st.integers(1, 8))
+    return BatchPair(
+        short=short,
+        short_s=draw(SECONDS),
+        long=short + draw(st.integers(1, 64)),
+        long_s=draw(SECONDS),
+    )
+
+
+def block_of(first: BatchPair, second: BatchPair, empty: BatchPair) -> BatchBlock:
+    return BatchBlock(first=first, second=second, empty=empty)
+
+
+@given(
+    st.lists(st.builds(block_of, pairs(), pairs(), pairs()), min_size=1, max_size=6),
+    st.floats(RESOLUTION_US, 1e7),
+    st.floats(SMALLEST_FLOOR, 20.0),
+)
+def test_whatever_a_clock_shows_intervals_are_of_times_above_zero(
+    blocks: list[BatchBlock], baseline_us: float, spread: float
+) -> None:
+    """However far apart few blocks lie, and also against a baseline's vague cached time."""
+    beside = compare_blocks(blocks, resamples=50)
+    cached = BaselineTime(call_us=baseline_us, spread=spread, sm_mhz=0.0, overhead_us=1.0)
+    for found in (beside, against_cached_time(beside, cached)):
+        assert 0 < found.low <= found.ratio <= found.high
+        assert 0 < found.first_us.low <= found.first_us.value <= found.first_us.high
+        assert 0 < found.second_us.low <= found.second_us.value <= found.second_us.high
+        assert 0 <= found.half_width < math.inf
+        assert found.outcome in ("faster", "slower", "tie")

@@ -29,7 +29,7 @@ from cuda_llm.tools.timing.times import (
     time_sizes,
 )
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
-from cuda_llm.tools.validator.cases import NONCE_BYTES, generator, timed_case
+from cuda_llm.tools.validator.cases import NONCE_BYTES, generator, timed_case, work
 from cuda_llm.tools.validator.distributions import draw
 
 POOL_BYTES = 4 << 20
@@ -160,8 +160,9 @@ class _Modeller:
         )
 
     def work(self, dims: Dims) -> float:
-        """Return the least microseconds of a size, by which sizes are ordered."""
-        return least_size_us(self._task, self._site.hardware, dims, l2_warm=False)
+        """Return the least microseconds of a size, above 0, by which sizes are ordered."""
+        least_us = least_size_us(self._task, self._site.hardware, dims, l2_warm=False)
+        return least_us or work(self._task, dims)
 
     async def model(self, dims: Dims) -> CallReport | Verdict | None:
         """Return the call at a size; None where the call takes too long, Quarantined where the

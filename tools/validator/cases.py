@@ -157,9 +157,13 @@ def _is_small_hidden(task: Task, group: str, dims: Dims) -> bool:
 
 
 def work(task: Task, dims: Dims) -> float:
-    """Return the operations and bytes of the roofline, by which cases are ordered and bounded."""
+    """Return the operations and bytes of the roofline, by which cases are ordered and bounded.
+
+    Where the task states neither, as a drafted task does, return the bytes of the buffers: above 0.
+    """
     roofline = task.roofline
-    return float(evaluate(roofline.flops, dims)) + float(evaluate(roofline.bytes, dims))
+    stated = float(evaluate(roofline.flops, dims)) + float(evaluate(roofline.bytes, dims))
+    return stated if stated > 0 else float(sum(spec.nbytes for spec in buffer_specs(task, dims)))
 
 
 def timed_case(task: Task, dims: Dims, level: Level, group: str = "emulated") -> Case:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.loader import list_tasks, load_task
-from cuda_llm.tasks.task import DimRange, HiddenSizes, Task
+from cuda_llm.tasks.task import DimRange, HiddenSizes, Roofline, Task
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import (
@@ -30,6 +30,7 @@ from cuda_llm.tools.validator.cases import (
     terms_of,
     timed_case,
     timed_checks,
+    work,
 )
 from cuda_llm.tools.validator.check_case import draw_inputs
 from cuda_llm.tools.validator.hidden_sizes import draw_hidden
@@ -257,3 +258,13 @@ def test_one_value_repeated_is_checked_at_the_largest_size_that_affords_two() ->
         rng = np.random.default_rng(seed)
         cases = timed_checks(task, task.sizes.emulated[-1], rng, "emulated")
         assert any(case.label.startswith(("all_equal", "spike")) for case in cases)
+
+
+def test_a_task_that_states_no_work_is_planned_by_its_buffers() -> None:
+    """`tasks new` drafts a roofline of 0 operations and 0 bytes."""
+    stated = load_task("vector_add")
+    task = replace(stated, roofline=Roofline(flops="0", bytes="0"))
+    assert timed_checks(task, task.sizes.emulated[0], np.random.default_rng(0), "emulated")
+    efforts = [work(task, dims) for dims in sorted(task.sizes.bench, key=lambda dims: dims["n"])]
+    assert efforts == sorted(efforts)
+    assert min(efforts) > 0

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_llm.errors import UsageError
-from cuda_llm.tasks.loader import TASK_NAME, list_tasks
-from cuda_llm.tasks.task import CTYPES, ArgumentRole, is_float
+from cuda_llm.source_file import SourceSpot
+from cuda_llm.tasks.loader import TASK_NAME, list_tasks, spell_task
+from cuda_llm.tasks.task import CTYPES, ArgumentRole, Task, is_float
 
 _SKELETON = Path(__file__).resolve().parent / "_skeleton"
 _SKELETON_FILES = ("task.toml", "description.md", "reference.py", "baseline.cu")
@@ -68,6 +69,30 @@ def skeleton(name: str) -> dict[str, str]:
     """Return the files of a task that doubles a vector, to be overwritten piece by piece."""
     files = {file: (_SKELETON / file).read_text(encoding="utf-8") for file in _SKELETON_FILES}
     return files | {"task.toml": files["task.toml"].replace("TASK", name)}
+
+
+_MARKED_FILES = ("task.toml", "description.md", "reference.py", "host.cu", "baseline.cu")
+_MARK = re.compile(r"(?:#|//)\s*CONFIRM\b|\bCONFIRM:")
+
+
+def find_guesses(task: Task) -> tuple[SourceSpot, ...]:
+    """Return the lines of a task's files that a draft marked CONFIRM and that still are."""
+    return tuple(
+        SourceSpot(file=str(file), line=number, text=line.strip())
+        for file in map(task.folder.joinpath, _MARKED_FILES)
+        if file.is_file()
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1)
+        if _MARK.search(line)
+    )
+
+
+def require_no_guesses(task: Task) -> None:
+    """Raise UsageError naming the first line with a guess: prompts state what a task says."""
+    for spot in find_guesses(task)[:1]:
+        raise UsageError(
+            f"{spot}: a guess of `tasks new`, which prompts would state as a fact; correct it and "
+            f"remove its mark CONFIRM; what is left: cuda-llm tasks check {spell_task(task)}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +280,9 @@ def _task_toml(name: str, function: CudaFunction, dims: Sequence[str], where: st
     for parameter in function.parameters:
         shape = _shape(parameter, function, dims) if parameter.pointer else ()
         lines += ["", "[[arguments]]", *_argument(parameter, function.body, dims, shape)]
-    lines += ["", *_sizes(dims), "", *_rest(dims)]
+    outputs = [p for p in function.parameters if p.pointer and not p.const]
+    exact = not any(is_float(p.dtype) for p in outputs)
+    lines += ["", *_sizes(dims), "", *_tolerance(dims, exact=exact), "", *_rest(dims)]
     return "\n".join(lines) + "\n"
 
 
@@ -293,13 +320,16 @@ def _sizes(dims: Sequence[str]) -> list[str]:
     ]
 
 
+def _tolerance(dims: Sequence[str], *, exact: bool) -> list[str]:
+    head = "[tolerance] # CONFIRM: exact, elementwise, reduction or dot"
+    if exact:
+        return [head, 'kind = "exact"']
+    return [head, 'kind = "reduction"', f'terms = "{" * ".join(dims)}"']
+
+
 def _rest(dims: Sequence[str]) -> list[str]:
     volume = " * ".join(dims)
     return [
-        "[tolerance] # CONFIRM: exact, elementwise, reduction or dot",
-        'kind = "reduction"',
-        f'terms = "{volume}"',
-        "",
         "[roofline] # CONFIRM: the least arithmetic and traffic any kernel needs",
         'flops = "0"',
         'bytes = "0"',

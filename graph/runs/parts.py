@@ -52,10 +52,12 @@ def find_parts_by_name(config: RunConfig, brought: Parts) -> RunParts:
     """
     from cuda_llm.agents.strategies.builtin import find_strategy
     from cuda_llm.tasks.loader import load_task
+    from cuda_llm.tasks.new_task import require_no_guesses
 
     if config.start:
         read_source(Path(config.start))
     task = brought.task or load_task(config.task)
+    require_no_guesses(task)
     task = with_objective(with_sizes(task, config.sizes), config.objective, config.weights)
     replay = find_replay(config, brought, task)
     has_model = bool(config.model) or brought.model is not None

@@ -94,8 +94,8 @@ from cuda_llm.tools.device import (
 )
 from cuda_llm.tools.device.buffers import HOST, Arrays, BufferSpec, PlacedBuffer, Role, Slots
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.admission import check_task
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.tools.validator.admissible import check_task
 from cuda_llm.traces import events
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import (

@@ -8,7 +8,13 @@ import pytest
 
 from cuda_llm.errors import UsageError
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tasks.new_task import draft, find_function, write_task
+from cuda_llm.tasks.new_task import (
+    draft,
+    find_function,
+    find_guesses,
+    require_no_guesses,
+    write_task,
+)
 from cuda_llm.tasks.task import Task
 
 SOURCE = r"""
@@ -125,3 +131,29 @@ def test_finds_the_definition_behind_its_declaration() -> None:
     function = find_function(SOURCE, "scale", "kernels.cu")
     assert function.is_kernel
     assert "factor * x[i]" in function.body
+
+
+@pytest.mark.parametrize(("ctype", "kind"), [("int", "exact"), ("float", "reduction")])
+def test_whole_numbers_are_drafted_to_be_exact(tmp_path: Path, ctype: str, kind: str) -> None:
+    source = f"__global__ void k(const float* x, {ctype}* y, int n) {{ y[0] = x[n - 1]; }}\n"
+    task = load_task(write_task("mine", tmp_path, draft("mine", source, "k", "k.cu")))
+    assert task.tolerance.kind == kind
+
+
+def test_guesses_are_found_by_line_until_their_marks_are_gone(tmp_path: Path) -> None:
+    task, _, _ = drafted(tmp_path, "scale")
+    spots = find_guesses(task)
+    assert {Path(spot.file).name for spot in spots} == {
+        "task.toml",
+        "description.md",
+        "baseline.cu",
+    }
+    for spot in spots:
+        assert "CONFIRM" in Path(spot.file).read_text().splitlines()[spot.line - 1]
+    with pytest.raises(UsageError) as caught:
+        require_no_guesses(task)
+    assert str(caught.value).startswith(f"{spots[0]}: a guess of `tasks new`")
+    for file in {spot.file for spot in spots}:
+        Path(file).write_text(Path(file).read_text().replace("CONFIRM", "sure"))
+    assert find_guesses(task) == ()
+    require_no_guesses(task)

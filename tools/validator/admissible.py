@@ -1,18 +1,23 @@
 """Checks that a task tells correct kernels from wrong kernels."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cuda_llm.errors import TaskError
-from cuda_llm.outcomes import InfraFailed, Verdict, WrongResult, infrastructure_error
+from cuda_llm.outcomes import (
+    ElementKind,
+    InfraFailed,
+    Verdict,
+    WrongResult,
+    infrastructure_error,
+)
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task, ToleranceClass
-from cuda_llm.tools.compiler.baseline import build_baseline
-from cuda_llm.tools.device import Device, Level, Session, Site, Work
+from cuda_llm.tools.device import Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
-from cuda_llm.tools.device.candidate import Baseline, Compiled, LibraryCall
+from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.validator.budget import format_dims
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, timed_case
@@ -161,7 +166,10 @@ async def _unused_inputs(task: Task, drawn: _Draw, oracle: Oracle, arrays: Array
         if isinstance(changed, Expectation) and _passes(
             task, drawn, _stored(task, drawn.case, changed), arrays
         ):
-            problems.append(f"the result does not depend on {name}")
+            problems.append(
+                f"the result does not depend on {name}: remove {name}, or name `distributions` in "
+                "task.toml whose values change the result"
+            )
     return problems
 
 
@@ -201,6 +209,8 @@ class Admission:
     checked: Mapping[str, int]
     """Numbers of sizes, inputs and elements that the baseline was compared on; empty where it
     failed."""
+    warnings: tuple[str, ...] = ()
+    """What may be wrong with the task, one line each."""
 
     @property
     def ok(self) -> bool:
@@ -208,26 +218,52 @@ class Admission:
         return not self.problems
 
 
-async def check_task(task: Task, device: Device) -> Admission:
-    """Check that a task is admissible, and list why it is not.
+async def check_at_site(
+    site: Site, task: Task, compiled: Baseline, uncontracted: Baseline | None
+) -> Admission:
+    """Check a task where its device is, with its baseline compiled.
 
-    The baseline must pass all that a candidate has to; outputs that need no computation must be
-    rejected; the result must depend on every input. Raises InfrastructureError.
+    `uncontracted` is the baseline without FMA contraction; None where that changes nothing.
     """
-    compiled = await build_baseline(task, device.hardware.target)
-    if not isinstance(compiled, Compiled | LibraryCall):
-        return _not_admitted(task, compiled)
-    return await device.carry_out(Work.of(check_at_site, task, compiled))
-
-
-async def check_at_site(site: Site, task: Task, compiled: Baseline) -> Admission:
-    """Check a task where its device is, with its baseline compiled."""
     async with site.open(compiled) as session, site.open(compiled) as second:
         if not isinstance(session, Session):
-            return _not_admitted(task, session)
+            return not_admitted(task, session)
         if not isinstance(second, Session):
-            return _not_admitted(task, second)
-        return await check_sessions(task, session, second, site.arrays)
+            return not_admitted(task, second)
+        admission = await check_sessions(task, session, second, site.arrays)
+        if not admission.ok or uncontracted is None:
+            return admission
+        async with site.open(uncontracted) as other:
+            if not isinstance(other, Session):
+                return not_admitted(task, other)
+            problem = await find_strictness(task, other, second, site.arrays)
+    return replace(admission, problems=(problem,)) if problem else admission
+
+
+async def find_strictness(
+    task: Task, uncontracted: Session, second: Session, arrays: Arrays = HOST
+) -> str:
+    """Return the line of a task whose tolerance refuses its baseline without FMA contraction.
+
+    Both round as honest kernels do. Empty where the baseline passes; `second` is the oracle without
+    a reference.
+    """
+    oracle = _oracle(task, second, arrays)
+    result = await validate(task, uncontracted, arrays=arrays, oracle=oracle)
+    if not isinstance(result, WrongResult):
+        return ""
+    return (
+        f"{task.baseline}: {result.code} when compiled without FMA contraction (-fmad=false), as "
+        f"honest kernels may round: {_difference(task, result)}; where terms cancel, use "
+        '`kind = "dot"` or `"reduction"` of [tolerance], and scale() in reference.py: the sum of '
+        "the absolute values of the terms"
+    )
+
+
+def _oracle(task: Task, second: Session, arrays: Arrays) -> Oracle:
+    if task.reference is None:
+        return baseline_oracle(task, second, arrays)
+    return reference_oracle(task, arrays)
 
 
 async def check_sessions(
@@ -235,38 +271,73 @@ async def check_sessions(
 ) -> Admission:
     """Check a task with its baseline loaded twice: `second` is the oracle without a reference."""
     try:
-        oracle = (
-            baseline_oracle(task, second, arrays)
-            if task.reference is None
-            else reference_oracle(task, arrays)
-        )
+        oracle = _oracle(task, second, arrays)
         result = await validate(task, session, arrays=arrays, oracle=oracle)
         problems = [problem async for problem in find_problems(task, oracle, arrays=arrays)]
     except TaskError as error:
         return Admission(problems=(str(error),), checked={})
     if not isinstance(result, Validated):
-        failed = _not_admitted(task, result)
+        failed = not_admitted(task, result)
         return Admission(problems=(*failed.problems, *problems), checked={})
-    return Admission(problems=tuple(problems), checked=result.checked)
+    return Admission(
+        problems=tuple(problems), checked=result.checked, warnings=tuple(_missing_scales(task))
+    )
 
 
-def _not_admitted(task: Task, verdict: Verdict) -> Admission:
+def _missing_scales(task: Task) -> Iterator[str]:
+    """Yield a warning where errors of sums of products are divided by the sums, for want of a
+    scale(). A reduction may need none: its terms may all be positive."""
+    kind, reference = task.tolerance.kind, task.reference
+    if kind is ToleranceClass.DOT and reference and load_reference(task).scale is None:
+        yield (
+            f'{task.reference}: has no scale(), so `kind = "{kind}"` divides errors by |expected| '
+            "and refuses honest kernels where terms cancel; return the sum of the absolute values "
+            "of the terms"
+        )
+
+
+def not_admitted(task: Task, verdict: Verdict) -> Admission:
     """Return why the baseline failed, on one line."""
     detail = ""
     match verdict:
         case InfraFailed():
             raise infrastructure_error(verdict)
         case WrongResult():
-            where = format_dims(verdict.dims)
-            detail = (
-                f"{verdict.buffer}{list(verdict.index)} is {verdict.got:.9g}, the reference says "
-                f"{verdict.expected:.9g} at {where or 'a hidden size'}, {verdict.distribution} "
-                f"inputs ({verdict.error:.3g} rounding units, limit {verdict.limit:.3g})"
-            )
+            unwritten = _unwritten(task, verdict)
+            if unwritten:
+                return Admission(problems=(unwritten,), checked={})
+            other = "another call of it" if task.reference is None else task.reference.name
+            detail = f"it and {other} disagree, either may be wrong: {_difference(task, verdict)}"
             detail += "".join(f"; {remedy}" for remedy in _tolerance_remedies(task, verdict))
         case _:
             detail = next(iter(describe(verdict)), "")
     return Admission(problems=(f"{task.baseline}: {verdict.code}: {detail}",), checked={})
+
+
+def _unwritten(task: Task, verdict: WrongResult) -> str:
+    """Return the line of a baseline that left elements of an output as they were; else nothing."""
+    pattern = verdict.looks_like
+    if pattern is None or pattern.kind is not ElementKind.UNWRITTEN or pattern.share is None:
+        return ""
+    count = f"{pattern.share:.2g} of the"
+    if verdict.elements is not None:
+        count = f"{round(pattern.share * verdict.elements):,} of {verdict.elements:,}"
+    return (
+        f"{task.baseline}: never wrote {count} elements of {verdict.buffer} at "
+        f"{format_dims(verdict.dims) or 'a hidden size'}: is its shape in task.toml right?"
+    )
+
+
+def _difference(task: Task, verdict: WrongResult) -> str:
+    where = format_dims(verdict.dims) or "a hidden size"
+    units = ""
+    if verdict.limit:
+        units = f" ({verdict.error:.3g} rounding units, limit {verdict.limit:.3g})"
+    says = "the other call" if task.reference is None else "the reference"
+    return (
+        f"{verdict.buffer}{list(verdict.index)} is {verdict.got:.9g}, {says} says "
+        f"{verdict.expected:.9g} at {where}, {verdict.distribution} inputs{units}"
+    )
 
 
 def _tolerance_remedies(task: Task, verdict: WrongResult) -> Iterator[str]:

@@ -58,7 +58,13 @@ def new(
     """Write the folder of a new task: a skeleton, or a draft around a kernel you have."""
     from cuda_llm.source_file import read_source
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tasks.new_task import choose_entry, draft, skeleton, write_task
+    from cuda_llm.tasks.new_task import (
+        choose_entry,
+        draft,
+        find_guesses,
+        skeleton,
+        write_task,
+    )
 
     if source is None and entry is not None:
         raise UsageError(f"--entry {entry}: expected --from FILE too, the file that defines it")
@@ -70,7 +76,7 @@ def new(
         entry = entry or choose_entry(text, source.name)
         files = draft(name, text, entry, source.name)
         folder = write_task(name, out, files)
-        marks = sum(text.count("CONFIRM") for text in files.values())
+        marks = len(find_guesses(load_task(folder)))
         typer.echo(
             f"{folder}: {entry} is the baseline and, without a reference.py, the oracle; "
             f"look at the {marks} guesses marked CONFIRM"
@@ -121,9 +127,10 @@ def check(
 
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.tasks.loader import TASK_NAME, find_task, load_task
+    from cuda_llm.tasks.new_task import find_guesses
+    from cuda_llm.tools.judge.admission import check_task
     from cuda_llm.tools.judge.judge import StepRetry
     from cuda_llm.tools.open_device import open_device
-    from cuda_llm.tools.validator.admissible import check_task
 
     if find_task(folder) is None and TASK_NAME.fullmatch(folder):
         msg = f"{folder}: no such task or folder; make it first: cuda-llm tasks new {folder}"
@@ -132,12 +139,15 @@ def check(
     with open_progress([]) as progress:
         progress.prepare(chosen.prepare)
     admission = asyncio.run(StepRetry().run(lambda _trial: check_task(task, chosen)))
+    guesses = [f"{spot}: still a guess: {spot.text}" for spot in find_guesses(task)]
+    warnings = [f"warning: {line}" for line in (*admission.warnings, *guesses)]
     if not admission.ok:
-        typer.echo("\n".join((f"{task.name}: not admissible", *admission.problems)))
+        typer.echo("\n".join((f"{task.name}: not admissible", *admission.problems, *warnings)))
         return NOT_ADMISSIBLE
     counts = ", ".join(f"{count:,} {what}" for what, count in admission.checked.items())
     oracle = "the reference" if task.reference else "itself (no reference.py: differential)"
-    typer.echo(f"{task.name}: admissible; the baseline agrees with {oracle} on {counts}")
+    passed = f"{task.name}: admissible; the baseline agrees with {oracle} on {counts}"
+    typer.echo("\n".join((passed, *warnings)))
     return 0
 
 

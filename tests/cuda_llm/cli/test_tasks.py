@@ -106,6 +106,14 @@ def test_a_drafted_kernel_is_admissible_against_itself(tmp_path: Path, command: 
     ran = command("tasks", "check", "mine", "--device", "emulated")
     assert ran.code == 0, ran.stdout + ran.stderr
     assert "differential" in ran.stdout
+    guesses = [line for line in ran.stdout.splitlines() if ": still a guess: " in line]
+    assert any(re.match(r"warning: \S+/mine/task.toml:\d+: ", line) for line in guesses)
+    # Another kernel than the baseline is timed between calls whose number follows from their work.
+    other = (tmp_path / "mine/baseline.cu").read_text().replace("3.0f * x[i]", "x[i] * 3.0f + 0.0f")
+    (tmp_path / "other.cu").write_text(other)
+    ran = command("evaluate", "mine", "other.cu", "--device", "emulated", "--json")
+    assert ran.code == 0, ran.stdout + ran.stderr
+    assert '"PASSED"' in ran.stdout
 
 
 def test_a_baseline_that_is_wrong_is_named(tmp_path: Path, command: Command) -> None:
@@ -116,3 +124,40 @@ def test_a_baseline_that_is_wrong_is_named(tmp_path: Path, command: Command) -> 
     assert ran.code == 1
     assert "mine: not admissible" in ran.stdout
     assert "WRONG_RESULT" in ran.stdout
+
+
+def test_a_roofline_that_asks_too_much_is_refused(tmp_path: Path, command: Command) -> None:
+    assert command("tasks", "new", "mine").code == 0
+    description = tmp_path / "mine/task.toml"
+    description.write_text(description.read_text().replace('"8 * n"', '"40 * n"'))
+    ran = command("tasks", "check", "mine", "--device", "emulated")
+    assert ran.code == 1
+    assert "mine/task.toml: [roofline] asks too much: at n=16,777,216 the baseline" in ran.stdout
+
+
+CANCELS = """\
+__global__ void k(const float* x, float* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { y[i] = x[i] * x[(i + 1) % n] - 1.25f; }
+}
+extern "C" void solve(const float* x, float* y, int n) { k<<<(n + 255) / 256, 256>>>(x, y, n); }
+"""
+
+
+def test_a_tolerance_that_refuses_products_rounded_on_their_own_is_refused(
+    tmp_path: Path, command: Command
+) -> None:
+    """The baseline itself passes: nvcc contracts its product and its sum."""
+    assert command("tasks", "new", "mine").code == 0
+    (tmp_path / "mine/baseline.cu").write_text(CANCELS)
+    reference = "def reference(xp, *, x):\n    return {'y': x * xp.roll(x, -1) - 1.25}\n"
+    (tmp_path / "mine/reference.py").write_text(reference)
+    description = tmp_path / "mine/task.toml"
+    text = description.read_text().replace("linear = true", "linear = false")
+    text = re.sub(r"(?m)^probe = .*$", "", text)
+    description.write_text(re.sub(r"(?m)^distributions = .*$", 'distributions = ["normal"]', text))
+    ran = command("tasks", "check", "mine", "--device", "emulated")
+    assert ran.code == 1
+    assert "WRONG_RESULT when compiled without FMA contraction (-fmad=false)" in ran.stdout
+    assert '`kind = "dot"` or `"reduction"` of [tolerance], and scale()' in ran.stdout

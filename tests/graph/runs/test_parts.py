@@ -12,6 +12,7 @@ from cuda_llm.graph.parts import NO_PARTS, Parts
 from cuda_llm.graph.runs.parts import find_parts, find_parts_by_name
 from cuda_llm.graph.runs.record import describe_run
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.new_task import draft, write_task
 
 
 @pytest.mark.parametrize(
@@ -83,3 +84,11 @@ def test_a_run_records_the_objective_that_was_decided(tmp_path: Path) -> None:
     assert again.task.weights == (1, 3)
     with pytest.raises(UsageError, match="--weight: 2 given"):
         find_parts(asked(tmp_path, weights=(1, 2)), NO_PARTS)
+
+
+def test_a_task_with_guesses_is_refused_before_any_prompt(tmp_path: Path) -> None:
+    """The playbook generator is no exception: reflection may write prompts too."""
+    source = "__global__ void k(const float* x, float* y, int n) { y[0] = x[n - 1]; }\n"
+    folder = write_task("mine", tmp_path, draft("mine", source, "k", "k.cu"))
+    with pytest.raises(UsageError, match=r"task.toml:\d+: a guess of `tasks new`"):
+        find_parts(asked(tmp_path, task=str(folder), model="one"), NO_PARTS)

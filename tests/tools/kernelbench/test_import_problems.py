@@ -13,11 +13,11 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.judge.admission import check_task
 from cuda_llm.tools.judge.compile import compile_baseline
 from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.kernelbench.import_problems import Imported, import_problems, task_name
 from cuda_llm.tools.open_device import open_device
-from cuda_llm.tools.validator.admissible import check_task
 
 Import = Callable[[str], Imported]
 PROBLEMS = Path(__file__).parents[2] / "fixtures/kernelbench"

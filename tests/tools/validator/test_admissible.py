@@ -1,6 +1,7 @@
 """Tasks that could not tell right from wrong are refused, each for its reason."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,11 +44,15 @@ def test_the_shipped_tasks_are_admissible(name: str) -> None:
 def test_a_baseline_that_disagrees_is_reported_with_place_and_values() -> None:
     task = small_task("vector_add")
     (problem,) = check(task, writes("vector_add", lambda b: b["A"] - b["B"])).problems
-    assert "baseline.cu: WRONG_RESULT: C[" in problem
+    assert (
+        "baseline.cu: WRONG_RESULT: it and reference.py disagree, either may be wrong: C["
+        in problem
+    )
     assert "the reference says" in problem
 
 
 PLAIN = "def reference(xp, *, A, B):\n    return {'C': A + B}\n"
+SCALE = "\ndef scale(xp, *, A, B):\n    return {'C': abs(A) + abs(B)}\n"
 SCALED = f"{PLAIN}\ndef scale(xp, *, A, B):\n    return {{'C': 0 * A + 1e-30}}\n"
 
 
@@ -118,7 +123,9 @@ def test_a_result_that_ignores_an_input_is_refused(tmp_path: Path) -> None:
         "def reference(xp, *, A, B):\n    return {'C': A + 0 * B}\n",
     )
     found = check(task, writes("vector_add", lambda b: b["A"].copy()))
-    assert any("does not depend on B" in problem for problem in found.problems)
+    told = [problem for problem in found.problems if "does not depend on B" in problem]
+    assert told
+    assert all("`distributions` in task.toml" in problem for problem in told)
 
 
 def test_a_constant_result_is_refused(tmp_path: Path) -> None:
@@ -191,3 +198,28 @@ def test_the_comparator_of_a_task_is_used(tmp_path: Path) -> None:
 
     assert check(task, writes("vector_add", backwards)).problems == ()
     assert check(plain, writes("vector_add", backwards)).problems
+
+
+def test_elements_that_the_baseline_never_wrote_are_counted() -> None:
+    def first_element(b: Buffers, options: CallOptions) -> None:
+        b["C"][:1] = b["A"][:1] + b["B"][:1]
+
+    (problem,) = check(small_task("vector_add"), first_element).problems
+    found = re.search(r"baseline.cu: never wrote ([\d,]+) of ([\d,]+) elements of C at n=", problem)
+    assert found is not None, problem
+    unwritten, elements = (int(one.replace(",", "")) for one in found.groups())
+    assert elements - unwritten == 1
+    assert problem.endswith("is its shape in task.toml right?")
+
+
+@pytest.mark.parametrize(("scale", "warned"), [("", 1), (SCALE, 0)])
+def test_sums_without_a_scale_are_warned_of(tmp_path: Path, scale: str, warned: int) -> None:
+    small = small_task("vector_add")
+    tolerance = replace(small.tolerance, kind=ToleranceClass.DOT, terms="2")
+    task = with_reference(replace(small, tolerance=tolerance), tmp_path, PLAIN + scale)
+    found = check(task, writes("vector_add", HONEST["vector_add"][0]))
+    assert len(found.warnings) == warned
+    for line in found.warnings:
+        assert (
+            'reference.py: has no scale(), so `kind = "dot"` divides errors by |expected|' in line
+        )

@@ -200,6 +200,18 @@ def without_leaves(call: Call) -> Call:
     return kept
 
 
+def leading_to(call: Call, place: str) -> Call:
+    """Return the call with those of its calls alone that lead to a `FILE:START` of a function."""
+    path, _, function = place.partition(":")
+    kept = Call(call.file, call.function, call.times)
+    for key, below in call.below.items():
+        if below.file.startswith(path) and below.function.startswith(function):
+            kept.below[key] = Call(below.file, below.function, below.times)
+        elif (leads := leading_to(below, place)).below:
+            kept.below[key] = leads
+    return kept
+
+
 def draw(
     call: Call, indent: str, above: tuple[str, ...], skip: frozenset[str], depth: int
 ) -> Iterator[str]:
@@ -230,6 +242,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--rooms", action="store_true", help="fold whole folders, not files")
     parser.add_argument("--from", dest="start", default="", metavar="FILE[:FUNCTION]")
+    parser.add_argument(
+        "--to", default="", metavar="PATH[:START]", help="only calls that lead there"
+    )
     parser.add_argument("--skip", action="append", default=[], metavar="PATH", help="leave out")
     parser.add_argument("--leaves", action="store_true", help="show calls that call no further")
     parser.add_argument("--depth", type=int, default=99, help="levels below the first")
@@ -260,7 +275,10 @@ def main() -> None:
             print(f"\nprocess {module}")
         for call in top.below.values():
             shown = fold(call, rooms=arguments.rooms)
-            shown = shown if arguments.leaves else without_leaves(shown)
+            if arguments.to:
+                shown = leading_to(shown, arguments.to)
+            elif not arguments.leaves:
+                shown = without_leaves(shown)
             print(*draw(shown, "", (), skip, arguments.depth), sep="\n")
 
 

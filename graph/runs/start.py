@@ -82,7 +82,7 @@ def _way_past(folder: RunFolder) -> str:
 
 def _spell_resume(folder: RunFolder) -> str:
     """Return what resumes a run: a command, or Python where the caller brought parts."""
-    brought = folder.read_run()["brought"]
+    brought = folder.read_run().get("brought", ())
     if not brought:
         return f"cuda-llm resume {spell_run(folder)}"
     own = ", ".join(f"{name}=..." for name in brought)

@@ -45,20 +45,6 @@ SMALL, LARGE = "small_sizes", "large_sizes"
 """The namespaces."""
 
 
-@dataclass(frozen=True)
-class CompositionRefused:
-    """The reason why two kernels cannot be put together."""
-
-    fault: CompositionFault
-    name: str = ""
-    """Name of the macro, the header or the function at fault; empty where the fault has no name."""
-    part: str = ""
-    """Kernel at fault, `SMALL` or `LARGE`; empty where only both kernels together have the
-    fault."""
-    attempts: tuple[str, ...] = ()
-    """Ids of the two."""
-
-
 _WHY: dict[str, str] = {
     "no_solve": "it defines no solve",
     "unbalanced": "its brackets do not close",
@@ -72,6 +58,29 @@ _WHY: dict[str, str] = {
     "reopened_namespace": "it adds to the namespace {name}",
     "no_size_argument": "no argument of solve tells the timed sizes apart",
 }
+LIBRARIES = frozenset({"std", "cuda", "cub", "thrust", "cooperative_groups", "nvcuda"})
+_CONDITIONS = {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1, "elif": 0, "else": 0}
+_HEADERS = (TokenKind.HEADER, TokenKind.LITERAL)
+_HARMLESS = frozenset({"pragma", "error", "warning", "define", "undef", "include", *_CONDITIONS})
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_SYMBOL = re.compile(r"\b[A-Za-z_]\w*\b(?!\.)")
+"""A word of a string, but for opcodes of PTX: `add.f32`."""
+MOST_HEAD = 1000
+"""Tokens of a declaration's head."""
+
+
+@dataclass(frozen=True)
+class CompositionRefused:
+    """The reason why two kernels cannot be put together."""
+
+    fault: CompositionFault
+    name: str = ""
+    """Name of the macro, the header or the function at fault; empty where the fault has no name."""
+    part: str = ""
+    """Kernel at fault, `SMALL` or `LARGE`; empty where only both kernels together have the
+    fault."""
+    attempts: tuple[str, ...] = ()
+    """Ids of the two."""
 
 
 def describe_refusal(refused: CompositionRefused) -> str:
@@ -94,17 +103,6 @@ class Part:
     body: str
     """Text of the part without its includes and `extern "C"`, with its macros undefined at the
     end."""
-
-
-LIBRARIES = frozenset({"std", "cuda", "cub", "thrust", "cooperative_groups", "nvcuda"})
-_CONDITIONS = {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1, "elif": 0, "else": 0}
-_HEADERS = (TokenKind.HEADER, TokenKind.LITERAL)
-_HARMLESS = frozenset({"pragma", "error", "warning", "define", "undef", "include", *_CONDITIONS})
-_WORD = re.compile(r"[A-Za-z_]\w*")
-_SYMBOL = re.compile(r"\b[A-Za-z_]\w*\b(?!\.)")
-"""A word of a string, but for opcodes of PTX: `add.f32`."""
-MOST_HEAD = 1000
-"""Tokens of a declaration's head."""
 
 
 def compose(

@@ -41,6 +41,56 @@ _KINDS = {
 """The kinds of nodes of the syntax tree that facts are read from."""
 
 
+_DECLARATORS = {"identifier", "array_declarator", "pointer_declarator", "reference_declarator"}
+_LOCAL_ARRAY = (
+    r"(?<!__shared__ )(?<!__constant__ )(?<!__device__ )\b(?:float|double|int|half)\d?\s+"
+    r"(?:\w+\s*(?:\[[^\]]+\])*\s*,\s*)*"
+)
+TECHNIQUE_PATTERNS: Mapping[str, re.Pattern[str]] = {
+    "padding": re.compile(r"__shared__[^;]*\[[^\]]*\+\s*\d+\s*\]|__shared__[^;]*\[(?:17|33|65)\]"),
+    "swizzle": re.compile(r"\[[^\]\n]*\^[^\]\n]*\]"),
+    "unrolling": re.compile(r"#\s*pragma\s+unroll"),
+    "warp_shuffle": re.compile(r"__shfl_\w+|__reduce_\w+_sync|\.shfl(?:_\w+)?\s*\("),
+    "warp_reduce": re.compile(r"__reduce_\w+_sync"),
+    "bulk_copy": re.compile(r"cp\.async\.bulk|cuda_tma|CUtensorMap"),
+    "match_any": re.compile(r"__match_any_sync"),
+    "last_block": re.compile(r"__threadfence\s*\(\s*\)[\s\S]*?atomic(?:Add|Inc)"),
+    "constant_memory": re.compile(r"\b__constant__\b"),
+    "cache_hints": re.compile(r"\b__(?:ldg|ldcs|ldcg|stcs|stcg|ldlu)\s*\("),
+    "accumulators": re.compile(
+        r"\b(?:float|double|int|float4)\s+(?:sums?|acc\w*|totals?)\s*\[|\b(?:sum|acc)_?[1-3]\b"
+    ),
+    "private_copies": re.compile(
+        r"__shared__[^;]*\[\s*\w*[wW]arps?\w*\s*\]|\b\w*(?:[wW]arp|[cC]opy)\w*\s*\*\s*\w*[bB]ins"
+    ),
+    "async_copy": re.compile(r"cp\.async|__pipeline_memcpy_async|memcpy_async"),
+    "launch_bounds": re.compile(r"__launch_bounds__"),
+    "grid_stride": re.compile(
+        r"\+=\s*\(?[^;)]*(?:gridDim\.\w[^;)]*blockDim|blockDim\.\w[^;)]*gridDim|stride)"
+    ),
+    "register_blocking": re.compile(
+        rf"{_LOCAL_ARRAY}\w+\s*(?:\[[^\]]+\]){{1,2}}\s*=\s*\{{"
+        rf"|{_LOCAL_ARRAY}\w+\s*(?:\[[^\]]+\]){{2}}\s*[;,]"
+    ),
+    "double_buffering": re.compile(
+        r"__shared__[^;]*\[\s*2\s*\]|\bstage\s*\^=\s*1|\bbuf\w*\s*\^=\s*1|=\s*\w+\s*\^\s*1\b"
+        r"|cp\.async\.wait_group\s+(?:%|[1-9])|__pipeline_wait_prior\s*\(\s*[^\s0]"
+    ),
+}
+"""Patterns of source text by the name of the technique. Copies that a later step waits for are
+double buffering too."""
+SIGNS = frozenset({*TECHNIQUE_PATTERNS, "shared_vectors", "global_vectors"})
+_TARGET = re.compile(rf"(?:{_VECTOR})\s*>?\s*\(?\s*&?\s*(?P<name>\w+)")
+_GLOBAL_VECTOR = re.compile(
+    r"\b(?:float|int|uint|double|ushort|short|uchar|char)[248]\s*\*\s*(?:__restrict__\s*)?\w+\s*[,)]"
+    r"|cp\.async\.cg"
+)
+_SHARED_VECTOR = re.compile(r"__shared__[^;=]*\b(?:float|u?int|double)[24]\s|ld\.shared\.v[24]")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+MOST_PASSES = 8
+"""Steps against the order of the text along which a pointer is followed."""
+
+
 @dataclass(frozen=True)
 class CodeBlock:
     """The statements below one `if`, `else`, `for`, `while` or `do`, in braces or not."""
@@ -229,9 +279,6 @@ class SourceFacts:
                 yield one
 
 
-_DECLARATORS = {"identifier", "array_declarator", "pointer_declarator", "reference_declarator"}
-
-
 def _block(tree: SyntaxTree, kind: str, node: Node) -> CodeBlock | None:
     body = node.child_by_field_name("consequence") or node.child_by_field_name("body")
     if kind == "else":
@@ -312,57 +359,6 @@ def _arrays(tree: SyntaxTree, declaration: Node) -> Iterator[SharedArray]:
             declarator = inner
         if extents:
             yield SharedArray(line_of(one), tree.text(declarator), "".join(reversed(extents)))
-
-
-_LOCAL_ARRAY = (
-    r"(?<!__shared__ )(?<!__constant__ )(?<!__device__ )\b(?:float|double|int|half)\d?\s+"
-    r"(?:\w+\s*(?:\[[^\]]+\])*\s*,\s*)*"
-)
-TECHNIQUE_PATTERNS: Mapping[str, re.Pattern[str]] = {
-    "padding": re.compile(r"__shared__[^;]*\[[^\]]*\+\s*\d+\s*\]|__shared__[^;]*\[(?:17|33|65)\]"),
-    "swizzle": re.compile(r"\[[^\]\n]*\^[^\]\n]*\]"),
-    "unrolling": re.compile(r"#\s*pragma\s+unroll"),
-    "warp_shuffle": re.compile(r"__shfl_\w+|__reduce_\w+_sync|\.shfl(?:_\w+)?\s*\("),
-    "warp_reduce": re.compile(r"__reduce_\w+_sync"),
-    "bulk_copy": re.compile(r"cp\.async\.bulk|cuda_tma|CUtensorMap"),
-    "match_any": re.compile(r"__match_any_sync"),
-    "last_block": re.compile(r"__threadfence\s*\(\s*\)[\s\S]*?atomic(?:Add|Inc)"),
-    "constant_memory": re.compile(r"\b__constant__\b"),
-    "cache_hints": re.compile(r"\b__(?:ldg|ldcs|ldcg|stcs|stcg|ldlu)\s*\("),
-    "accumulators": re.compile(
-        r"\b(?:float|double|int|float4)\s+(?:sums?|acc\w*|totals?)\s*\[|\b(?:sum|acc)_?[1-3]\b"
-    ),
-    "private_copies": re.compile(
-        r"__shared__[^;]*\[\s*\w*[wW]arps?\w*\s*\]|\b\w*(?:[wW]arp|[cC]opy)\w*\s*\*\s*\w*[bB]ins"
-    ),
-    "async_copy": re.compile(r"cp\.async|__pipeline_memcpy_async|memcpy_async"),
-    "launch_bounds": re.compile(r"__launch_bounds__"),
-    "grid_stride": re.compile(
-        r"\+=\s*\(?[^;)]*(?:gridDim\.\w[^;)]*blockDim|blockDim\.\w[^;)]*gridDim|stride)"
-    ),
-    "register_blocking": re.compile(
-        rf"{_LOCAL_ARRAY}\w+\s*(?:\[[^\]]+\]){{1,2}}\s*=\s*\{{"
-        rf"|{_LOCAL_ARRAY}\w+\s*(?:\[[^\]]+\]){{2}}\s*[;,]"
-    ),
-    "double_buffering": re.compile(
-        r"__shared__[^;]*\[\s*2\s*\]|\bstage\s*\^=\s*1|\bbuf\w*\s*\^=\s*1|=\s*\w+\s*\^\s*1\b"
-        r"|cp\.async\.wait_group\s+(?:%|[1-9])|__pipeline_wait_prior\s*\(\s*[^\s0]"
-    ),
-}
-"""Patterns of source text by the name of the technique. Copies that a later step waits for are
-double buffering too."""
-SIGNS = frozenset({*TECHNIQUE_PATTERNS, "shared_vectors", "global_vectors"})
-
-
-_TARGET = re.compile(rf"(?:{_VECTOR})\s*>?\s*\(?\s*&?\s*(?P<name>\w+)")
-_GLOBAL_VECTOR = re.compile(
-    r"\b(?:float|int|uint|double|ushort|short|uchar|char)[248]\s*\*\s*(?:__restrict__\s*)?\w+\s*[,)]"
-    r"|cp\.async\.cg"
-)
-_SHARED_VECTOR = re.compile(r"__shared__[^;=]*\b(?:float|u?int|double)[24]\s|ld\.shared\.v[24]")
-_WORD = re.compile(r"[A-Za-z_]\w*")
-MOST_PASSES = 8
-"""Steps against the order of the text along which a pointer is followed."""
 
 
 @lru_cache(maxsize=256)

@@ -12,6 +12,34 @@ from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.sizes import least_time
 from cuda_llm.time_terms import DATA_PATH, TERM_NAMES, combine
 
+WASTES = frozenset(
+    {
+        *("bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence"),
+        *("local_memory", "low_occupancy", "tail"),
+    }
+)
+"""Bottlenecks that a profile of modelled times always looks for: unlisted means absent."""
+TERMS_OF: Mapping[str, frozenset[str]] = {
+    "dram_bandwidth": frozenset({"dram"}),
+    "l2_bandwidth": frozenset({"l2"}),
+    "shared_bandwidth": DATA_PATH,
+    "l1_bandwidth": DATA_PATH,
+    "launch_overhead": frozenset({"launch"}),
+    "bank_conflicts": frozenset({"shared"}),
+    "uncoalesced_global": frozenset({"l1", "l2", "dram"}),
+    "atomic_contention": frozenset({"atomic"}),
+    "divergence": frozenset({"issue"}),
+    "local_memory": frozenset({"l1", "l2", "dram"}),
+    "low_occupancy": frozenset({"latency"}),
+    "tail": frozenset(),
+}
+"""Keys of `LaunchProfile.terms_us` that a bottleneck adds to; any other code is its own key."""
+LAUNCHES = "launch_overhead"
+NEGLIGIBLE = 0.05
+"""Saving, as a part of the time, below which removing a bottleneck is not worth a try."""
+LIMIT_SHARE = 0.9
+"""Attainable over actual time from which on nearly nothing is left to gain."""
+
 
 @dataclass(frozen=True)
 class BottleneckText:
@@ -140,36 +168,9 @@ def bottleneck_text(code: str) -> BottleneckText:
     return BOTTLENECK_TEXTS.get(code, BottleneckText(code.replace("_", " ")))
 
 
-WASTES = frozenset(
-    {
-        *("bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence"),
-        *("local_memory", "low_occupancy", "tail"),
-    }
-)
-"""Bottlenecks that a profile of modelled times always looks for: unlisted means absent."""
-TERMS_OF: Mapping[str, frozenset[str]] = {
-    "dram_bandwidth": frozenset({"dram"}),
-    "l2_bandwidth": frozenset({"l2"}),
-    "shared_bandwidth": DATA_PATH,
-    "l1_bandwidth": DATA_PATH,
-    "launch_overhead": frozenset({"launch"}),
-    "bank_conflicts": frozenset({"shared"}),
-    "uncoalesced_global": frozenset({"l1", "l2", "dram"}),
-    "atomic_contention": frozenset({"atomic"}),
-    "divergence": frozenset({"issue"}),
-    "local_memory": frozenset({"l1", "l2", "dram"}),
-    "low_occupancy": frozenset({"latency"}),
-    "tail": frozenset(),
-}
-"""Keys of `LaunchProfile.terms_us` that a bottleneck adds to; any other code is its own key."""
-
-
 def terms_of(code: str) -> frozenset[str]:
     """Return the keys of `LaunchProfile.terms_us` that a bottleneck adds to."""
     return TERMS_OF.get(code, frozenset({code}))
-
-
-LAUNCHES = "launch_overhead"
 
 
 def possible_saving(profile: Profile, code: str) -> float | None:
@@ -187,10 +188,6 @@ def possible_saving(profile: Profile, code: str) -> float | None:
     spare = sorted(launches, key=lambda one: one.time_us)[:-1] if code == LAUNCHES else launches
     saved_us = sum(one.time_us * _saved_without(one, terms_of(code)) for one in spare)
     return min(1.0, max(fixed, saved_us / sum(one.time_us for one in launches)))
-
-
-NEGLIGIBLE = 0.05
-"""Saving, as a part of the time, below which removing a bottleneck is not worth a try."""
 
 
 def possible_savings(profile: Profile) -> Mapping[str, float]:
@@ -216,10 +213,6 @@ def _saved_without(launch: LaunchProfile, terms: Set[str]) -> float:
     """Return the part of a launch's time that would go if `terms` took no time."""
     kept = {term: us for term, us in launch.terms_us.items() if term not in terms}
     return 1.0 - combine(kept) / combine(launch.terms_us)
-
-
-LIMIT_SHARE = 0.9
-"""Attainable over actual time from which on nearly nothing is left to gain."""
 
 
 def shares_of_limit(situation: Situation, attempt: Attempt) -> tuple[float, ...]:

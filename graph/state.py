@@ -18,6 +18,10 @@ Json = dict[str, Any]
 """A value of `cuda_llm.search` or `cuda_llm.agents`, encoded by `cuda_llm.codec`."""
 
 
+REQUIRED = object()
+"""Stands in for the default of a field without a default: equal to no value."""
+
+
 def merge(old: dict[str, T], new: dict[str, T]) -> dict[str, T]:
     """Return the entries of both mappings; a new value replaces the old value of the same name."""
     return {**old, **new}
@@ -106,10 +110,6 @@ class CandidateState(TypedDict, total=False):
     candidate_end: str
     """Code of the verdict that ended the candidate, or `LATE`; empty while the candidate is at
     work."""
-
-
-REQUIRED = object()
-"""Stands in for the default of a field without a default: equal to no value."""
 
 
 def without_defaults(value: Any) -> dict[str, Any]:

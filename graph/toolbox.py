@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from cuda_llm.tools.device import Device
 
 
+COMPILE_TOOL = (
+    "Compile a CUDA source file for the task: nvcc's errors with their lines, or what it uses."
+)
+VALIDATE_TOOL = (
+    "Compile a CUDA source file and compare every element of its results with the reference."
+)
+PROFILE_TOOL = "Validate a CUDA source file, time it at every size, and say what limits it."
+
+
 def describe_speed(profile: Profile) -> str:
     """Return `31.2 us at the largest, 2.82x the baseline over all sizes, limited by issue`."""
     count = len(profile.sizes)
@@ -41,15 +50,6 @@ def describe_diagnostic(diagnostic: Diagnostic) -> str:
     """Return a compiler's message with its place."""
     place = f"{diagnostic.spot}: " if diagnostic.spot else ""
     return f"{place}{diagnostic.severity}: {diagnostic.message}"
-
-
-COMPILE_TOOL = (
-    "Compile a CUDA source file for the task: nvcc's errors with their lines, or what it uses."
-)
-VALIDATE_TOOL = (
-    "Compile a CUDA source file and compare every element of its results with the reference."
-)
-PROFILE_TOOL = "Validate a CUDA source file, time it at every size, and say what limits it."
 
 
 def judge_tools(task: "Task | str", device: "Device | str" = "auto") -> "list[BaseTool]":

@@ -8,6 +8,18 @@ from typing import Literal
 from cuda_llm.errors import HardwareError
 from cuda_llm.hardware_profiles.hardware import Hardware
 
+_INSTEAD = {
+    "fp16_acc16": "fp16",
+    "fp8_acc16": "fp8",
+    "fp8": "fp16",
+    "bf16": "fp16",
+    "tf32": "fp16",
+    "int8": "fp16",
+}
+"""Precision whose peak holds for products without a peak of their own."""
+_WIDENS_FP8 = ((9, 0), (10, 0))
+"""Compute capabilities where ptxas 13 makes mma.sync on fp8 into conversions and mma on f16."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Roof:
@@ -42,19 +54,6 @@ def peak_tflops(hardware: Hardware, precision: str) -> float:
         msg = f"{hardware.name} has no published peak for {precision}"
         raise HardwareError(msg)
     return peak
-
-
-_INSTEAD = {
-    "fp16_acc16": "fp16",
-    "fp8_acc16": "fp8",
-    "fp8": "fp16",
-    "bf16": "fp16",
-    "tf32": "fp16",
-    "int8": "fp16",
-}
-"""Precision whose peak holds for products without a peak of their own."""
-_WIDENS_FP8 = ((9, 0), (10, 0))
-"""Compute capabilities where ptxas 13 makes mma.sync on fp8 into conversions and mma on f16."""
 
 
 def mma_sync_tflops(hardware: Hardware, kind: str) -> float:

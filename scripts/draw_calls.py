@@ -33,6 +33,17 @@ ROOT = Path(__file__).resolve().parents[1]
 OURS = ("src", "agents", "graph", "tools", "traces", "tasks", "hardware_profiles")
 
 
+RECORDS = "DRAW_CALLS_RECORDS"
+"""Variable of the environment: the folder that child processes write their calls to."""
+VALUES = (
+    "src/cuda_llm/outcomes.py",
+    "src/cuda_llm/errors.py",
+    "src/cuda_llm/log",
+    "src/cuda_llm/settings.py",
+)
+"""Files of values, errors and log records, which everything calls: left out of drawings."""
+
+
 @dataclass
 class Call:
     """A function called from one place of the drawing, and what it called in turn."""
@@ -101,10 +112,6 @@ class Recorder:
             inside = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in OURS
             self._files[code] = str(path.relative_to(ROOT)) if inside else ""
         return self._files[code]
-
-
-RECORDS = "DRAW_CALLS_RECORDS"
-"""Variable of the environment: the folder that child processes write their calls to."""
 
 
 def record_children(folder: Path) -> None:
@@ -225,15 +232,6 @@ def draw(
     for below in call.below.values():
         if not any(below.file.startswith(one) for one in skip):
             yield from draw(below, indent + "  ", (*above, call.file), skip, depth - 1)
-
-
-VALUES = (
-    "src/cuda_llm/outcomes.py",
-    "src/cuda_llm/errors.py",
-    "src/cuda_llm/log",
-    "src/cuda_llm/settings.py",
-)
-"""Files of values, errors and log records, which everything calls: left out of drawings."""
 
 
 def main() -> None:

@@ -20,6 +20,21 @@ _MAX_LENGTH = 400
 _MAX_BITS = 4096
 
 
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Number, Number], bool]] = MappingProxyType(
+    {
+        ast.Lt: operator.lt,
+        ast.LtE: operator.le,
+        ast.Gt: operator.gt,
+        ast.GtE: operator.ge,
+        ast.Eq: operator.eq,
+        ast.NotEq: operator.ne,
+    }
+)
+_UNARY: Mapping[type[ast.unaryop], Callable[[Number], Number]] = MappingProxyType(
+    {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
+)
+
+
 def _power(base: Number, exponent: Number) -> Number:
     if abs(exponent) > 64:
         raise TaskError(f"exponent {exponent} is out of range; expected at most 64")
@@ -43,19 +58,6 @@ _BINARY: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = Mappi
         ast.Mod: operator.mod,
         ast.Pow: _power,
     }
-)
-_COMPARE: Mapping[type[ast.cmpop], Callable[[Number, Number], bool]] = MappingProxyType(
-    {
-        ast.Lt: operator.lt,
-        ast.LtE: operator.le,
-        ast.Gt: operator.gt,
-        ast.GtE: operator.ge,
-        ast.Eq: operator.eq,
-        ast.NotEq: operator.ne,
-    }
-)
-_UNARY: Mapping[type[ast.unaryop], Callable[[Number], Number]] = MappingProxyType(
-    {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
 )
 _CALLS: Mapping[str, Callable[..., Number]] = MappingProxyType(
     {"min": min, "max": max, "ceil_div": _ceil_div}

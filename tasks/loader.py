@@ -31,6 +31,9 @@ _FIELDS: Mapping[ArgumentRole, tuple[str, ...]] = {
 """Keys that an argument of a role may have beside name, role and dtype."""
 
 
+_SHIPPED = Path(__file__).resolve().parent
+
+
 def read_task(folder: Path) -> Task:
     """Read and check a task folder. Raises TaskError."""
     file = folder / "task.toml"
@@ -215,9 +218,6 @@ def _text_of(path: Path) -> str:
     if not text.strip():
         raise TaskError(f"{path}: is empty; expected some text")
     return text
-
-
-_SHIPPED = Path(__file__).resolve().parent
 
 
 def list_tasks() -> tuple[str, ...]:

@@ -42,6 +42,10 @@ _EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
 """Extents of emulated sizes, by number of dims."""
 
 
+_MARKED_FILES = ("task.toml", "description.md", "reference.py", "host.cu", "baseline.cu")
+_MARK = re.compile(r"(?:#|//)\s*CONFIRM\b|\bCONFIRM:")
+
+
 def write_task(name: str, out: Path, files: Mapping[str, str]) -> Path:
     """Write `files` to the new folder `out / name` and return it.
 
@@ -69,10 +73,6 @@ def skeleton(name: str) -> dict[str, str]:
     """Return the files of a task that doubles a vector, to be overwritten piece by piece."""
     files = {file: (_SKELETON / file).read_text(encoding="utf-8") for file in _SKELETON_FILES}
     return files | {"task.toml": files["task.toml"].replace("TASK", name)}
-
-
-_MARKED_FILES = ("task.toml", "description.md", "reference.py", "host.cu", "baseline.cu")
-_MARK = re.compile(r"(?:#|//)\s*CONFIRM\b|\bCONFIRM:")
 
 
 def find_guesses(task: Task) -> tuple[SourceSpot, ...]:

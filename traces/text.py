@@ -23,6 +23,13 @@ LABEL = 12
 """Width of the left column."""
 
 
+STOPPED: Mapping[StopCause, str] = {
+    StopCause.REVIEW: "stopped for review",
+    StopCause.CANCELLED: "interrupted",
+    StopCause.ERROR: "an error",
+}
+
+
 def wrapped(text: str, *, first: str = "", indent: int = 0) -> Iterator[str]:
     """Wrap `text` behind `first`, further lines indented alike; its own line ends stay."""
     lead = " " * indent + printable(first)
@@ -101,13 +108,6 @@ def describe_skipped(torn: int, unknown: int) -> Iterator[str]:
 def describe_end(reason: str) -> str:
     """Describe why a run ended."""
     return "its rounds were done" if reason == "rounds" else reason
-
-
-STOPPED: Mapping[StopCause, str] = {
-    StopCause.REVIEW: "stopped for review",
-    StopCause.CANCELLED: "interrupted",
-    StopCause.ERROR: "an error",
-}
 
 
 def describe_stop(event: RunInterrupted) -> str:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from cuda_llm.agents.llm.pricing import Price
 
 
+ASSUMED_OUTPUT_TOKENS = 16384
+"""Reserved for an answer whose length no option limits."""
+OUTPUT_SETTING = "CUDA_LLM_MODEL_OUTPUT_TOKENS"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bound:
     """The most that one request may use."""
@@ -253,12 +258,6 @@ def _spent_by_event(event: ModelCalled) -> Spent:
 
 def _describe_excess(used: str, limit: str, more: str) -> str:
     return f"{used} of {limit} used, and the next request may take {more}"
-
-
-ASSUMED_OUTPUT_TOKENS = 16384
-"""Reserved for an answer whose length no option limits."""
-
-OUTPUT_SETTING = "CUDA_LLM_MODEL_OUTPUT_TOKENS"
 
 
 @dataclass(frozen=True, kw_only=True)

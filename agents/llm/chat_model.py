@@ -32,6 +32,17 @@ REASONING = "reasoning_content"
 """Key of the reasoning among a message's `additional_kwargs`, whatever the server calls it."""
 
 
+NO_KEY = "none"
+"""Sent to endpoints of one's own, which mostly want no key; those that do answer 401."""
+CONNECT_S = 10.0
+"""Longest an endpoint may take to accept a connection."""
+JSON_MODE = {"response_format": {"type": "json_object"}}
+_FINISH = {"max_tokens": "length", "end_turn": "stop", "stop_sequence": "stop"}
+"""Words of other providers in OpenAI's."""
+MOST_TOKENS = 10**9
+"""No request has used as many."""
+
+
 @cache
 def reasoning_chat_model() -> type["ChatOpenAI"]:
     """Return the class; made on first use because importing langchain takes a second."""
@@ -68,13 +79,6 @@ def _add_dropped_fields(message: "BaseMessage", sent: Mapping[str, Any]) -> None
         message.additional_kwargs[REASONING] = reasoning
     if sent.get("refusal"):
         message.additional_kwargs["refusal"] = sent["refusal"]
-
-
-NO_KEY = "none"
-"""Sent to endpoints of one's own, which mostly want no key; those that do answer 401."""
-
-CONNECT_S = 10.0
-"""Longest an endpoint may take to accept a connection."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,12 +194,6 @@ def _body(address: str, options: RequestOptions) -> dict[str, Any]:
     return {**own, **options.more}
 
 
-JSON_MODE = {"response_format": {"type": "json_object"}}
-
-_FINISH = {"max_tokens": "length", "end_turn": "stop", "stop_sequence": "stop"}
-"""Words of other providers in OpenAI's."""
-
-
 async def ask_model(model: "BaseChatModel", call: Call, *, json_mode: bool) -> "AIMessage":
     """Send one request. Raises whatever the client raises.
 
@@ -233,10 +231,6 @@ def read_answer(
         model=str(about.get("model_name") or ""),
         usage=read_usage(message, call.messages, text + reasoning, price),
     )
-
-
-MOST_TOKENS = 10**9
-"""No request has used as many."""
 
 
 def read_usage(

@@ -31,6 +31,44 @@ if TYPE_CHECKING:
 _REASONING = ("think", "thinking", "reasoning", "scratchpad")
 
 
+MOST_SOURCE = 200_000
+"""Largest number of characters of a kernel: more than any kernel written by hand."""
+MOST_REPLY = 1_000_000
+MOST_IDEA = 100
+CUDA_LANGUAGES = {
+    "",
+    "cuda",
+    "cu",
+    "cpp",
+    "c++",
+    "cxx",
+    "c",
+    "cc",
+    "cuh",
+    "text",
+    "txt",
+    "plaintext",
+}
+_PYTHON = re.compile(
+    r"^[ \t]*(?:import [\w.]+(?: as \w+)?[ \t]*$|from [\w.]+ import |def \w+\(.*:[ \t]*$|@\w+)",
+    re.MULTILINE,
+)
+_FENCE_INSIDE_LINE = re.compile(r"(?<=[^\n`])```")
+_HUNK = re.compile(r"^@@ .*@@|^(?:---|\+\+\+) \S", re.MULTILINE)
+_CODE_BEGINS = re.compile(
+    r"^(?:#\s*(?:include|define|pragma|if)|//|/\*|template\b|__global__|__device__|extern\b|static\b"
+    r"|using\b|namespace\b|constexpr\b|typedef\b|struct\b)",
+    re.MULTILINE,
+)
+_ESCAPED = re.compile(r"#\s*include\s*&lt;|&lt;&lt;&lt;")
+_REFUSAL = re.compile(
+    r"\b(?:I(?:'m| am) (?:sorry|unable|not able)|I (?:can(?:no|')t|won't|will not|must decline))\b",
+    re.IGNORECASE,
+)
+_IDEA = re.compile(r"^\s*(?:[#*>\s]*)(?:idea|approach|name)\b[\s*]*[:\-]\s*(.+)$", re.I | re.M)
+_COMMENT = re.compile(r"\s*(?://+|/\*+)\s*(.*?)\s*(?:\*/)?\s*\Z")
+
+
 @dataclass(frozen=True, kw_only=True)
 class FencedBlock:
     """One fenced block."""
@@ -86,45 +124,6 @@ def _block(token: "Token") -> FencedBlock:
         text=token.content.removesuffix("\n"),
         closed=end - first == inside + 2,
     )
-
-
-MOST_SOURCE = 200_000
-"""Largest number of characters of a kernel: more than any kernel written by hand."""
-MOST_REPLY = 1_000_000
-MOST_IDEA = 100
-
-CUDA_LANGUAGES = {
-    "",
-    "cuda",
-    "cu",
-    "cpp",
-    "c++",
-    "cxx",
-    "c",
-    "cc",
-    "cuh",
-    "text",
-    "txt",
-    "plaintext",
-}
-_PYTHON = re.compile(
-    r"^[ \t]*(?:import [\w.]+(?: as \w+)?[ \t]*$|from [\w.]+ import |def \w+\(.*:[ \t]*$|@\w+)",
-    re.MULTILINE,
-)
-_FENCE_INSIDE_LINE = re.compile(r"(?<=[^\n`])```")
-_HUNK = re.compile(r"^@@ .*@@|^(?:---|\+\+\+) \S", re.MULTILINE)
-_CODE_BEGINS = re.compile(
-    r"^(?:#\s*(?:include|define|pragma|if)|//|/\*|template\b|__global__|__device__|extern\b|static\b"
-    r"|using\b|namespace\b|constexpr\b|typedef\b|struct\b)",
-    re.MULTILINE,
-)
-_ESCAPED = re.compile(r"#\s*include\s*&lt;|&lt;&lt;&lt;")
-_REFUSAL = re.compile(
-    r"\b(?:I(?:'m| am) (?:sorry|unable|not able)|I (?:can(?:no|')t|won't|will not|must decline))\b",
-    re.IGNORECASE,
-)
-_IDEA = re.compile(r"^\s*(?:[#*>\s]*)(?:idea|approach|name)\b[\s*]*[:\-]\s*(.+)$", re.I | re.M)
-_COMMENT = re.compile(r"\s*(?://+|/\*+)\s*(.*?)\s*(?:\*/)?\s*\Z")
 
 
 def read_reply(reply: Reply) -> Draft | NoCode:

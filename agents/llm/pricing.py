@@ -17,6 +17,10 @@ OPENAI = "api.openai.com"
 """Host of the endpoint that is asked when no other is named."""
 
 
+TOKENS_A_MESSAGE = 8
+"""Roles and separators of a chat template."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Price:
     """US dollars per million tokens."""
@@ -102,10 +106,6 @@ class _Entry:
 @dataclass(frozen=True, kw_only=True)
 class _Table:
     price: tuple[_Entry, ...]
-
-
-TOKENS_A_MESSAGE = 8
-"""Roles and separators of a chat template."""
 
 
 def count_prompt_tokens(messages: Sequence[Message]) -> int:

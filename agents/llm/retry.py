@@ -38,6 +38,9 @@ _NO_MODEL = re.compile(
 _NO_BALANCE = re.compile(r"insufficient.{0,10}(quota|balance|fund)|exceeded.{0,20} quota", re.I)
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Failure:
     """The reason why one request gave no answer."""
@@ -163,9 +166,6 @@ def _words(body: Mapping[str, Any]) -> str:
     code = body.get("code")
     adds = isinstance(code, str) and code and code not in message
     return f"{message} ({code})" if adds else message
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,15 +16,15 @@ MAX_STEPS = 2**16
 has hardly any."""
 
 
-def describe_point(point: Point) -> str:
-    """Return the values in one line."""
-    return ", ".join(f"{name} {value}" for name, value in point.items())
-
-
 MAX_ENUMERATED = 4096
 """Largest number of valid points of a space that is searched whole; of a larger space a sample
 is searched."""
 SAMPLE_SIZE = 1024
+
+
+def describe_point(point: Point) -> str:
+    """Return the values in one line."""
+    return ", ".join(f"{name} {value}" for name, value in point.items())
 
 
 class TunableKernel:

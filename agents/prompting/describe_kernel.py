@@ -39,6 +39,12 @@ BUILT_IN = (
 )
 
 
+LEAST_LEFT_OUT = 6
+"""Least lines of a shared stretch that is left out of the second kernel."""
+MOST_COMPARED = 2000
+"""Most lines of a kernel that is compared."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class KnownName:
     """A name that CUDA has, and the wrong names that models write instead."""
@@ -214,12 +220,6 @@ def describe_side_by_side(situation: Situation, one: Attempt, other: Attempt) ->
     return tuple(
         f"{name}: {describe_us(mine)}, {other.id} {describe_us(its)}" for name, mine, its in pairs
     )
-
-
-LEAST_LEFT_OUT = 6
-"""Least lines of a shared stretch that is left out of the second kernel."""
-MOST_COMPARED = 2000
-"""Most lines of a kernel that is compared."""
 
 
 def keep_differences(first: str, second: str, name: str) -> str:

@@ -31,6 +31,12 @@ MOST_SHOWN = 72
 """Most characters of a direction or an idea in a line of the history."""
 
 
+USER = "USER"
+MOST_TEXT = 1200
+BEST = 3
+"""Number of fastest attempts that are kept before any failure is."""
+
+
 def describe_tolerance(task: Task) -> str:
     """Describe when a result counts as right."""
     tolerance = task.tolerance
@@ -133,10 +139,6 @@ def describe_expected(situation: Situation, brief: Brief, components: Components
     return f"To gain at most: {most}{about}"
 
 
-USER = "USER"
-MOST_TEXT = 1200
-
-
 def describe_hints(situation: Situation, brief: Brief, components: Components) -> Passage:
     """Describe the user's hints, those of errors, those of performance; the newest stay longest.
 
@@ -205,10 +207,6 @@ def _describe(
 
 def _hint_of_user(text: str) -> Hint:
     return Hint(round=0, about="", code=USER, text=text, by="user")
-
-
-BEST = 3
-"""Number of fastest attempts that are kept before any failure is."""
 
 
 def describe_history(

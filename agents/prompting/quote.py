@@ -19,6 +19,21 @@ MOST_LINE = 400
 _FENCES = re.compile(r"`{3,}|~{3,}")
 
 
+_TARGETS = re.compile(
+    r"\b(?:sm|compute|lto)_\d+[af]?\b|\bcompute capability \d+(?:\.\d+)?|\b__CUDA_ARCH__\s*\W+\d+",
+    re.IGNORECASE,
+)
+_NUMBER = r"(?:0x[0-9a-f]+|[\d][\d,.]*)"
+_TOOL_LIMITS = re.compile(
+    rf",?\s*(?:at most|maximum(?: of| is)?|max\.?|up to|limit(?: of| is)?|allowed are)"
+    rf"\s*:?\s*{_NUMBER}(?: (?:bytes|threads|registers))?"
+    rf"|,?\s*{_NUMBER}(?: bytes)? max(?:imum)?\b",
+    re.IGNORECASE,
+)
+"""Pattern of the phrases in which nvcc, ptxas and the driver state a limit of the GPU."""
+_VENDOR_WORDS = {"nvidia", "geforce", "tesla", "quadro", "emulated", "gpu", "super", "laptop"}
+
+
 def clean(text: str) -> str:
     """Return `text` with line feeds and tabs as its only control characters."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -64,21 +79,6 @@ def quote_line(spot: SourceSpot | None) -> str:
 def join_parts(*parts: str) -> str:
     """Join the parts that are not empty to one line."""
     return "; ".join(part for part in parts if part)
-
-
-_TARGETS = re.compile(
-    r"\b(?:sm|compute|lto)_\d+[af]?\b|\bcompute capability \d+(?:\.\d+)?|\b__CUDA_ARCH__\s*\W+\d+",
-    re.IGNORECASE,
-)
-_NUMBER = r"(?:0x[0-9a-f]+|[\d][\d,.]*)"
-_TOOL_LIMITS = re.compile(
-    rf",?\s*(?:at most|maximum(?: of| is)?|max\.?|up to|limit(?: of| is)?|allowed are)"
-    rf"\s*:?\s*{_NUMBER}(?: (?:bytes|threads|registers))?"
-    rf"|,?\s*{_NUMBER}(?: bytes)? max(?:imum)?\b",
-    re.IGNORECASE,
-)
-"""Pattern of the phrases in which nvcc, ptxas and the driver state a limit of the GPU."""
-_VENDOR_WORDS = {"nvidia", "geforce", "tesla", "quadro", "emulated", "gpu", "super", "laptop"}
 
 
 def hide(text: str, hardware: Hardware, context: HardwareContext) -> str:

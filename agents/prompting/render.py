@@ -57,6 +57,11 @@ TEMPLATES = {
 MOVABLE = frozenset(section.name for section in SECTIONS if section.priority)
 
 
+CRITIQUE_TOKENS = 12_000
+"""Token budget of the sections of a critique's prompt that may be shortened: a critique has to be
+cheap."""
+
+
 def render_prompt(
     brief: Brief, situation: Situation, templates: Templates, budget: int = PROMPT_TOKENS
 ) -> tuple[Message, ...]:
@@ -96,11 +101,6 @@ def _cost(messages: tuple[Message, ...]) -> int:
 
 def _texts(sections: Mapping[str, Passage]) -> dict[str, str]:
     return {name: passage.text for name, passage in sections.items()}
-
-
-CRITIQUE_TOKENS = 12_000
-"""Token budget of the sections of a critique's prompt that may be shortened: a critique has to be
-cheap."""
 
 
 def render_critique_prompt(

@@ -33,6 +33,29 @@ ROUNDING = 0.005
 """Excess of an expected gain over a limit that is tolerated: prompts show whole per cents."""
 
 
+_WORDS: Mapping[str, str] = {
+    "padding": r"\bpad(?:s|ded|ding)?\b",
+    "swizzle": r"\bswizzl",
+    "unrolling": r"\bunroll",
+    "warp_shuffle": r"__shfl_|\bshuffl",
+    "launch_bounds": r"__launch_bounds__",
+    "grid_stride": r"\bgrid[- ]stride",
+    "double_buffering": r"\bdouble[- ]buffer",
+    "async_copy": r"cp\.async\b(?!\.bulk)|memcpy_async",
+    "bulk_copy": r"cp\.async\.bulk|\bTMA\b|tensor memory accelerator",
+    "register_blocking": r"\bregister[- ](?:block|til)",
+    "cache_hints": r"__(?:ldg|ldcs|stcs)\b",
+    "constant_memory": r"__constant__|\bconstant memory",
+    "occupancy": r"\b(?:more|higher|raise|increase)(?: the)? occupancy",
+}
+_OTHERWISE = re.compile(
+    r"\b(?:drop|remov|without|instead|replac|rather|avoid|no longer|not|more than|deeper|wider|"
+    r"larger|smaller|fewer|another|further|stages?)",
+    re.IGNORECASE,
+)
+"""Words that say that a change alters or replaces a technique instead of adding it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Avoided:
     """A change that would be in vain, with its evidence: an attempt that made it without gain."""
@@ -170,29 +193,6 @@ def _evidence(situation: Situation, about: Attempt, said: Avoided) -> str | Obje
 
 def _names(text: str, change: Change) -> bool:
     return change.name in snake_case(text)
-
-
-_WORDS: Mapping[str, str] = {
-    "padding": r"\bpad(?:s|ded|ding)?\b",
-    "swizzle": r"\bswizzl",
-    "unrolling": r"\bunroll",
-    "warp_shuffle": r"__shfl_|\bshuffl",
-    "launch_bounds": r"__launch_bounds__",
-    "grid_stride": r"\bgrid[- ]stride",
-    "double_buffering": r"\bdouble[- ]buffer",
-    "async_copy": r"cp\.async\b(?!\.bulk)|memcpy_async",
-    "bulk_copy": r"cp\.async\.bulk|\bTMA\b|tensor memory accelerator",
-    "register_blocking": r"\bregister[- ](?:block|til)",
-    "cache_hints": r"__(?:ldg|ldcs|stcs)\b",
-    "constant_memory": r"__constant__|\bconstant memory",
-    "occupancy": r"\b(?:more|higher|raise|increase)(?: the)? occupancy",
-}
-_OTHERWISE = re.compile(
-    r"\b(?:drop|remov|without|instead|replac|rather|avoid|no longer|not|more than|deeper|wider|"
-    r"larger|smaller|fewer|another|further|stages?)",
-    re.IGNORECASE,
-)
-"""Words that say that a change alters or replaces a technique instead of adding it."""
 
 
 def read_brings(change: str) -> tuple[str, ...]:

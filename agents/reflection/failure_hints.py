@@ -58,6 +58,47 @@ from cuda_llm.verdict_wording import REPEATED_CALLS, REPLY_FAULTS, describe, nam
 _VECTOR_TAIL = "vector tail"
 
 
+_RULES: Mapping[str, str] = {
+    "include-outside": "Include headers by their library name only; no files beside the kernel.",
+    "embed-file": "Embed no files: everything comes through the arguments of `solve`.",
+    "kernel-parameters": "Let inline PTX load no more of a parameter than it holds.",
+    "import": "Call nothing but CUDA's runtime and the C and C++ libraries' plain functions.",
+    "export": 'Make only `solve` visible (extern "C"); everything else static or in a namespace.',
+    "constructor": "Let no code run at load: no global objects with constructors.",
+    "syscall": "Make no system calls: no files, no threads, no processes, no sockets.",
+    "host-touches-device-memory": (
+        "Arguments are device pointers: host code must not dereference them. Move the work into a "
+        "kernel."
+    ),
+    "no-launch": "The result must be computed by a kernel that `solve` launches.",
+    "host-copy": "Keep data on the device: no copies to the host, no computing there.",
+    "api-call": "Use the default stream and plain runtime calls only.",
+    "runner-protocol": "Write to no descriptor: print nothing from the host.",
+    "memory-quota": "Stay within the scratch memory that the task allows.",
+}
+_ANY_RULE = "Do nothing in `solve` but launch kernels on its arguments."
+_NEAR_BYTES = 4096
+"""Distance past an end up to which an access may be one of a last tile or vector."""
+_FAMILIES: Mapping[str, str] = {
+    "warp-group matrix operations (wgmma)": r"^wgmma",
+    "fifth-generation tensor operations (tcgen05)": r"^tcgen05",
+    "sparse or sub-byte products on tensor cores": r"^(?:wmma|mma|ldmatrix|stmatrix)",
+    "asynchronous bulk copies and their barriers": r"^(?:cp\.async\.bulk|mbarrier)",
+    "clusters": r"cluster|^mapa|^getctarank",
+    "textures and surfaces": r"^(?:tex|tld4|suld|sust|surf)",
+    "calls through pointers and recursion": r"^call",
+}
+"""Families of PTX operations, by the opcodes that belong to each."""
+_FEW = 4
+"""Most outputs for which a lost term and lost precision look equally wrong."""
+_VECTOR_STEP = "vector step"
+"""Right sizes are multiples of a step as short as a vector."""
+_TAILS = (
+    *(RegionKind.LAST_ROWS, RegionKind.LAST_COLUMNS, RegionKind.LAST_ELEMENTS),
+    RegionKind.LAST_CORNER,
+)
+
+
 class Remedy(NamedTuple):
     """A likely cause of a failure, with its remedy."""
 
@@ -281,27 +322,6 @@ def _compile_failed(verdict: CompileFailed, context: KernelContext) -> Hint:
     )
 
 
-_RULES: Mapping[str, str] = {
-    "include-outside": "Include headers by their library name only; no files beside the kernel.",
-    "embed-file": "Embed no files: everything comes through the arguments of `solve`.",
-    "kernel-parameters": "Let inline PTX load no more of a parameter than it holds.",
-    "import": "Call nothing but CUDA's runtime and the C and C++ libraries' plain functions.",
-    "export": 'Make only `solve` visible (extern "C"); everything else static or in a namespace.',
-    "constructor": "Let no code run at load: no global objects with constructors.",
-    "syscall": "Make no system calls: no files, no threads, no processes, no sockets.",
-    "host-touches-device-memory": (
-        "Arguments are device pointers: host code must not dereference them. Move the work into a "
-        "kernel."
-    ),
-    "no-launch": "The result must be computed by a kernel that `solve` launches.",
-    "host-copy": "Keep data on the device: no copies to the host, no computing there.",
-    "api-call": "Use the default stream and plain runtime calls only.",
-    "runner-protocol": "Write to no descriptor: print nothing from the host.",
-    "memory-quota": "Stay within the scratch memory that the task allows.",
-}
-_ANY_RULE = "Do nothing in `solve` but launch kernels on its arguments."
-
-
 def _policy_violation(verdict: PolicyViolation, context: KernelContext) -> Hint:
     return _hint(
         verdict,
@@ -404,10 +424,6 @@ def _launch_failed(verdict: LaunchFailed, context: KernelContext) -> Hint:
         context.launch_of(verdict.kernel),
         hardware=join_parts(remedy.hardware.format(**facts), one_line(phrase(limit))),
     )
-
-
-_NEAR_BYTES = 4096
-"""Distance past an end up to which an access may be one of a last tile or vector."""
 
 
 def _place(location: Location | None) -> str:
@@ -859,18 +875,6 @@ def _impossible_time(verdict: ImpossibleTime, context: KernelContext) -> Hint:
     return _hint(verdict, context, remedy, hardware=figures)
 
 
-_FAMILIES: Mapping[str, str] = {
-    "warp-group matrix operations (wgmma)": r"^wgmma",
-    "fifth-generation tensor operations (tcgen05)": r"^tcgen05",
-    "sparse or sub-byte products on tensor cores": r"^(?:wmma|mma|ldmatrix|stmatrix)",
-    "asynchronous bulk copies and their barriers": r"^(?:cp\.async\.bulk|mbarrier)",
-    "clusters": r"cluster|^mapa|^getctarank",
-    "textures and surfaces": r"^(?:tex|tld4|suld|sust|surf)",
-    "calls through pointers and recursion": r"^call",
-}
-"""Families of PTX operations, by the opcodes that belong to each."""
-
-
 def _emulator_unsupported(verdict: EmulatorUnsupported, context: KernelContext) -> Hint:
     """Explain a kernel that may be right, but that this device cannot execute."""
     families = (name for name, pattern in _FAMILIES.items() if re.search(pattern, verdict.opcode))
@@ -889,15 +893,7 @@ def _emulator_unsupported(verdict: EmulatorUnsupported, context: KernelContext) 
     )
 
 
-_FEW = 4
-"""Most outputs for which a lost term and lost precision look equally wrong."""
 _Sign = ElementKind | CaseKind | RegionKind | str
-_VECTOR_STEP = "vector step"
-"""Right sizes are multiples of a step as short as a vector."""
-_TAILS = (
-    *(RegionKind.LAST_ROWS, RegionKind.LAST_COLUMNS, RegionKind.LAST_ELEMENTS),
-    RegionKind.LAST_CORNER,
-)
 _BY_PATTERN: Sequence[tuple[Set[_Sign], str, str]] = (
     (
         {ElementKind.ROUNDED_TO_TF32, ElementKind.ROUNDED_TO_BF16, CaseKind.EXACTNESS_PROBE},

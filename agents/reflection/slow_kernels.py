@@ -33,6 +33,17 @@ HARDWARE_LIMIT = "hardware_limit"
 """Code of the hint that a kernel is near the attainable time."""
 
 
+SETTLED = {
+    "occupancy": "more occupancy",
+    "coalescing": "coalescing further: every byte fetched is used",
+    "padding": "padding shared memory: there are no bank conflicts",
+    "fewer_blocks": "fewer or larger blocks: those there are fill the chip once at most",
+}
+"""Words for a change that figures of the profile rule out, by the aim of the change."""
+_QUOTED_AS_EVIDENCE = {"bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence"}
+"""Bottlenecks whose explanation holds no fact of the hardware."""
+
+
 def tried_without_gain(situation: Situation, parent: Attempt) -> tuple[str, ...]:
     """Return directions that led from `parent` to a kernel that is no faster, newest first.
 
@@ -61,15 +72,6 @@ def techniques_against(
     sensible = sensible_techniques(situation, Kind.IMPROVE, attempt, ())
     found = [one for one in sensible if code in one.against and not one.aims & refused]
     return tuple(sorted(found, key=lambda one: one.against.index(code))[:MOST_TECHNIQUES])
-
-
-SETTLED = {
-    "occupancy": "more occupancy",
-    "coalescing": "coalescing further: every byte fetched is used",
-    "padding": "padding shared memory: there are no bank conflicts",
-    "fewer_blocks": "fewer or larger blocks: those there are fill the chip once at most",
-}
-"""Words for a change that figures of the profile rule out, by the aim of the change."""
 
 
 def ruled_out(
@@ -108,10 +110,6 @@ def worth_profiling(situation: Situation, judged: Sequence[Attempt]) -> tuple[At
     first = () if situation.incumbent is None else (situation.incumbent,)
     ordered = {one.id: one for one in (*first, *passed_by_speed(judged))}
     return tuple(ordered.values())[:MOST_PROFILED]
-
-
-_QUOTED_AS_EVIDENCE = {"bank_conflicts", "uncoalesced_global", "atomic_contention", "divergence"}
-"""Bottlenecks whose explanation holds no fact of the hardware."""
 
 
 def diagnose_speed(

@@ -23,6 +23,9 @@ FEW_REGISTERS = 16
 STEP_BYTES = 256
 
 
+_TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class HardwareFact:
     """One result: as lines for prompts, as data for other agents, as a sentence for the trace."""
@@ -192,9 +195,6 @@ def _each(rows: Sequence[Mapping[str, Any]], key: str) -> str:
     """Return the values of each row, or the one that all have."""
     values = [f"{row[key]:,}" for row in rows]
     return values[0] if len(set(values)) == 1 else " / ".join(values)
-
-
-_TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
 
 
 def describe_hardware(situation: Situation) -> tuple[str, ...]:

@@ -26,6 +26,33 @@ from cuda_llm.tasks.task import ArgumentRole, Task
 BLOCK_THREADS = 256
 
 
+DECIDING = {
+    "peaks.dram_gb_s": "DRAM bandwidth",
+    "boost_clock_mhz": "clock",
+    "model.dram_efficiency": "attainable part of the bandwidth",
+    "model.launch_us": "cost of a launch",
+    "l2_bytes": "size of L2",
+    "model.l2_bytes_per_clk": "bandwidth of L2",
+    "model.latency_dram_clk": "latencies",
+}
+"""Figures that the other findings rest on, by their key in a profile."""
+_UNMEASURED: Mapping[FigureOrigin | None, str] = {
+    "published": "published",
+    "estimated": "estimated",
+    "measured_elsewhere": "measured on another of its kind",
+    None: "of unknown origin",
+}
+"""Words for the origin of a figure that was not measured here, by origin."""
+_GUESSED = ("estimated", None)
+"""Named in prompts; the other origins go to the trace alone."""
+EDGES = (16, 32, 64, 128)
+"""Edges of square tiles in shared memory, in elements."""
+TILES = ((32, 32), (64, 64), (128, 64), (128, 128))
+"""Rows and columns of the part of an output that a block computes."""
+EVEN = 0.95
+"""Part of whole waves from which on a grid needs no word."""
+
+
 @dataclass(frozen=True)
 class Feature:
     """A group of instructions."""
@@ -79,27 +106,6 @@ def instruction_facts(situation: Situation) -> HardwareFact:
     )
 
 
-DECIDING = {
-    "peaks.dram_gb_s": "DRAM bandwidth",
-    "boost_clock_mhz": "clock",
-    "model.dram_efficiency": "attainable part of the bandwidth",
-    "model.launch_us": "cost of a launch",
-    "l2_bytes": "size of L2",
-    "model.l2_bytes_per_clk": "bandwidth of L2",
-    "model.latency_dram_clk": "latencies",
-}
-"""Figures that the other findings rest on, by their key in a profile."""
-_UNMEASURED: Mapping[FigureOrigin | None, str] = {
-    "published": "published",
-    "estimated": "estimated",
-    "measured_elsewhere": "measured on another of its kind",
-    None: "of unknown origin",
-}
-"""Words for the origin of a figure that was not measured here, by origin."""
-_GUESSED = ("estimated", None)
-"""Named in prompts; the other origins go to the trace alone."""
-
-
 def provenance_facts(situation: Situation) -> HardwareFact:
     """Group the deciding figures by origin: measured, published, estimated or unknown."""
     origins = {name: situation.hardware.origin_of(key) for key, name in DECIDING.items()}
@@ -115,14 +121,6 @@ def provenance_facts(situation: Situation) -> HardwareFact:
         data=origins,
         decision=f"no probe on this device; {unmeasured}" if unmeasured else "",
     )
-
-
-EDGES = (16, 32, 64, 128)
-"""Edges of square tiles in shared memory, in elements."""
-TILES = ((32, 32), (64, 64), (128, 64), (128, 128))
-"""Rows and columns of the part of an output that a block computes."""
-EVEN = 0.95
-"""Part of whole waves from which on a grid needs no word."""
 
 
 def grid_facts(situation: Situation) -> HardwareFact:

@@ -19,6 +19,10 @@ NEARNESS = (
 right."""
 
 
+USER = "user"
+"""`Hint.by` of a person."""
+
+
 def distinct_failures(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
     """Return one attempt for each distinct failure with source, nearest to being right first.
 
@@ -45,8 +49,6 @@ def nearness(attempt: Attempt) -> int:
 
 Assignment = tuple[Kind, Attempt | None]
 """The kind of a candidate's brief, and its parent."""
-USER = "user"
-"""`Hint.by` of a person."""
 
 
 def make_briefs(

@@ -26,6 +26,12 @@ SWITCH = {"switch": True}
 """Metadata of the fields of a strategy that the strategy's name may switch on or off."""
 
 
+MARGIN = 1.03
+"""Nearer than this to what the hardware can reach, no difference is worth a round."""
+LATENCY_ONLY = Components(hints=False, profile=False, baseline=False, diversity=False)
+NO_FEEDBACK = Components(history=False, hints=False, profile=False)
+
+
 @dataclass(frozen=True)
 class Fsr:
     """Reinforces correctness until something passes, and performance from then on.
@@ -76,10 +82,6 @@ class Fsr:
         stale = rounds_without_gain(situation)
         enough = situation.incumbent is not None and stale >= 2 * situation.config.patience
         return at_the_limit(situation) or (f"{stale} rounds without gain" if enough else "")
-
-
-MARGIN = 1.03
-"""Nearer than this to what the hardware can reach, no difference is worth a round."""
 
 
 def at_the_limit(situation: Situation) -> str:
@@ -134,9 +136,6 @@ def without_changes(situation: Situation) -> Situation:
     return replace(situation, performance_hints=hints)
 
 
-LATENCY_ONLY = Components(hints=False, profile=False, baseline=False, diversity=False)
-
-
 @dataclass(frozen=True)
 class FsrPaper:
     """Feeds back latency alone, and returns the last round's winner."""
@@ -175,9 +174,6 @@ class FsrPaper:
     def stop(self, situation: Situation) -> str:
         """Return an empty reason: the search has D rounds."""
         return ""
-
-
-NO_FEEDBACK = Components(history=False, hints=False, profile=False)
 
 
 @dataclass(frozen=True)

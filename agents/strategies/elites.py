@@ -15,6 +15,9 @@ from cuda_llm.agents.techniques.technique import work_of
 from cuda_llm.figure_wording import name_sizes
 from cuda_llm.search import Attempt, Brief, Kind
 
+NEAR = 1.25
+"""A kernel that at every size is this many times slower than the best there is no elite."""
+
 
 def single_kernels(situation: Situation) -> list[Attempt]:
     """Return the attempts that passed and are no composition of two, fastest first."""
@@ -47,10 +50,6 @@ def best_of_structures(situation: Situation) -> tuple[Attempt, ...]:
     for one in single_kernels(situation):
         kept.setdefault(structure_of(situation, one), one)
     return tuple(kept.values())
-
-
-NEAR = 1.25
-"""A kernel that at every size is this many times slower than the best there is no elite."""
 
 
 def elites(situation: Situation) -> tuple[Attempt, ...]:

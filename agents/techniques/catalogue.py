@@ -16,6 +16,21 @@ from cuda_llm.agents.techniques.technique import (
     Work,
 )
 
+REPAIRS = tuple(
+    Technique(text=text, kinds=REPAIR)
+    for text in (
+        "the smallest change that fixes what failed; keep the structure",
+        "rewrite the part that failed in the simplest form that is surely right, keep the rest",
+        "start over with the simplest correct kernel: one thread an output, a bounds check, no "
+        "shared memory, no vector access",
+        "keep the idea, but prove every index: guard each load and store, handle extents that are "
+        "1, odd, or smaller than a tile",
+        "keep the idea, but check the order of things: what is initialised before it is read, and "
+        "a barrier that all threads reach between writing and reading",
+        "the same result by another structure that avoids the failing construct altogether",
+    )
+)
+
 
 def _change(
     text: str, *against: str, work: frozenset[Work] = frozenset(Work), aims: str = "", **traits: Any
@@ -205,19 +220,5 @@ CHANGES = (
     ),
 )
 
-REPAIRS = tuple(
-    Technique(text=text, kinds=REPAIR)
-    for text in (
-        "the smallest change that fixes what failed; keep the structure",
-        "rewrite the part that failed in the simplest form that is surely right, keep the rest",
-        "start over with the simplest correct kernel: one thread an output, a bounds check, no "
-        "shared memory, no vector access",
-        "keep the idea, but prove every index: guard each load and store, handle extents that are "
-        "1, odd, or smaller than a tile",
-        "keep the idea, but check the order of things: what is initialised before it is read, and "
-        "a barrier that all threads reach between writing and reading",
-        "the same result by another structure that avoids the failing construct altogether",
-    )
-)
 
 CATALOGUE = (*STRUCTURES, *CHANGES, *REPAIRS)

@@ -30,6 +30,9 @@ UNRELATED = 99
 OPEN = "a change of your own that nothing above speaks against"
 
 
+OPPOSITE = "another attempt of this round does the opposite, so do this one thoroughly"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Direction:
     """The technique that one brief orders, with the saving that the technique may bring."""
@@ -264,9 +267,6 @@ def _twisted(
     for number in count(2) if plain else ():
         for one in (*plain, *made):
             yield replace(one, text=f"{one.text}; variant {number}")
-
-
-OPPOSITE = "another attempt of this round does the opposite, so do this one thoroughly"
 
 
 def say_opposites(chosen: Sequence[Direction]) -> tuple[Direction, ...]:

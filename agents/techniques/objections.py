@@ -22,6 +22,17 @@ MOST_LAUNCH_COST = 0.25
 """Part of the attainable time that a second launch may add, as a mean over the timed sizes."""
 
 
+SECOND_LAUNCH = "second_launch"
+BRINGS = SIGNS | AIMS | {SECOND_LAUNCH}
+"""Names of the additions that a change can make: a sign in the kernel's text, an aim, a second
+launch."""
+BLOCKED = "register_blocking"
+ONE_OUTPUT = frozenset({"shared_bandwidth", "bank_conflicts"})
+"""Bottlenecks that speak against larger tiles only where a thread has one output."""
+LEAST_RESOURCE_CHANGE = 0.25
+"""Least relative difference of registers or shared memory that counts as a change."""
+
+
 def sensible_techniques(
     situation: Situation, kind: Kind, parent: Attempt | None, hints: Sequence[Hint]
 ) -> list[Technique]:
@@ -51,15 +62,6 @@ def sensible_techniques(
 def refused_aims(hints: Sequence[Hint]) -> set[str]:
     """Return the aims that hints say are of no use."""
     return {aim for hint in hints for aim in hint.rules_out}
-
-
-SECOND_LAUNCH = "second_launch"
-BRINGS = SIGNS | AIMS | {SECOND_LAUNCH}
-"""Names of the additions that a change can make: a sign in the kernel's text, an aim, a second
-launch."""
-BLOCKED = "register_blocking"
-ONE_OUTPUT = frozenset({"shared_bandwidth", "bank_conflicts"})
-"""Bottlenecks that speak against larger tiles only where a thread has one output."""
 
 
 def object_to(
@@ -179,10 +181,6 @@ class Change:
     def is_choice(self) -> bool:
         """Whether the author chose the change, which is no consequence of another change."""
         return self.name not in ("registers", "shared_bytes")
-
-
-LEAST_RESOURCE_CHANGE = 0.25
-"""Least relative difference of registers or shared memory that counts as a change."""
 
 
 def changes_between(situation: Situation, parent: Attempt, child: Attempt) -> tuple[Change, ...]:

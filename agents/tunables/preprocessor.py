@@ -20,6 +20,13 @@ MOST_DEPTH = 100
 """Operators within each other; a condition that nests deeper is left to the preprocessor."""
 
 
+_UNARY: Mapping[str, Callable[[int], int]] = MappingProxyType(
+    {"-": operator.neg, "+": operator.pos, "~": operator.invert, "!": operator.not_}
+)
+OPENING_DIRECTIVES = {"if", "ifdef", "ifndef"}
+_FURTHER_DIRECTIVES = {"elif", "elifdef", "elifndef", "else"}
+
+
 class _UndecidableError(Exception):
     """The condition needs more than known names and integers."""
 
@@ -131,12 +138,6 @@ _BINARY: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
         "%": _remainder,
     }
 )
-_UNARY: Mapping[str, Callable[[int], int]] = MappingProxyType(
-    {"-": operator.neg, "+": operator.pos, "~": operator.invert, "!": operator.not_}
-)
-
-OPENING_DIRECTIVES = {"if", "ifdef", "ifndef"}
-_FURTHER_DIRECTIVES = {"elif", "elifdef", "elifndef", "else"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,9 @@ LONGEST_NAME = 90
 """Largest number of characters of a run's name, before the suffix that makes equal names differ."""
 
 
+FLAGS: Mapping[str, str] = {"seed": "--seeds", "strategy": "--strategies", "model": "--models"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """The options in which two runs of one task may differ."""
@@ -31,7 +34,6 @@ class Setting:
 
 SWEPT = tuple(one.name for one in fields(Setting))
 """Options that take several values in a sweep."""
-FLAGS: Mapping[str, str] = {"seed": "--seeds", "strategy": "--strategies", "model": "--models"}
 Swept = Mapping[str, tuple[Any, ...]]
 """Values of each option of a sweep, by the option's name."""
 

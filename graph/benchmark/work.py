@@ -35,6 +35,9 @@ OnRow = Callable[[str, TaskRow], None]
 _log = Log(__name__)
 
 
+NO_LIBRARY = "the task names none"
+
+
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkProgress:
     """Progress of all runs of a benchmark together."""
@@ -238,9 +241,6 @@ def stopped_row(
         return row if row.state != "done" else replace(row, error="", libraries_note=untimed)
     except CudaLLMError as damage:
         return failed_row(name, error or describe_error(damage))
-
-
-NO_LIBRARY = "the task names none"
 
 
 async def time_libraries(task: Task, device: Device, config: RunConfig) -> TimedLibraries:

@@ -24,6 +24,10 @@ PASS, FAIL, SOFT, LINE = "#0072b2", "#b34700", "#6e7781", "#8884"
 """Colours of the report, as seen well on white and on black."""
 
 
+FLOATS = ("speedup", "time_us", "spread", "usd", "seconds")
+"""Columns of numbers that a DataFrame knows as such where no row has one."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CandidateRow:
     """One judged candidate. Times are of the largest size, in microseconds."""
@@ -66,8 +70,6 @@ class CandidateRow:
 
 
 NAMES = tuple(one.name for one in fields(CandidateRow))
-FLOATS = ("speedup", "time_us", "spread", "usd", "seconds")
-"""Columns of numbers that a DataFrame knows as such where no row has one."""
 
 
 @dataclass(frozen=True)

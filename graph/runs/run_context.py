@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
+PACKAGES = ("cuda-llm", "langgraph", "langchain-openai", "optuna")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunModel:
     """A chat model with endpoint, price and limits. One model of a run is one object."""
@@ -252,9 +255,6 @@ def open_reflector(parts: RunParts, clients: Clients) -> Reflector:
     if parts.brought.reflector is not None:
         return parts.brought.reflector
     return Reflection(clients.critic(), parts.templates)
-
-
-PACKAGES = ("cuda-llm", "langgraph", "langchain-openai", "optuna")
 
 
 def versions() -> dict[str, str]:

@@ -7,6 +7,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+OBJECTIONS: Mapping[str, str] = {
+    "unknown": "the profile knows no such bottleneck",
+    "next-to-nothing": "taking it away would save {most}",
+    "beyond-term": "taking it away saves {most} at most",
+    "beyond-roofline": "{most} is left until the attainable time",
+    "has-already": "the kernel has it already",
+    "ordered-before": "it was ordered before",
+    "against-hint": "a hint or the profile says it is of no use",
+    "against-hardware": "the hardware has it not, or cannot gain by it",
+    "no-evidence": "no attempt shows it",
+    "confounded": "that attempt changed several things at once",
+    "known": "the diagnosis says so too",
+}
+"""By `Objection`: why a part was dropped or corrected."""
+
 
 class Objection(StrEnum):
     """Why a part of a critique is dropped or corrected before it is passed on."""
@@ -71,22 +86,6 @@ class CheckedCritique:
         return not any(
             one.part == "change" or one.why is Objection.NEXT_TO_NOTHING for one in self.corrections
         )
-
-
-OBJECTIONS: Mapping[str, str] = {
-    "unknown": "the profile knows no such bottleneck",
-    "next-to-nothing": "taking it away would save {most}",
-    "beyond-term": "taking it away saves {most} at most",
-    "beyond-roofline": "{most} is left until the attainable time",
-    "has-already": "the kernel has it already",
-    "ordered-before": "it was ordered before",
-    "against-hint": "a hint or the profile says it is of no use",
-    "against-hardware": "the hardware has it not, or cannot gain by it",
-    "no-evidence": "no attempt shows it",
-    "confounded": "that attempt changed several things at once",
-    "known": "the diagnosis says so too",
-}
-"""By `Objection`: why a part was dropped or corrected."""
 
 
 def describe_critique(one: CheckedCritique) -> Iterator[str]:

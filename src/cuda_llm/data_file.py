@@ -28,6 +28,17 @@ LONGEST_SHOWN = 80
 """Characters of a value that its message shows, to the end of a word."""
 
 
+_WORDS = {
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "tuple_type": "an array",
+    "dataclass_type": "a table",
+    "mapping_type": "a table",
+    "dict_type": "a table",
+}
+"""Words of TOML for what pydantic calls by Python's."""
+
+
 class UnfitError(ValueError):
     """A value does not fit. `str()` is one line: key, what was found, what was expected."""
 
@@ -75,16 +86,6 @@ Amount = Annotated[float, Rule(lambda core: core.float_schema(ge=0), "a number o
 Positive = Annotated[
     float, Rule(lambda core: core.float_schema(gt=0, allow_inf_nan=False), "a number above 0")
 ]
-
-_WORDS = {
-    "string_type": "a string",
-    "bool_type": "true or false",
-    "tuple_type": "an array",
-    "dataclass_type": "a table",
-    "mapping_type": "a table",
-    "dict_type": "a table",
-}
-"""Words of TOML for what pydantic calls by Python's."""
 
 
 def config_file() -> Path:

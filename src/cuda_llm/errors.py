@@ -21,6 +21,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+_NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed", "memoryallocation")
+"""What drivers and libraries write where they find none."""
+_LONGEST_DETAIL = 500
+"""Characters that are kept of an exception."""
+
 
 class CudaLLMError(Exception):
     """Every error this package raises on purpose. `str()` is one line fit for a person."""
@@ -120,10 +125,6 @@ def machinery_error(component: str, detail: str, *, lacked_memory: bool) -> Infr
     return (NoMemory if lacked_memory else InfrastructureError)(component, detail)
 
 
-_NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed", "memoryallocation")
-"""What drivers and libraries write where they find none."""
-
-
 def lacks_memory(error: BaseException) -> bool:
     """Tell whether memory was what lacked: drivers and libraries have errors of their own for it.
 
@@ -161,10 +162,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names) or 'none'}"
-
-
-_LONGEST_DETAIL = 500
-"""Characters that are kept of an exception."""
 
 
 def describe_error(error: BaseException) -> str:

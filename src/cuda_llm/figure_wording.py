@@ -6,6 +6,19 @@ from cuda_llm.profile import Bottleneck, Objective, Profile
 from cuda_llm.search import Attempt
 from cuda_llm.time_terms import dominating_term
 
+_OVER: Mapping[Objective, str] = {
+    "geomean": "over all sizes",
+    "largest": "at the largest size",
+    "worst": "at its worst size",
+}
+"""By objective: the sizes that a speed-up is over."""
+SCORES: Mapping[Objective, str] = {
+    "geomean": "the geometric mean of the speed-ups",
+    "largest": "the speed-up at the largest size",
+    "worst": "the smallest of the speed-ups",
+}
+"""By objective: what the score of a kernel is."""
+
 
 def describe_time_spent(profile: Profile) -> str:
     """Return what a call spends most of its time on, where the first bottleneck is something else.
@@ -58,21 +71,6 @@ def _name_size(dims: Mapping[str, int], names: Sequence[str]) -> str:
     if len({dims[name] for name in names}) == 1:
         return f"{' = '.join(names)} = {dims[names[0]]:,}"
     return describe_dims({name: dims[name] for name in names})
-
-
-_OVER: Mapping[Objective, str] = {
-    "geomean": "over all sizes",
-    "largest": "at the largest size",
-    "worst": "at its worst size",
-}
-"""By objective: the sizes that a speed-up is over."""
-
-SCORES: Mapping[Objective, str] = {
-    "geomean": "the geometric mean of the speed-ups",
-    "largest": "the speed-up at the largest size",
-    "worst": "the smallest of the speed-ups",
-}
-"""By objective: what the score of a kernel is."""
 
 
 def describe_over(objective: Objective, sizes: int = 2) -> str:

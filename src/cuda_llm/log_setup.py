@@ -21,6 +21,10 @@ Format = Literal["console", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 
 
+JOIN_S = 1.0
+"""How long the last records of a process that has ended may take."""
+
+
 @contextmanager
 def command_line_logging(format: Format, level: Level, file: Path | None) -> Iterator[None]:
     """Send every record of this process to stderr, or append it to `file`, while it is open.
@@ -186,10 +190,6 @@ def _traceback_lines(exceptions: list[dict[str, Any]]) -> Iterator[str]:
         for frame in one["frames"]:
             yield f'  File "{frame["filename"]}", line {frame["lineno"]}, in {frame["name"]}'
         yield f"{one['exc_type']}: {one['exc_value']}"
-
-
-JOIN_S = 1.0
-"""How long the last records of a process that has ended may take."""
 
 
 class RecordPipe:

@@ -16,6 +16,10 @@ from cuda_llm.errors import InfrastructureError, machinery_error
 from cuda_llm.profile import Profile
 from cuda_llm.source_file import SourceSpot
 
+LONGEST_VECTOR = 8
+"""Most elements of one vector access: a longer step is that of a tile."""
+_INFRA = "INFRA_"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadSpot:
@@ -598,10 +602,6 @@ class ElementPattern:
     """Input that was copied, of `COPIED`."""
 
 
-LONGEST_VECTOR = 8
-"""Most elements of one vector access: a longer step is that of a tile."""
-
-
 class CaseKind(StrEnum):
     """A rule that splits right cases from wrong ones exactly."""
 
@@ -777,9 +777,6 @@ class Passed:
     differential: bool = False
     """Whether the oracle was the user's own kernel, not an independent reference."""
     notes: tuple[str, ...] = ()
-
-
-_INFRA = "INFRA_"
 
 
 @dataclass(frozen=True, kw_only=True)

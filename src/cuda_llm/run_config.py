@@ -29,6 +29,20 @@ LONGEST_SHOWN = 60
 """Characters of a refused value that its message shows."""
 
 
+_WORDS: Mapping[str, str] = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a number above 0",
+    "greater_than": "a number above 0",
+    "bool_type": "True or False",
+    "string_type": "text",
+    "string_pattern_mismatch": "text that is not blank",
+    "tuple_type": "a list",
+    "dict_type": "a dict of texts",
+}
+"""What an option takes, by pydantic's name of why a value does not fit."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Option:
     """What the command line, the settings and the benchmark know of a field beyond its type."""
@@ -318,20 +332,6 @@ def read_config(
         raise UsageError(f"a run has no option {name!r}; {nearest(str(name), kind.model_fields)}")
     inside = tuple(one for one in place if one != "[key]")
     raise UsageError(f"{spell(str(name), inside, first['input'])}: expected {_allowed(first)}")
-
-
-_WORDS: Mapping[str, str] = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a number above 0",
-    "greater_than": "a number above 0",
-    "bool_type": "True or False",
-    "string_type": "text",
-    "string_pattern_mismatch": "text that is not blank",
-    "tuple_type": "a list",
-    "dict_type": "a dict of texts",
-}
-"""What an option takes, by pydantic's name of why a value does not fit."""
 
 
 def _allowed(refused: Mapping[str, Any]) -> str:

@@ -24,6 +24,13 @@ from pydantic_settings import (
 from cuda_llm.data_file import config_file
 from cuda_llm.errors import UsageError, nearest
 
+_PREFIX = "CUDA_LLM_"
+_NEAR = 0.8
+"""Similarity, 0 to 1, from which on a variable is a misspelt setting. Variables of other programs
+may begin as ours do."""
+_LONGEST_SHOWN = 60
+"""Characters of a value that does not fit."""
+
 
 def _absolute(path: Path) -> Path:
     try:
@@ -138,7 +145,6 @@ def settings() -> Settings:
     return _read(ours, tuple(map(os.environ.get, _DECIDING)))
 
 
-_PREFIX = "CUDA_LLM_"
 _DECIDING = (
     *(f"{_PREFIX}{name.upper()}" for name in Settings.model_fields),
     *("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"),
@@ -187,11 +193,6 @@ def _read(ours: tuple[str, ...], _environment: tuple[str | None, ...]) -> Settin
         raise UsageError(f"{config_file()}: is not TOML: {error}{quotes}") from None
 
 
-_NEAR = 0.8
-"""Similarity, 0 to 1, from which on a variable is a misspelt setting. Variables of other programs
-may begin as ours do."""
-
-
 def _check_spelling(variable: str) -> None:
     """Raise UsageError where a variable is nearly, but not, the name of a setting."""
     name = variable.upper().removeprefix(_PREFIX).lower()
@@ -211,10 +212,6 @@ def _refuse(error: ValidationError) -> UsageError:
     message = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     shown = " ".join(repr(first["input"]).split())[:_LONGEST_SHOWN]
     return UsageError(f"{source}: setting {name} is {shown}; expected {message}")
-
-
-_LONGEST_SHOWN = 60
-"""Characters of a value that does not fit."""
 
 
 def _check_json(variable: str) -> None:

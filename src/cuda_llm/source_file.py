@@ -14,6 +14,15 @@ MOST_CHARACTERS = 1 << 20
 """A source larger than this is not a kernel."""
 
 
+MOST_NAME = 60
+"""Characters of a kernel's name; a longer one is cut to what tells."""
+LEAST_CONSTANT = 257
+"""Smaller numbers in a source are widths of blocks and tiles, about which edge sizes lie."""
+MOST_CONSTANT = 1 << 31
+_NUMBER = r"(?<![\w.])(0[xX][0-9a-fA-F']+|\d[\d']*(?:\.\d*)?(?:[eE]\d+)?)[uUlLfF]*(?![\w.])"
+_COMBINED = re.compile(rf"{_NUMBER}(?:\s*(<<|\*)\s*{_NUMBER})?")
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceSpot:
     """One line of a source file."""
@@ -61,10 +70,6 @@ def _read(file: TextIO, name: str) -> str:
     return text
 
 
-MOST_NAME = 60
-"""Characters of a kernel's name; a longer one is cut to what tells."""
-
-
 def short_kernel_name(name: str) -> str:
     """Return a kernel's C++ name without the namespaces and inner template arguments of a long one.
 
@@ -85,13 +90,6 @@ def short_kernel_name(name: str) -> str:
         if len(shown) <= MOST_NAME:
             return shown
     return f"{shown[: MOST_NAME - 1]}…"
-
-
-LEAST_CONSTANT = 257
-"""Smaller numbers in a source are widths of blocks and tiles, about which edge sizes lie."""
-MOST_CONSTANT = 1 << 31
-_NUMBER = r"(?<![\w.])(0[xX][0-9a-fA-F']+|\d[\d']*(?:\.\d*)?(?:[eE]\d+)?)[uUlLfF]*(?![\w.])"
-_COMBINED = re.compile(rf"{_NUMBER}(?:\s*(<<|\*)\s*{_NUMBER})?")
 
 
 def numbers_in(source: str) -> tuple[int, ...]:

@@ -14,6 +14,24 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+_CONTINUATION = re.compile(r"\\[ \t\f\v]*(?:\r\n|\n|\r)")
+_RAW_PREFIX = r'(?:u8|[uUL])?R"'
+_RAW_STRING = re.compile(_RAW_PREFIX + r"([^()\\\s\"]{0,16})\((?s:.)*?\)\1\"")
+_HEADER = re.compile(r"<[^>\n\r]*>")
+_PLAIN = r"""
+    (?P<newline>\r\n|\n|\r)
+  | (?P<space>[^\S\n\r]+)
+  | (?P<comment>//[^\n\r]*|/\*(?s:.)*?(?:\*/|\Z))
+  | (?P<literal>(?:u8|[uUL])?(?:"(?:[^"\\\n\r]|\\[^\n\r])*"|'(?:[^'\\\n\r]|\\[^\n\r])*'))
+  | (?P<name>[^\W\d][\w$]*|\$[\w$]*)
+  | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
+  | (?P<punctuator><<<|>>>|<=>|<<=|>>=|\.\.\.|->\*|::|->|\.\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||\#\#
+      |[-+*/%&|^]=|(?s:.))
+    """
+_TOKEN = re.compile(rf"(?P<raw>{_RAW_PREFIX}) | {_PLAIN}", re.VERBOSE)
+_NOT_RAW = re.compile(_PLAIN, re.VERBOSE)
+_LAUNCH = re.compile(r"\b([A-Za-z_]\w*)\s*(?:<[^<>;{}\n]{0,200}>)?\s*<<<")
+
 
 class TokenKind(StrEnum):
     """What a piece of source is."""
@@ -50,22 +68,6 @@ class Token(NamedTuple):
 
 _BLANK = frozenset({TokenKind.SPACE, TokenKind.COMMENT, TokenKind.NEWLINE})
 _KINDS = {kind.value: kind for kind in TokenKind}
-_CONTINUATION = re.compile(r"\\[ \t\f\v]*(?:\r\n|\n|\r)")
-_RAW_PREFIX = r'(?:u8|[uUL])?R"'
-_RAW_STRING = re.compile(_RAW_PREFIX + r"([^()\\\s\"]{0,16})\((?s:.)*?\)\1\"")
-_HEADER = re.compile(r"<[^>\n\r]*>")
-_PLAIN = r"""
-    (?P<newline>\r\n|\n|\r)
-  | (?P<space>[^\S\n\r]+)
-  | (?P<comment>//[^\n\r]*|/\*(?s:.)*?(?:\*/|\Z))
-  | (?P<literal>(?:u8|[uUL])?(?:"(?:[^"\\\n\r]|\\[^\n\r])*"|'(?:[^'\\\n\r]|\\[^\n\r])*'))
-  | (?P<name>[^\W\d][\w$]*|\$[\w$]*)
-  | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
-  | (?P<punctuator><<<|>>>|<=>|<<=|>>=|\.\.\.|->\*|::|->|\.\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||\#\#
-      |[-+*/%&|^]=|(?s:.))
-    """
-_TOKEN = re.compile(rf"(?P<raw>{_RAW_PREFIX}) | {_PLAIN}", re.VERBOSE)
-_NOT_RAW = re.compile(_PLAIN, re.VERBOSE)
 
 
 def tokenise(source: str) -> Iterator[Token]:
@@ -189,9 +191,6 @@ def _blank(source: str, kinds: set[TokenKind]) -> str:
 def _gap(source: str, token: Token) -> str:
     quotes = '""' if token.kind == TokenKind.LITERAL else " "
     return quotes + "\n" * source.count("\n", token.start, token.end)
-
-
-_LAUNCH = re.compile(r"\b([A-Za-z_]\w*)\s*(?:<[^<>;{}\n]{0,200}>)?\s*<<<")
 
 
 def identifiers(source: str) -> frozenset[str]:

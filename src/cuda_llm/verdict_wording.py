@@ -93,6 +93,103 @@ REPLY_FAULTS: Mapping[str, str] = {
 """By `ReplyFault`: what was wrong with a model's reply, and what the next prompt asks for."""
 
 
+_LESS: Mapping[str, str] = {
+    "cpp": "expand fewer macros and include less",
+    "cudafe++": "instantiate fewer templates and compute less at compile time",
+    "cicc": "instantiate fewer templates, compute less at compile time, unroll and inline less",
+    "ptxas": "unroll and inline less, and keep tables small",
+    "cc1plus": "instantiate fewer templates in host code and compute less at compile time",
+    "as": "assemble less and keep tables small",
+}
+"""By program of the toolkit: what makes less work for the program."""
+_RULES: Mapping[str, str] = {
+    "embed-file": "a kernel may not embed files",
+    "kernel-parameters": "inline PTX reads outside of the parameter that it names",
+    "syscall": "the host part makes a system call that it may not",
+    "host-touches-device-memory": "host code dereferences a device pointer",
+    "no-launch": "the result is computed without a kernel",
+    "host-copy": "solve copies from device to host",
+    "runner-protocol": "the host part wrote to a descriptor that is not its own",
+}
+"""By rule that can be broken in one way only: how the rule is broken."""
+_VERBS: Mapping[AccessKind | None, str] = {
+    None: "accesses",
+    "read": "reads",
+    "write": "writes",
+    "atomic": "atomically updates",
+}
+_FLAWS: Mapping[DescriptorFlaw, str] = {
+    "reserved-bits": "matrix descriptor sets bits that are to be 0",
+    "no-pattern": "matrix descriptor does not begin, or go on, where a pattern of its swizzle does",
+    "negative-start": "tile that is written begins at a negative coordinate",
+}
+_OWNERS: Mapping[Owner, str] = {
+    "buffer": "a buffer",
+    "scratch": "a cudaMalloc allocation",
+    "variable": "a module variable",
+    "constant": "a __constant__ variable",
+    "shared": "shared memory",
+    "local": "local memory",
+    "param": "kernel parameters",
+    "allocation": "the nearest allocation",
+}
+_SYNC: Mapping[SyncReason | SyncKind, str] = {
+    "different-barriers": "lanes of one warp are at different barriers: the others wait{elsewhere}",
+    "different-thread-counts": "{opcode}: different thread counts",
+    "no-such-barrier": "{opcode}: no such barrier",
+    "not-a-member": "{opcode}{mask}: a lane executes it without being in its own mask",
+    "missing-lanes": "{opcode}{mask}: not every lane of the mask gets here",
+    "absent-lane": "{opcode} reads lane {lane}, which takes no part",
+    "phase-incomplete": "{opcode} waits for ever: {missing} of the phase never come{elsewhere}",
+    "cluster-incomplete": (
+        "{opcode} waits for ever: not all threads of the cluster arrive{elsewhere}"
+    ),
+    "too-many-arrivals": "{opcode}: more arrivals in one phase than the mbarrier expects",
+    "no-such-count": "{opcode}: a count of arrivals or bytes that an mbarrier cannot hold",
+    "unpaired-cluster-barrier": "{opcode}: arrive and wait do not take turns",
+    "missing-warps": "{opcode}: not all four warps of a warpgroup execute it",
+    "different-operands": "{opcode}: not the same in all lanes and warps of a warpgroup{elsewhere}",
+    "unwaited": "{opcode} touches a register of the product{elsewhere}, which was not waited for",
+    "unfenced": "{opcode}: no wgmma.fence since its registers were written{elsewhere}",
+    "deadlock": "no thread of the block can go on: some wait at {opcode}{others}",
+}
+_MEANINGS: Mapping[str, str] = {
+    "cudaErrorIllegalAddress": "a thread touched memory that is not its own",
+    "cudaErrorMisalignedAddress": "an address is not a multiple of the access size",
+    "cudaErrorHardwareStackError": "a thread's stack is broken",
+    "cudaErrorInvalidAddressSpace": "an instruction for one memory space was given "
+    "another's address",
+    "cudaErrorAssert": "device code called assert, and it did not hold",
+    "cudaErrorIllegalInstruction": "a thread met a trap or an instruction that is none",
+    "cudaErrorInvalidPc": "a thread jumped to where no code is",
+    "cudaErrorLaunchFailure": "a thread met a trap, or touched shared or local memory that is not "
+    "there",
+    "cudaErrorLaunchTimeout": "the kernel ran for longer than the driver allows",
+    "cudaErrorMemoryAllocation": "device memory ran out",
+    "cudaErrorOperatingSystem": "the driver lost something of the operating system's in this "
+    "process, as happens when host code touches descriptors that are not its own",
+}
+"""By CUDA's name of an error: what the error says of the kernel."""
+_ELEMENTS: Mapping[ElementKind, str] = {
+    ElementKind.INFINITE: "infinity: an overflow or a division by zero",
+    ElementKind.ZEROS: "all zeros",
+    ElementKind.CONSTANT: "one constant everywhere",
+    ElementKind.TRANSPOSED: "the transpose of what it should be",
+    ElementKind.SHIFTED: "every element is one place off",
+    ElementKind.REVERSED: "in reverse order",
+    ElementKind.NEGATED: "the negative of what it should be",
+    ElementKind.ONE_TOO_MANY: "off by one: too many",
+    ElementKind.ONE_TOO_FEW: "off by one: too few",
+    ElementKind.TOO_MANY: "too many: counters are not reset, or values are counted twice",
+    ElementKind.ROUNDED_TO_TF32: "rounding to TF32 or half precision: the task asks for strict "
+    "float32",
+    ElementKind.ROUNDED_TO_BF16: "rounding to bfloat16, or sums kept in half precision",
+    ElementKind.ROW_SUMS: "sums over this row are off by more than rounding of its elements "
+    "explains",
+}
+"""By kind that holds no further fact: what the wrong elements look like."""
+
+
 def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, ...]:
     """Describe what became of a candidate: the finding, its place, then the likely meaning.
 
@@ -261,17 +358,6 @@ def _compile_reason(verdict: CompileFailed) -> str:
     return f"{first.spot}: {first.message}" if first.spot else first.message
 
 
-_LESS: Mapping[str, str] = {
-    "cpp": "expand fewer macros and include less",
-    "cudafe++": "instantiate fewer templates and compute less at compile time",
-    "cicc": "instantiate fewer templates, compute less at compile time, unroll and inline less",
-    "ptxas": "unroll and inline less, and keep tables small",
-    "cc1plus": "instantiate fewer templates in host code and compute less at compile time",
-    "as": "assemble less and keep tables small",
-}
-"""By program of the toolkit: what makes less work for the program."""
-
-
 def _compiler_stop(stop: CompilerStop) -> str:
     """Say what ended the compilation, and what to write instead where a limit ended it."""
     program = stop.program or "nvcc"
@@ -299,18 +385,6 @@ def _compiler_stop(stop: CompilerStop) -> str:
             return f"{program} crashed (signal {stop.signal})"
         case "exit-code":
             return f"{program} ended with code {stop.exit_code}"
-
-
-_RULES: Mapping[str, str] = {
-    "embed-file": "a kernel may not embed files",
-    "kernel-parameters": "inline PTX reads outside of the parameter that it names",
-    "syscall": "the host part makes a system call that it may not",
-    "host-touches-device-memory": "host code dereferences a device pointer",
-    "no-launch": "the result is computed without a kernel",
-    "host-copy": "solve copies from device to host",
-    "runner-protocol": "the host part wrote to a descriptor that is not its own",
-}
-"""By rule that can be broken in one way only: how the rule is broken."""
 
 
 def _policy_violation(verdict: PolicyViolation) -> tuple[str, ...]:
@@ -425,29 +499,6 @@ def _finding(verdict: DeviceFault) -> str:
     return ""
 
 
-_VERBS: Mapping[AccessKind | None, str] = {
-    None: "accesses",
-    "read": "reads",
-    "write": "writes",
-    "atomic": "atomically updates",
-}
-_FLAWS: Mapping[DescriptorFlaw, str] = {
-    "reserved-bits": "matrix descriptor sets bits that are to be 0",
-    "no-pattern": "matrix descriptor does not begin, or go on, where a pattern of its swizzle does",
-    "negative-start": "tile that is written begins at a negative coordinate",
-}
-_OWNERS: Mapping[Owner, str] = {
-    "buffer": "a buffer",
-    "scratch": "a cudaMalloc allocation",
-    "variable": "a module variable",
-    "constant": "a __constant__ variable",
-    "shared": "shared memory",
-    "local": "local memory",
-    "param": "kernel parameters",
-    "allocation": "the nearest allocation",
-}
-
-
 def name_owner(location: Location) -> str:
     """Return `buffer C`, `cudaMalloc allocation 2`, `shared memory`."""
     if location.owner is None:
@@ -509,28 +560,6 @@ def _race(verdict: DataRace) -> str:
     )
 
 
-_SYNC: Mapping[SyncReason | SyncKind, str] = {
-    "different-barriers": "lanes of one warp are at different barriers: the others wait{elsewhere}",
-    "different-thread-counts": "{opcode}: different thread counts",
-    "no-such-barrier": "{opcode}: no such barrier",
-    "not-a-member": "{opcode}{mask}: a lane executes it without being in its own mask",
-    "missing-lanes": "{opcode}{mask}: not every lane of the mask gets here",
-    "absent-lane": "{opcode} reads lane {lane}, which takes no part",
-    "phase-incomplete": "{opcode} waits for ever: {missing} of the phase never come{elsewhere}",
-    "cluster-incomplete": (
-        "{opcode} waits for ever: not all threads of the cluster arrive{elsewhere}"
-    ),
-    "too-many-arrivals": "{opcode}: more arrivals in one phase than the mbarrier expects",
-    "no-such-count": "{opcode}: a count of arrivals or bytes that an mbarrier cannot hold",
-    "unpaired-cluster-barrier": "{opcode}: arrive and wait do not take turns",
-    "missing-warps": "{opcode}: not all four warps of a warpgroup execute it",
-    "different-operands": "{opcode}: not the same in all lanes and warps of a warpgroup{elsewhere}",
-    "unwaited": "{opcode} touches a register of the product{elsewhere}, which was not waited for",
-    "unfenced": "{opcode}: no wgmma.fence since its registers were written{elsewhere}",
-    "deadlock": "no thread of the block can go on: some wait at {opcode}{others}",
-}
-
-
 def _sync(verdict: InvalidSync) -> str:
     """Say which barrier or collective, and which threads are missing."""
     elsewhere = "" if verdict.other is None else f" at {verdict.other}"
@@ -545,25 +574,6 @@ def _sync(verdict: InvalidSync) -> str:
         elsewhere=elsewhere,
         others=elsewhere and f", others{elsewhere}",
     )
-
-
-_MEANINGS: Mapping[str, str] = {
-    "cudaErrorIllegalAddress": "a thread touched memory that is not its own",
-    "cudaErrorMisalignedAddress": "an address is not a multiple of the access size",
-    "cudaErrorHardwareStackError": "a thread's stack is broken",
-    "cudaErrorInvalidAddressSpace": "an instruction for one memory space was given "
-    "another's address",
-    "cudaErrorAssert": "device code called assert, and it did not hold",
-    "cudaErrorIllegalInstruction": "a thread met a trap or an instruction that is none",
-    "cudaErrorInvalidPc": "a thread jumped to where no code is",
-    "cudaErrorLaunchFailure": "a thread met a trap, or touched shared or local memory that is not "
-    "there",
-    "cudaErrorLaunchTimeout": "the kernel ran for longer than the driver allows",
-    "cudaErrorMemoryAllocation": "device memory ran out",
-    "cudaErrorOperatingSystem": "the driver lost something of the operating system's in this "
-    "process, as happens when host code touches descriptors that are not its own",
-}
-"""By CUDA's name of an error: what the error says of the kernel."""
 
 
 def _cuda_error(error: CudaError) -> str:
@@ -666,26 +676,6 @@ def _wrong_result(verdict: WrongResult) -> tuple[str, ...]:
         REPEATED_CALLS.get(verdict.repeat, ""),
     )
     return _lines(first, "; ".join(_lines(count, extent)), "; ".join(patterns))
-
-
-_ELEMENTS: Mapping[ElementKind, str] = {
-    ElementKind.INFINITE: "infinity: an overflow or a division by zero",
-    ElementKind.ZEROS: "all zeros",
-    ElementKind.CONSTANT: "one constant everywhere",
-    ElementKind.TRANSPOSED: "the transpose of what it should be",
-    ElementKind.SHIFTED: "every element is one place off",
-    ElementKind.REVERSED: "in reverse order",
-    ElementKind.NEGATED: "the negative of what it should be",
-    ElementKind.ONE_TOO_MANY: "off by one: too many",
-    ElementKind.ONE_TOO_FEW: "off by one: too few",
-    ElementKind.TOO_MANY: "too many: counters are not reset, or values are counted twice",
-    ElementKind.ROUNDED_TO_TF32: "rounding to TF32 or half precision: the task asks for strict "
-    "float32",
-    ElementKind.ROUNDED_TO_BF16: "rounding to bfloat16, or sums kept in half precision",
-    ElementKind.ROW_SUMS: "sums over this row are off by more than rounding of its elements "
-    "explains",
-}
-"""By kind that holds no further fact: what the wrong elements look like."""
 
 
 def _elements(pattern: ElementPattern) -> str:

@@ -98,6 +98,14 @@ POINTER_BYTES = 8
 GNU_IFUNC = "STT_LOOS"
 
 
+ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)", re.DOTALL)
+PARAMETER = re.compile(r"\.param\b[^,]*?\.([busf]\d+|b8)\s[^,]*?([\w$]+)\s*(?:\[(\d+)\])?\s*$")
+LOAD = re.compile(
+    r"\bld\.param((?:\.\w+|::\w+)*)\s+[^;\[\]]*,\s*\[\s*([\w$]+)\s*(?:([+-])\s*(-?\w+))?\s*\]"
+)
+VECTOR = {"v2": 2, "v4": 4, "v8": 8}
+
+
 def allowed(symbol: str, *, versioned: bool) -> bool:
     """Return whether a candidate may import `symbol`; `versioned`: the C or C++ library has it."""
     if symbol in NAMED or MATH.fullmatch(symbol):
@@ -264,14 +272,6 @@ def _target(source: Elf, symbol: Any) -> str:
     if symbol["st_info"]["type"] == "STT_SECTION":
         return str(source.get_section(symbol["st_shndx"]).name)
     return str(symbol.name)
-
-
-ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)", re.DOTALL)
-PARAMETER = re.compile(r"\.param\b[^,]*?\.([busf]\d+|b8)\s[^,]*?([\w$]+)\s*(?:\[(\d+)\])?\s*$")
-LOAD = re.compile(
-    r"\bld\.param((?:\.\w+|::\w+)*)\s+[^;\[\]]*,\s*\[\s*([\w$]+)\s*(?:([+-])\s*(-?\w+))?\s*\]"
-)
-VECTOR = {"v2": 2, "v4": 4, "v8": 8}
 
 
 def find_outside_read(ptx: str) -> PolicyViolation | None:

@@ -24,6 +24,15 @@ _HARDWARE = re.compile(
 )
 
 
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|bad_alloc|memory exhausted|cannot allocate|std::length_error"
+    r"|catastrophic error: out of|Allocation failed|Could not allocate",
+    re.IGNORECASE,
+)
+DISK_FULL = re.compile(r'^[^\s"#][^"#\n]*No space left on device', re.MULTILINE)
+CRASH_SIGNALS = {4, 6, 7, 8, 11}
+
+
 def _rule(pattern: str, fault: BuildFault) -> tuple[re.Pattern[str], BuildFault]:
     return re.compile(pattern, re.IGNORECASE), fault
 
@@ -97,14 +106,6 @@ def find_fault(message: str) -> tuple[BuildFault | None, str | None]:
     return None, None
 
 
-OUT_OF_MEMORY = re.compile(
-    r"out of memory|bad_alloc|memory exhausted|cannot allocate|std::length_error"
-    r"|catastrophic error: out of|Allocation failed|Could not allocate",
-    re.IGNORECASE,
-)
-
-DISK_FULL = re.compile(r'^[^\s"#][^"#\n]*No space left on device', re.MULTILINE)
-CRASH_SIGNALS = {4, 6, 7, 8, 11}
 SIGXCPU, SIGXFSZ, SIGKILL = 24, 25, 9
 
 

@@ -64,6 +64,9 @@ from cuda_llm.tools.sandbox.jail import Jail, JailResult, run_jailed
 _log = Log(__name__)
 
 
+ONLY_SOLVE = "{ global: solve; local: *; };\n"
+
+
 def compile_request(task: Task, target: str, source: str, name: str) -> CompileRequest:
     """Return the request to compile `source` as a candidate of `task` for `target` (`sm_86`)."""
     chosen = settings()
@@ -154,9 +157,6 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         files = {STORED_LIBRARY: folder / LIBRARY, STORED_PTX: folder / PTX}
         store(KIND, key, write_outcome(record), files)
     return open_entry(request, key, record, cached=False)
-
-
-ONLY_SOLVE = "{ global: solve; local: *; };\n"
 
 
 def write_inputs(folder: Path, request: CompileRequest) -> None:

@@ -18,6 +18,12 @@ from cuda_llm.tools.profiler.roofs import ROOF_ADVICE
 from cuda_llm.tools.profiler.time_model import TimeReason
 from cuda_llm.tools.profiler.wastes import WASTE_ADVICE
 
+LEAST_REST = 0.3
+"""Smaller rests are not reported: good kernels have them too."""
+ENOUGH_OCCUPANCY = 0.5
+"""Occupancy from which on more warps rarely help (Volkov, "Better Performance at Lower Occupancy",
+2010)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Achieved:
@@ -94,10 +100,6 @@ def _ceiling(precision: str, hardware: Hardware, ceilings: Ceilings) -> tuple[fl
     if kind != precision and kind in ceilings.tensor_tflops:
         return ceilings.tensor_tflops[kind], precision
     return peak_tflops(hardware, precision), precision
-
-
-LEAST_REST = 0.3
-"""Smaller rests are not reported: good kernels have them too."""
 
 
 def find_rates(
@@ -208,11 +210,6 @@ def _rate_reason(
         explanation=explanation,
         advice=advice,
     )
-
-
-ENOUGH_OCCUPANCY = 0.5
-"""Occupancy from which on more warps rarely help (Volkov, "Better Performance at Lower Occupancy",
-2010)."""
 
 
 def find_shapes(

@@ -8,6 +8,8 @@ the part that the previous wave had touched.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+SECTOR_BYTES = 32
+
 
 @dataclass(frozen=True, kw_only=True)
 class SiteCounters:
@@ -78,9 +80,6 @@ class LaunchCounters:
     spread: float = 0.0
     """Relative half-width of the 95 % interval of the clocks of an average block, from the sampled
     blocks."""
-
-
-SECTOR_BYTES = 32
 
 
 @dataclass(frozen=True)

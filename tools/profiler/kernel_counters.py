@@ -23,6 +23,12 @@ _LATENCY_ADVICE = {
 }
 
 
+_UNITS = {
+    *("dram_share", "l2_share", "l1_share", "issue_share"),
+    *(f"{code}_share" for code in _PIPES),
+}
+
+
 def find_counted(one: KernelCounters) -> Iterator[TimeReason]:
     """Yield the reasons in the counters of one kernel, in no particular order."""
     yield from _memory(one)
@@ -129,12 +135,6 @@ def _waits(one: KernelCounters) -> Iterator[TimeReason]:
         f"no unit is above {busiest:.0%} of its peak; warps stall for {reasons}{occupancy}",
         _LATENCY_ADVICE.get(one.stalls[0].reason, _LATENCY_ADVICE["long_scoreboard"]),
     )
-
-
-_UNITS = {
-    *("dram_share", "l2_share", "l1_share", "issue_share"),
-    *(f"{code}_share" for code in _PIPES),
-}
 
 
 def _stalled(one: KernelCounters, reasons: tuple[str, ...]) -> float:

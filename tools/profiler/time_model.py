@@ -19,6 +19,9 @@ from cuda_llm.tools.profiler.counts import count_instructions, count_tensor_oper
 from cuda_llm.tools.profiler.tables import WGMMA_PEAK, InstructionClass, KernelTable
 from cuda_llm.tools.profiler.traffic import launch_traffic, warp_clk, warps_per_block
 
+GRID_BARRIER_US = 1.5
+"""Microseconds of a barrier of a cooperative grid where the profile has no figure: an H200's."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TimeReason:
@@ -40,10 +43,6 @@ class Saving(TypedDict):
 
     saved_us: float
     share: float
-
-
-GRID_BARRIER_US = 1.5
-"""Microseconds of a barrier of a cooperative grid where the profile has no figure: an H200's."""
 
 
 class Term(StrEnum):

@@ -40,6 +40,10 @@ _FLOATS = frozenset({"f64", "f32", "f16", "f16x2", "bf16", "bf16x2"})
 _PAST_L1 = frozenset({"cg", "cv", "volatile", "relaxed", "acquire", "mmio"})
 
 
+DEPENDENT_SHARE = 0.5
+"""Part of a block's instructions on its longest chain, where that is not known (an estimate)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
     """Demand on the memory system, summed over the grid."""
@@ -168,9 +172,6 @@ def _sum(parts: Iterable[Traffic]) -> Traffic:
         dram_bytes=sum(part.dram_bytes for part in parts),
     )
 
-
-DEPENDENT_SHARE = 0.5
-"""Part of a block's instructions on its longest chain, where that is not known (an estimate)."""
 
 SiteAccess = tuple[InstructionSite, SiteCounters]
 

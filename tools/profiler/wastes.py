@@ -36,6 +36,14 @@ WASTE_ADVICE = {
 """Advice that removes a waste, by its code, for modelled and counted times."""
 
 
+_OCCUPANCY_ADVICE = {
+    "threads": "choose a block size that divides the threads an SM holds",
+    "registers": "use fewer registers: smaller per-thread tiles, or __launch_bounds__",
+    "shared": "use less shared memory per block, or let more threads share it",
+    "blocks": "use larger blocks",
+}
+
+
 def find_wastes(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
     """Find every waste of a launch that costs time."""
     reasons = (
@@ -175,14 +183,6 @@ def _low_occupancy(launch: ModelledLaunch) -> TimeReason | None:
         advice=_OCCUPANCY_ADVICE[occupancy.limited_by[0]],
         waste=True,
     )
-
-
-_OCCUPANCY_ADVICE = {
-    "threads": "choose a block size that divides the threads an SM holds",
-    "registers": "use fewer registers: smaller per-thread tiles, or __launch_bounds__",
-    "shared": "use less shared memory per block, or let more threads share it",
-    "blocks": "use larger blocks",
-}
 
 
 def _tail(launch: ModelledLaunch) -> TimeReason | None:

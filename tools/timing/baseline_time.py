@@ -25,6 +25,16 @@ from cuda_llm.tools.timing.slots import InputPlan, PreparedKernel, prepare_trust
 BASELINES_FOLDER = "baselines"
 
 
+BASELINE_TIME_FORMAT = 3
+SLOW_US = 5000.0
+"""A baseline beyond this is not run beside every candidate."""
+PILOT_SLOTS = 3
+BASELINE_AIM = 0.02
+"""Relative error of the slope that `choose_lengths` aims at for a baseline."""
+BASELINE_ROUNDS = 5
+"""Pairs of batches, of a baseline that is not slow."""
+
+
 def times_file(*parts: object) -> Path:
     """Return the file of the times that depend on `parts` alone."""
     key = hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
@@ -44,16 +54,6 @@ def read_times(path: Path, count: int) -> list[float] | None:
 def write_times(path: Path, times_us: list[float]) -> None:
     """Cache the times; two writers at once leave one whole file. Raises MissingError."""
     write_cached(json.dumps(times_us), path.name, BASELINES_FOLDER)
-
-
-BASELINE_TIME_FORMAT = 3
-SLOW_US = 5000.0
-"""A baseline beyond this is not run beside every candidate."""
-PILOT_SLOTS = 3
-BASELINE_AIM = 0.02
-"""Relative error of the slope that `choose_lengths` aims at for a baseline."""
-BASELINE_ROUNDS = 5
-"""Pairs of batches, of a baseline that is not slow."""
 
 
 @dataclass(frozen=True, kw_only=True)

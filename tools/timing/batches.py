@@ -32,6 +32,12 @@ INCUMBENT_EMPTY = -4
 WITHOUT_CALLS = frozenset({EMPTY, INCUMBENT_EMPTY})
 
 
+LARGE_BYTES = 1 << 28
+SETTLE_S = 0.012
+MOST_CHECKS = 2
+"""Further inputs at each size but the smallest, where all distributions are tried."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchRules:
     """Limits and keys that all batches of one size share."""
@@ -46,10 +52,6 @@ class BatchRules:
     """Reads clocks, heat and power."""
     settle_s: float = 0.0
     """Before each batch: see `settle_s_for`."""
-
-
-LARGE_BYTES = 1 << 28
-SETTLE_S = 0.012
 
 
 def settle_s_for(task: Task, dims: Dims) -> float:
@@ -117,10 +119,6 @@ async def run_batch(
     if not isinstance(took, float) or kernel.trusted:
         return took
     return await verify_batch(kernel, staged, rules.oracle) or took
-
-
-MOST_CHECKS = 2
-"""Further inputs at each size but the smallest, where all distributions are tried."""
 
 
 async def verify_single_calls(kernel: PreparedKernel, rules: BatchRules) -> Verdict | None:

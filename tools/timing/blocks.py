@@ -51,6 +51,13 @@ from cuda_llm.tools.timing.slots import PreparedKernel, prepare_kernel
 from cuda_llm.tools.timing.verify import find_overwritten
 from cuda_llm.tools.validator.budget import SizePlan
 
+ASSUMED_SPEEDUP = 1.5
+"""The baseline's time over that of a kernel that was not timed yet."""
+PILOT_SLOTS = 3
+"""Slots for the first block of kernels of which no time is expected: they may be slow."""
+CHANGE_FACTOR = 1.5
+"""Kernels are laid out again where their batches need more slots by this factor."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
@@ -134,12 +141,6 @@ class LaidOut:
     lengths: dict[int, BatchLengths]
     """Lengths of each kernel's batches, within the slots."""
     slots: int
-
-
-ASSUMED_SPEEDUP = 1.5
-"""The baseline's time over that of a kernel that was not timed yet."""
-PILOT_SLOTS = 3
-"""Slots for the first block of kernels of which no time is expected: they may be slow."""
 
 
 @dataclass(kw_only=True)
@@ -275,10 +276,6 @@ async def begin_size(
         if not group.active:
             break
     return timed
-
-
-CHANGE_FACTOR = 1.5
-"""Kernels are laid out again where their batches need more slots by this factor."""
 
 
 async def time_blocks(group: TimedGroup, size: TimedSize, is_enough: Callable[[], bool]) -> None:

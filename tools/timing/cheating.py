@@ -37,6 +37,15 @@ Kernels = Mapping[int, PreparedKernel]
 is the baseline."""
 
 
+FEWEST_STEPWISE_BLOCKS = 3
+"""A slope from fewer is not known well enough to be compared. Only kernels of milliseconds have so
+few blocks, and they gain nothing by merging calls."""
+BLOCKS_TO_QUARANTINE = 12
+"""Outliers of a machine may be most of three blocks, but not of these."""
+MOST_UNSURE_BLOCKS = 24
+"""Largest number of blocks while noise leaves the answer open; more blocks would hardly help."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StepwiseSeconds:
     """Seconds of batches of `calls` calls, by number of the kernel."""
@@ -222,16 +231,6 @@ def noisy_merging_verdict(beyond_us: float) -> InfraFailed:
 def merged_calls_verdict(beyond_us: float) -> Quarantined:
     """Return the verdict on a kernel whose times look like those of merged calls."""
     return Quarantined(kind="merged-calls", beyond_us=beyond_us)
-
-
-FEWEST_STEPWISE_BLOCKS = 3
-"""A slope from fewer is not known well enough to be compared. Only kernels of milliseconds have so
-few blocks, and they gain nothing by merging calls."""
-
-BLOCKS_TO_QUARANTINE = 12
-"""Outliers of a machine may be most of three blocks, but not of these."""
-MOST_UNSURE_BLOCKS = 24
-"""Largest number of blocks while noise leaves the answer open; more blocks would hardly help."""
 
 
 def needs_more_blocks(kernels: Kernels, number: int, blocks: Sequence[BatchBlock]) -> bool:

@@ -42,6 +42,26 @@ LEAST_DEVIATION_US = 1.0
 """No clock of a host is better."""
 
 
+ALLOWED_START_SHARE = 0.03
+"""Share of the time of all calls of a long batch: clocks change during a batch."""
+ALLOWED_START_US = 60.0
+"""Microseconds: instruction caches fill, and a host clock jitters. On an H200 batches of one kernel
+begin some 15 us apart, and a candidate's batch 10 us later than a baseline's."""
+ALLOWED_START_WITH_HOST_US = 150.0
+"""Microseconds where times include the host: host caches fill too, and the comparison is with
+graphs."""
+ALLOWED_BATCH_US = 12.0
+"""For first calls of a kernel with more code or memory than the baseline, and for processes that
+answer a little later than others."""
+ALLOWED_CALL_US = 2.0
+ALLOWED_CALL_SHARE = 0.05
+"""Share of a call, which follows a wait here: honest kernels on an H200 took up to three quarters
+of the allowance (docs/evidence.md)."""
+QUARTILE_ERROR = 1.363
+"""sqrt(p (1 - p)) / density, p = 1/4: times sigma / sqrt(n), the standard error of the lower
+quartile of n normal values (Kendall and Stuart, The Advanced Theory of Statistics, 10.11)."""
+
+
 def deviation_us(seconds: Sequence[float]) -> float:
     """Return the standard deviation estimated by the quartiles, which outliers do not reach."""
     if len(seconds) < 2:
@@ -53,16 +73,6 @@ def deviation_us(seconds: Sequence[float]) -> float:
 def medians_apart_us(seconds: Sequence[float]) -> float:
     """Return the standard error of the difference of two medians of such values."""
     return MEDIAN_ERROR * deviation_us(seconds) * math.sqrt(2 / len(seconds))
-
-
-ALLOWED_START_SHARE = 0.03
-"""Share of the time of all calls of a long batch: clocks change during a batch."""
-ALLOWED_START_US = 60.0
-"""Microseconds: instruction caches fill, and a host clock jitters. On an H200 batches of one kernel
-begin some 15 us apart, and a candidate's batch 10 us later than a baseline's."""
-ALLOWED_START_WITH_HOST_US = 150.0
-"""Microseconds where times include the host: host caches fill too, and the comparison is with
-graphs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,18 +113,6 @@ def find_uneven_start(
         beyond_us=max(0.0, excess - allowed_us - ALLOWED_START_SHARE * calls_us),
         noise_us=max(0.0, noise_us - allowed_us),
     )
-
-
-ALLOWED_BATCH_US = 12.0
-"""For first calls of a kernel with more code or memory than the baseline, and for processes that
-answer a little later than others."""
-ALLOWED_CALL_US = 2.0
-ALLOWED_CALL_SHARE = 0.05
-"""Share of a call, which follows a wait here: honest kernels on an H200 took up to three quarters
-of the allowance (docs/evidence.md)."""
-QUARTILE_ERROR = 1.363
-"""sqrt(p (1 - p)) / density, p = 1/4: times sigma / sqrt(n), the standard error of the lower
-quartile of n normal values (Kendall and Stuart, The Advanced Theory of Statistics, 10.11)."""
 
 
 @dataclass(frozen=True, kw_only=True)

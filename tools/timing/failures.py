@@ -30,6 +30,14 @@ from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.check_case import draw_inputs
 from cuda_llm.verdict_wording import describe, phrase
 
+NOISE = "noise"
+"""Component of an InfraFailed where other work on the machine hides what is measured."""
+MOST_REPLAY_BYTES = 64 << 20
+"""Largest bytes of all buffers of a case that is replayed: its inputs travel between processes."""
+T = TypeVar("T")
+ROOFLINE_SLACK = 0.5
+"""Results may still lie in L2 when the clock stops, and a roofline is written by hand."""
+
 
 def baseline_refused(task: Task, verdict: Verdict) -> TaskError | InfrastructureError:
     """Return the error of a baseline with this verdict: without it no kernel can be judged."""
@@ -58,10 +66,6 @@ def fault_of_trusted(task: Task, verdict: Verdict) -> OutOfMemory:
     raise baseline_refused(task, verdict)
 
 
-NOISE = "noise"
-"""Component of an InfraFailed where other work on the machine hides what is measured."""
-
-
 def hidden_by_noise(detail: str) -> InfraFailed:
     """Return the verdict where noise decides nothing about the kernel; another try may."""
     return InfraFailed(component=NOISE, detail=f"{detail}; judge it again when that has ended")
@@ -79,9 +83,6 @@ def hidden_by_doubt(doubt: BaselineDoubt) -> InfraFailed:
     return replace(hidden_by_noise(phrase(doubt)), figures=figures)
 
 
-MOST_REPLAY_BYTES = 64 << 20
-"""Largest bytes of all buffers of a case that is replayed: its inputs travel between processes."""
-
 HostInputs = Mapping[str, npt.NDArray[Any]]
 
 
@@ -95,9 +96,6 @@ class FailedCase:
     """On the host: what the kernel got, or for a timed call others of the same distributions. None
     where the buffers take more than `MOST_REPLAY_BYTES`."""
     buffer_bytes: int
-
-
-T = TypeVar("T")
 
 
 def without_case(outcome: T | FailedCase) -> T | Verdict:
@@ -128,10 +126,6 @@ def find_failed_case(
         drawn = called_on or draw_inputs(task, case, rng, site.arrays)
         inputs = {name: site.arrays.to_host(array) for name, array in drawn.items()}
     return FailedCase(verdict=verdict, case=case, inputs=inputs, buffer_bytes=size)
-
-
-ROOFLINE_SLACK = 0.5
-"""Results may still lie in L2 when the clock stops, and a roofline is written by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)

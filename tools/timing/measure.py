@@ -66,6 +66,10 @@ from cuda_llm.tools.validator.budget import SizePlan
 _log = Log(__name__)
 
 
+CACHED_NOTE = "the baseline is too slow to run beside each candidate: its time was measured earlier"
+HOST_NOTE = "solve decides on results it reads back, so the time includes its host part"
+
+
 async def measure_candidate(
     site: Site,
     task: Task,
@@ -310,10 +314,6 @@ def within(value: float, share: float) -> Estimate:
     """Return an estimate of something above 0 whose interval reaches as far as this share of it on
     either side, as a factor: a share above 1 leaves the lower end above 0 too."""
     return Estimate(value=value, low=value / (1 + share), high=value * (1 + share))
-
-
-CACHED_NOTE = "the baseline is too slow to run beside each candidate: its time was measured earlier"
-HOST_NOTE = "solve decides on results it reads back, so the time includes its host part"
 
 
 def describe_size(timed: TimedSize, comparison: Comparison, honest: NoCheating, l2: L2) -> SizeTime:

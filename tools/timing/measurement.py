@@ -45,6 +45,20 @@ from cuda_llm.tools.validator.oracle import (
     reference_oracle,
 )
 
+KEPT_SHARE = 0.015
+"""Share of the GPU's memory for a batch's inputs until its outputs are verified."""
+LIMIT_FACTOR = 50.0
+"""A batch may take this many times what the baseline needs for it."""
+OVERHEAD_US = 200.0
+"""Assumed microseconds of a step besides its call (inputs, flush, tag), for limits."""
+MOST_LIMIT_S = 60.0
+"""Slow baselines are timed on so few calls that nothing honest takes longer."""
+_ALLOCATION = re.compile(r"alloc|thrust", re.IGNORECASE)
+"""In the source of a baseline that may allocate: others would have memory reserved for nothing, and
+so much that their runners could not be used again."""
+MOST_TIMED_TWICE_US = 10 * SLOW_US
+"""More would take longer than it is worth."""
+
 
 @asynccontextmanager
 async def open_oracle(task: Task, site: Site, baseline: Baseline) -> AsyncIterator[Oracle]:
@@ -67,21 +81,6 @@ async def open_oracle(task: Task, site: Site, baseline: Baseline) -> AsyncIterat
             raise baseline_refused(task, expectation)
 
         yield or_refuse
-
-
-KEPT_SHARE = 0.015
-"""Share of the GPU's memory for a batch's inputs until its outputs are verified."""
-
-
-LIMIT_FACTOR = 50.0
-"""A batch may take this many times what the baseline needs for it."""
-OVERHEAD_US = 200.0
-"""Assumed microseconds of a step besides its call (inputs, flush, tag), for limits."""
-MOST_LIMIT_S = 60.0
-"""Slow baselines are timed on so few calls that nothing honest takes longer."""
-_ALLOCATION = re.compile(r"alloc|thrust", re.IGNORECASE)
-"""In the source of a baseline that may allocate: others would have memory reserved for nothing, and
-so much that their runners could not be used again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,10 +247,6 @@ async def know_baseline(
             known[key] = await less_of_two(measurement, session, size, timed[key])
             keep_time(files[key], known[key])
     return known
-
-
-MOST_TIMED_TWICE_US = 10 * SLOW_US
-"""More would take longer than it is worth."""
 
 
 async def less_of_two(

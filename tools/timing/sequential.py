@@ -46,6 +46,19 @@ NORMAL_FROM_MAD = 1.4826
 """Standard deviations in the median distance from the median, of normal values."""
 
 
+FAR = 4.0
+"""Standard errors: a size that is farther from being the worst is not the worst."""
+LAST_MARGIN = 0.0175
+"""Log ratio that a difference has to exceed where time is up. Simulated, no task then calls a
+kernel faster than itself in 1 of 100 contests, or misses a difference of 3 % in 5 of 100
+(docs/evidence.md)."""
+GAIN_OF_A_PASS = 1.6
+"""The variance of a score before a pass over that after it: looks after less would cost more error
+than they save time."""
+STEP = 2
+"""Blocks that are planned at once."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SizeScore:
     """Log ratios of two kernels at one size, by the formulas of this module's docstring."""
@@ -125,10 +138,6 @@ def join_sizes(sizes: Sequence[SizeScore], weights: Sequence[float]) -> Score:
     )
 
 
-FAR = 4.0
-"""Standard errors: a size that is farther from being the worst is not the worst."""
-
-
 def worst_sizes(sizes: Sequence[SizeScore], places: Sequence[float]) -> list[int]:
     """Return the indices of the sizes that may be a contender's worst.
 
@@ -196,12 +205,6 @@ def decide(score: Score, look: int) -> Outcome | None:
     return "tie" if abs(score.mean) + half_width < math.log1p(TIE_MARGIN) else None
 
 
-LAST_MARGIN = 0.0175
-"""Log ratio that a difference has to exceed where time is up. Simulated, no task then calls a
-kernel faster than itself in 1 of 100 contests, or misses a difference of 3 % in 5 of 100
-(docs/evidence.md)."""
-
-
 def decide_at_last(score: Score, look: int) -> Outcome:
     """Return the outcome where there is no more time: what is likelier, if the interval allows it.
 
@@ -212,13 +215,6 @@ def decide_at_last(score: Score, look: int) -> Outcome:
     half_width = score.half_width(look, last=True)
     low, high = (math.exp(score.mean + sign * half_width) for sign in (-1, 1))
     return decide_outcome(math.exp(score.mean), low, high, LAST_MARGIN)
-
-
-GAIN_OF_A_PASS = 1.6
-"""The variance of a score before a pass over that after it: looks after less would cost more error
-than they save time."""
-STEP = 2
-"""Blocks that are planned at once."""
 
 
 def plan_pass(

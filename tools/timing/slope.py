@@ -15,6 +15,17 @@ import numpy as np
 MICROSECONDS = 1e6
 
 
+MOST_CALLS = 64
+MOST_OF_SHORT_CALLS = 256
+"""In batches of short calls: fewer would be lost in the jitter."""
+SHORT_CALL_US = 10.0
+JITTER_US = 5.0
+"""Two equal batches usually differ by this on a quiet machine, by a host clock."""
+LONGEST_BATCH_US = 12_000.0
+"""Longest batch in microseconds: longer batches heat the chip, and a disturbance spoils more calls.
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchPair:
     """Two batches of different lengths, each timed as a whole."""
@@ -56,17 +67,6 @@ def quickest_batches(pairs: Sequence[BatchPair]) -> BatchPair:
     longer = [pair for pair in pairs if pair.long > short.short]
     long = min(longer, key=lambda pair: pair.long_s / pair.long)
     return BatchPair(short=short.short, short_s=short.short_s, long=long.long, long_s=long.long_s)
-
-
-MOST_CALLS = 64
-MOST_OF_SHORT_CALLS = 256
-"""In batches of short calls: fewer would be lost in the jitter."""
-SHORT_CALL_US = 10.0
-JITTER_US = 5.0
-"""Two equal batches usually differ by this on a quiet machine, by a host clock."""
-LONGEST_BATCH_US = 12_000.0
-"""Longest batch in microseconds: longer batches heat the chip, and a disturbance spoils more calls.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,10 @@ INDEPENDENT = frozenset(
 """Distributions in which no element depends on its place in the array."""
 
 
+KEY_BYTES = 16
+SEED_BITS = 128
+
+
 @dataclass(frozen=True, kw_only=True)
 class InputPlan:
     """How inputs and expected outputs of one timed size are made."""
@@ -113,10 +117,6 @@ def draw_group(input_plan: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
             for row in range(len(group.slots)):
                 drawn[name][row, ...] = fresh(spec.shape)
     return drawn
-
-
-KEY_BYTES = 16
-SEED_BITS = 128
 
 
 @dataclass(frozen=True, kw_only=True)

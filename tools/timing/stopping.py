@@ -32,6 +32,10 @@ BLOCKS_SHARE = 0.6
 calls are verified after them."""
 
 
+CHECK_EVERY = 4
+"""Blocks between two checks of the interval, which take time too, once there are the fewest."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoppingRule:
     """When one size has been measured well enough."""
@@ -113,10 +117,6 @@ def rule_for(
         longest_s=longest_s,
         stepwise=whole.stepwise // 2 if proved else whole.stepwise,
     )
-
-
-CHECK_EVERY = 4
-"""Blocks between two checks of the interval, which take time too, once there are the fewest."""
 
 
 def has_enough(

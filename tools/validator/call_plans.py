@@ -64,6 +64,9 @@ ELEMENTWISE = frozenset(
 """Distributions of which any element may take the place of another of the same index."""
 
 
+TIMED_GROUPS = ("emulated", "bench")
+
+
 class Repeat(StrEnum):
     """How a call is repeated."""
 
@@ -111,9 +114,6 @@ def begins_small(nonce: bytes) -> bool:
     both, and cannot tell by its first call which of the two it is in.
     """
     return bool(generator(nonce, "", "begins small", 0).integers(2))
-
-
-TIMED_GROUPS = ("emulated", "bench")
 
 
 def draw_timed(task: Task, rng: np.random.Generator) -> Case:

@@ -47,6 +47,12 @@ PROBE_TERMS = 2048
 """Number of 13-bit numbers whose sum stays below 2^24, whatever they are."""
 
 
+CHECKED_WORK = 1e7
+"""Operations and bytes of the further calls at one timed size, unless a single call takes more."""
+FEWEST_AT_SMALLEST = 2
+MOST_AT_OTHERS = 3
+
+
 def fresh_nonce() -> bytes:
     """Return a new secret for one evaluation, unknown to the candidate until the verdict."""
     return secrets.token_bytes(NONCE_BYTES)
@@ -201,12 +207,6 @@ def probe_densities(task: Task, case: Case) -> Mapping[str, float]:
     return {
         name: PROBE_TERMS / 2 / terms if thinned and name == names[-1] else 1.0 for name in names
     }
-
-
-CHECKED_WORK = 1e7
-"""Operations and bytes of the further calls at one timed size, unless a single call takes more."""
-FEWEST_AT_SMALLEST = 2
-MOST_AT_OTHERS = 3
 
 
 def timed_checks(

@@ -102,6 +102,12 @@ REGIONS = "regions of "
 """Prefix of the spelling of several distributions in one array; no task writes it."""
 
 
+FILLED = frozenset({"all_equal", "constant_rows", "spike", "outliers"})
+"""Nothing is made on the way but what is drawn in parts."""
+SORTED_BYTES = 16
+"""An element of whole numbers, on the way to them: eight bytes each, sorted beside themselves."""
+
+
 def in_regions(spellings: Sequence[str]) -> str:
     """Return the spelling of these distributions side by side in one array."""
     return REGIONS + "; ".join(dict.fromkeys(spellings))
@@ -111,12 +117,6 @@ def spellings_in(spelling: str) -> list[str]:
     """Return the distributions that share an array: a single distribution, unless the case has
     regions."""
     return spelling.removeprefix(REGIONS).split("; ")
-
-
-FILLED = frozenset({"all_equal", "constant_rows", "spike", "outliers"})
-"""Nothing is made on the way but what is drawn in parts."""
-SORTED_BYTES = 16
-"""An element of whole numbers, on the way to them: eight bytes each, sorted beside themselves."""
 
 
 def drawing_bytes(spelling: str, size: int, at_once: int = DRAWN_AT_ONCE) -> int:

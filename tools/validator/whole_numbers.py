@@ -20,6 +20,10 @@ DRAWN_AT_ONCE = 1 << 24
 """Elements of a large array that are drawn at once, where a distribution can be drawn in parts."""
 
 
+MADE_BYTES = 48
+"""An element of a part, on the way to it: at most six arrays of eight bytes."""
+
+
 @dataclass(frozen=True)
 class Source:
     """Random stream of arrays, and the memory in which they are made."""
@@ -33,9 +37,6 @@ class Source:
         """Return the module of the arrays."""
         return self.arrays.xp
 
-
-MADE_BYTES = 48
-"""An element of a part, on the way to it: at most six arrays of eight bytes."""
 
 Drawn = Callable[..., Array]
 

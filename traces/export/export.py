@@ -33,6 +33,10 @@ INCLUDED = "include"
 """Folder of an export that holds copies of the task's own include folders."""
 
 
+LONGEST_LIST = 56
+"""Characters of a list that stands on the line of what it belongs to."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExampleData:
     """One case that the plain export's example calls `solve` on, as plain bytes."""
@@ -268,10 +272,6 @@ def _python_values(values: Mapping[str, Any], to: str) -> dict[str, Any]:
         "signature": _in_lines("void solve(", values["parameters"], ")", 0),
         "example": f"{made}{values['function']}({', '.join(passed)})",
     }
-
-
-LONGEST_LIST = 56
-"""Characters of a list that stands on the line of what it belongs to."""
 
 
 def _in_lines(opening: str, items: Sequence[str], closing: str, indent: int) -> str:

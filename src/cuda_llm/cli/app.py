@@ -23,6 +23,16 @@ LOG_OPTIONS = ("--log-format", "--log-level", "--log-file")
 _log = Log(__name__)
 
 
+TYPER_WORDS: Mapping[str, str] = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": (
+        "expected a whole number"
+    ),
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+}
+"""Words of Typer's about a value that does not fit, to ours."""
+
+
 @dataclass(frozen=True)
 class Subcommand:
     """A command, or a group of commands, of `cuda-llm`: its home, and its line in the list."""
@@ -243,16 +253,6 @@ def run(arguments: list[str]) -> int:
         code = answer(arguments, closing)
         _log.debug("command has ended", exit_code=code)
         return code
-
-
-TYPER_WORDS: Mapping[str, str] = {
-    "Value error, ": "",
-    "Input should be a valid integer, unable to parse string as an integer": (
-        "expected a whole number"
-    ),
-    "Input should be a valid number, unable to parse string as a number": "expected a number",
-}
-"""Words of Typer's about a value that does not fit, to ours."""
 
 
 def answer(arguments: list[str], closing: ExitStack) -> int:

@@ -32,6 +32,14 @@ CERTAINTY = (
 """Fields of a SizeTime that say how sure a time is and how it was obtained."""
 
 
+LABEL = 12
+"""Least width of the left column."""
+TIE = 0.10
+"""A modelled difference below this is no difference."""
+HOST_INCLUSIVE = "host-inclusive"
+"""Class of a time in which the host's part of `solve` counts."""
+
+
 def evaluate_document(
     task: Task,
     device: Device,
@@ -108,14 +116,6 @@ def profile_fields(profile: Profile) -> dict[str, Any]:
     fields = asdict(profile)
     return {key: fields[key] for key in ("device", "source", "launches", "bottlenecks", "checked")}
 
-
-LABEL = 12
-"""Least width of the left column."""
-TIE = 0.10
-"""A modelled difference below this is no difference."""
-
-HOST_INCLUSIVE = "host-inclusive"
-"""Class of a time in which the host's part of `solve` counts."""
 
 Row = tuple[str, str]
 """Label on the left, text on the right."""

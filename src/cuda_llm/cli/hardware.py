@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 PROBE_SCHEMA = 1
 
 
+UNKNOWN_GPU = 1
+
+
 def show_probe(device: str, probe: "Probe", figures: "Sequence[ProbedFigure]", kept: Path) -> None:
     """Print published beside measured, copies by size, launches, clocks, and what is missing."""
     console = open_console()
@@ -88,8 +91,6 @@ def probe_document(device: str, probe: "Probe", figures: "Sequence[ProbedFigure]
     whole = {"schema": PROBE_SCHEMA, "device": device, "source": "measured", **asdict(probe)}
     return json_text({**whole, "figures": rows})
 
-
-UNKNOWN_GPU = 1
 
 hardware_app = typer.Typer(
     name="hardware", help="What is known of each GPU.", no_args_is_help=True, rich_markup_mode=None

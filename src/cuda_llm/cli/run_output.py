@@ -27,6 +27,10 @@ from cuda_llm.traces.text import describe_end, describe_time_source, duration, p
 RUN_SCHEMA = 1
 
 
+LABEL = 12
+MOST_NAMED = 4
+
+
 def run_document(result: Result, account: ReplayAccount | None = None) -> str:
     """Spell a run as one JSON text. Numbers that are not finite become null."""
     whole = {
@@ -111,9 +115,6 @@ def usage_fields(spent: Spent) -> dict[str, Any]:
     """Return the sum of all model calls; `usd` is None where the price of one is unknown."""
     return {**asdict(spent), "usd": None if spent.unpriced_calls else spent.usd}
 
-
-LABEL = 12
-MOST_NAMED = 4
 
 Row = tuple[str, str]
 """Label on the left, text on the right."""

@@ -57,6 +57,18 @@ RUN_STAGES = {
 }
 
 
+FRAMES_PER_S = 4
+KEPT = (
+    AttemptJudged,
+    AttemptRepeated,
+    IncumbentChosen,
+    AgentFailed,
+    ModelRetried,
+    WinnerRemeasured,
+)
+"""Events whose lines stay above the board."""
+
+
 @dataclass
 class RunStatus:
     """The state of a run, kept up by calling it with each event."""
@@ -175,18 +187,6 @@ def attempt_line(attempt: Attempt) -> str:
     what = attempt.idea or attempt.direction or str(attempt.kind)
     why = "" if attempt.passed or not attempt.summary else f": {attempt.summary}"
     return printable(f"{attempt.id}  {outcome_text(attempt)}{why}  ({what})")
-
-
-FRAMES_PER_S = 4
-KEPT = (
-    AttemptJudged,
-    AttemptRepeated,
-    IncumbentChosen,
-    AgentFailed,
-    ModelRetried,
-    WinnerRemeasured,
-)
-"""Events whose lines stay above the board."""
 
 
 class PlainRunProgress:

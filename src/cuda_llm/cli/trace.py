@@ -41,6 +41,13 @@ trace_app = typer.Typer(
 )
 
 
+USES = {
+    "cu": "make, as libsolve.so and an example",
+    "cupy": "CuPy: import it as a package",
+    "torch": "PyTorch: import it as a package",
+}
+
+
 @trace_app.command("list")
 def list_all(out: Out = None, as_json: AsJson = False) -> None:
     """List runs: task, device, state, best so far, spend."""
@@ -230,12 +237,6 @@ def export(
         typer.echo(f"  {printable(line)}")
     typer.echo(f"  judge it again: {printable(again)}")
 
-
-USES = {
-    "cu": "make, as libsolve.so and an example",
-    "cupy": "CuPy: import it as a package",
-    "torch": "PyTorch: import it as a package",
-}
 
 trace_app.command()(diff)
 trace_app.command()(tree)

@@ -8,6 +8,9 @@ import typer
 
 from cuda_llm.cli.trace_look import Out, Run
 
+PARQUET = "events.parquet"
+"""Name of the file in the run's folder, unless the user says otherwise."""
+
 
 class EventFormat(StrEnum):
     """Choices of --format."""
@@ -15,10 +18,6 @@ class EventFormat(StrEnum):
     jsonl = "jsonl"
     csv = "csv"
     parquet = "parquet"
-
-
-PARQUET = "events.parquet"
-"""Name of the file in the run's folder, unless the user says otherwise."""
 
 
 def events(

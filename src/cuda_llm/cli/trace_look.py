@@ -23,6 +23,9 @@ Out = Annotated[Path | None, typer.Option(help="Folder of runs.  [default: trace
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 
 
+BRANCH_FIELDS = ("id", "parent", "round", "kind", "code", "state", "speedup", "idea", "summary")
+
+
 class NamedPart(StrEnum):
     """Choices of `diff --only`."""
 
@@ -88,9 +91,6 @@ def tree(run: Run, out: Out = None, as_json: AsJson = False) -> None:
         print_lines(describe_tree(view.rows, view.best))
     else:
         typer.echo(f"run {view.run_id} has no candidate yet")
-
-
-BRANCH_FIELDS = ("id", "parent", "round", "kind", "code", "state", "speedup", "idea", "summary")
 
 
 def grep(

@@ -44,7 +44,7 @@ HONEST = {known.path.stem: known for known in honest_extra() if not known.gpu_al
 RACES = [known for known in races() if not known.honest]
 FIXED_RACES = [known for known in races() if known.honest]
 JUDGED = [
-    *sample(ATTACKS.values(), kind=lambda known: (known.codes[0], known.rule), every=40),
+    *sample(ATTACKS.values(), kind=lambda known: known.codes[0], every=40),
     *sample(HONEST.values(), kind=lambda known: (known.device, known.whole), every=20),
     *(known for known in honest_styles() if is_whole() or known.path in styles()),
     *sample(mutants(), kind=lambda known: known.codes[0], every=80),
@@ -52,7 +52,7 @@ JUDGED = [
     *sample(FIXED_RACES, every=20),
     *sample(parameter_readers(), kind=lambda known: known.codes[0], every=8),
 ]
-"""One attack for each verdict and rule, one mutant for each verdict, one race for each class."""
+"""One attack for each verdict, one mutant for each verdict, one race for each class."""
 SMALL = ("adversarial", "honest_extra", "races")
 """Folders of kernels that show their fault, or their innocence, at sizes of a millisecond."""
 LIMIT_S, ENDLESS_LIMIT_S = 60, 2

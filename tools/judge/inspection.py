@@ -120,8 +120,8 @@ async def check_large_there(
 async def _check_size_or_note(
     site: Site, task: Task, compiled: Compiled, baseline: Baseline, size: SizePlan
 ) -> LargeCheck:
-    """Check one size, with room made where our own buffers found no memory: no call was made then,
-    so this repeats no step. A note where memory still lacks."""
+    """Check one size. Where a device has no memory for the buffers, give back what is cached and
+    check the size once more from its start; return a note where memory still lacks."""
     why = ""
     for make_room in (True, False):
         try:

@@ -16,7 +16,7 @@ from cuda_llm.tools.device.child import spawn
 from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply
 from cuda_llm.tools.device.runner import Runner, RunnerEnded, find_queued_s
 
-SPIN = "while True: pass"
+SPIN = "print(flush=True)\nwhile True: pass"
 DONE = bytes(ReplyFrame(reply=RunnerReply.DONE, sequence=1))
 WORK = f"""
 import os, socket, sys, time
@@ -45,15 +45,17 @@ async def runner_that(step: str, processor: int) -> AsyncIterator[Runner]:
 
 @pytest.fixture
 def busy_processor() -> Iterator[int]:
-    """A processor on which two other processes always compute."""
+    """A processor on which two other processes compute, from before the test until after it."""
     processor = min(os.sched_getaffinity(0))
-    spinning = [subprocess.Popen([sys.executable, "-S", "-c", SPIN]) for _ in range(2)]
+    command = [sys.executable, "-S", "-c", SPIN]
+    spinning = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
     for one in spinning:
         os.sched_setaffinity(one.pid, {processor})
+        assert one.stdout is not None and one.stdout.readline(), "a loop has not begun"
     yield processor
     for one in spinning:
-        one.kill()
-        one.wait()
+        with one:
+            one.kill()
 
 
 async def wait_for_it(runner: Runner, limit_s: float) -> ReplyFrame | RunnerEnded:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cuda_llm.errors import UsageError
 from cuda_llm.source_file import SourceSpot
+from cuda_llm.source_tokens import blank_strings, kernels_defined
 from cuda_llm.tasks.loader import TASK_NAME, list_tasks, spell_task
 from cuda_llm.tasks.task import CTYPES, ArgumentRole, Task, is_float
 
@@ -33,7 +34,6 @@ _SCALARS = _DTYPES | {"size_t": "uint64", "int64_t": "int64", "long": "int64", "
 """NumPy types of by-value arguments by C++ name: C++ converts values, so the exact type need not
 match."""
 
-_NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 _QUALIFIERS = re.compile(r"\b(?:__restrict__|__restrict|__grid_constant__|volatile)\b")
 
 _EDGES = (3, 31, 67, 33, 130)
@@ -121,7 +121,7 @@ class CudaFunction:
 
 def find_function(source: str, name: str, where: str) -> CudaFunction:
     """Find the definition of `name`. Raises UsageError in a line that starts with `where`."""
-    text = _without_noise(source)
+    text = blank_strings(source)
     for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
         closing = _matching(text, match.end() - 1)
         opening = re.compile(r"\s*\{").match(text, closing + 1)
@@ -137,7 +137,7 @@ def find_function(source: str, name: str, where: str) -> CudaFunction:
             parameters=tuple(_parameter(part, where) for part in _split(parameters)),
             body=text[opening.end() : _matching(text, opening.end() - 1)],
         )
-    known = ", ".join(_kernels(text)) or "no kernel at all"
+    known = ", ".join(kernels_defined(source)) or "no kernel at all"
     raise UsageError(f"{where}: has no void function {name}; found {known}")
 
 
@@ -146,26 +146,14 @@ def choose_entry(source: str, where: str) -> str:
 
     Raises UsageError in a line that starts with `where` and names the kernels.
     """
-    text = _without_noise(source)
-    if re.search(r"\bvoid\s+solve\s*\([^;{}]*\)\s*\{", text):
+    if re.search(r"\bvoid\s+solve\s*\([^;{}]*\)\s*\{", blank_strings(source)):
         return "solve"
-    kernels = _kernels(text)
+    kernels = kernels_defined(source)
     if not kernels:
         raise UsageError(f"{where}: has no kernel; expected a __global__ function or a solve")
     if len(kernels) > 1:
         raise UsageError(f"{where}: has kernels {', '.join(kernels)}: add --entry {kernels[0]}")
     return kernels[0]
-
-
-def _without_noise(source: str) -> str:
-    """Return the source without comments and the contents of strings."""
-    return _NOISE.sub(lambda match: '""' if match[0][0] == '"' else " ", source)
-
-
-def _kernels(text: str) -> tuple[str, ...]:
-    """Return the names of the kernels that a text without comments defines, each once."""
-    kernel = r"__global__[^;{}]*?\b(?!__)(\w+)\s*\([^;{}]*\)\s*\{"
-    return tuple(dict.fromkeys(re.findall(kernel, text)))
 
 
 def _matching(text: str, start: int) -> int:

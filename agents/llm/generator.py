@@ -157,11 +157,11 @@ def _choose(blocks: tuple[FencedBlock, ...]) -> str | None:
     if not whole:
         return None
     chosen = whole[-1].text
-    missing = kernels_launched(chosen) - kernels_defined(chosen)
+    missing = kernels_launched(chosen).difference(kernels_defined(chosen))
     if not missing:
         return chosen
     parts = [block.text for block in code if block not in whole]
-    useful = [part for part in parts if kernels_defined(part) & missing]
+    useful = [part for part in parts if missing.intersection(kernels_defined(part))]
     found = frozenset().union(*(kernels_defined(part) for part in useful))
     return "\n\n".join([*useful, chosen]) if missing <= found else chosen
 

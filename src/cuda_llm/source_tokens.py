@@ -214,9 +214,9 @@ def functions_defined(source: str) -> frozenset[str]:
     return frozenset(name for name, _ in _heads(source))
 
 
-def kernels_defined(source: str) -> frozenset[str]:
-    """Return the names of the `__global__` functions that have a body."""
-    return frozenset(name for name, is_kernel in _heads(source) if is_kernel)
+def kernels_defined(source: str) -> tuple[str, ...]:
+    """Return the names of the `__global__` functions that have a body, in order, each once."""
+    return tuple(dict.fromkeys(name for name, is_kernel in _heads(source) if is_kernel))
 
 
 def kernels_launched(source: str) -> frozenset[str]:

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
@@ -122,10 +123,16 @@ class CudaDevice(DescribedDevice):
 def version_of(gpu: GpuAttributes, driver: str) -> str:
     """Return a hash of GPU, driver version and all code that times on a GPU."""
     parts = repr((gpu.name, gpu.memory_bytes, gpu.driver_cuda, driver))
-    digest = hashlib.blake2b(parts.encode(), digest_size=16)
+    return hashlib.blake2b(parts.encode() + _timing_code(), digest_size=16).hexdigest()
+
+
+@lru_cache
+def _timing_code() -> bytes:
+    """Return a hash of all code that times on a GPU, read once for all GPUs of this process."""
+    digest = hashlib.blake2b(digest_size=16)
     folders = [Path(__file__).parent.parent / folder for folder in _TIMING_CODE]
     add_files(digest, folders, {".py", ".h", ".cpp", ".cu"})
-    return digest.hexdigest()
+    return digest.digest()
 
 
 def check_known_answer(site: Site) -> None:

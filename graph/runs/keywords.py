@@ -18,12 +18,18 @@ from cuda_llm.tools.judge.bench import Bench
 from cuda_llm.tools.open_device import checked_device, make_device
 from cuda_llm.traces.event_log import Observer
 
+
+def find_model_misfit(part: object) -> str:
+    """Return what keeps an object from being a chat model, as `find_misfit` does."""
+    return "" if hasattr(part, "ainvoke") else "lacks ainvoke"
+
+
 PARTS: Mapping[str, Callable[[object], str]] = {
     "device": lambda part: find_misfit(part, Device),
     "generator": find_generator_misfit,
     "strategy": find_strategy_misfit,
-    "model": lambda part: "" if hasattr(part, "ainvoke") else "lacks ainvoke",
-    "reflection_model": lambda part: "" if hasattr(part, "ainvoke") else "lacks ainvoke",
+    "model": find_model_misfit,
+    "reflection_model": find_model_misfit,
     "reflector": lambda part: find_misfit(part, Reflector),
     "tuner": lambda part: find_misfit(part, Tuner),
     "bench": lambda part: find_misfit(part, Bench),

@@ -22,12 +22,9 @@ from cuda_llm.outcomes import Duplicate
 from cuda_llm.redaction import printable
 from cuda_llm.search import Attempt
 from cuda_llm.traces.ending_text import describe_check
-from cuda_llm.traces.text import describe_end, describe_time_source, duration, plural, tokens
+from cuda_llm.traces.text import LABEL, describe_end, describe_time_source, duration, plural, tokens
 
 RUN_SCHEMA = 1
-
-
-LABEL = 12
 MOST_NAMED = 4
 
 

@@ -37,7 +37,6 @@ _NO_MODEL = re.compile(
 )
 _NO_BALANCE = re.compile(r"insufficient.{0,10}(quota|balance|fund)|exceeded.{0,20} quota", re.I)
 
-
 T = TypeVar("T")
 
 
@@ -194,7 +193,7 @@ def policy_from_settings() -> RetryPolicy:
 
 
 class TryFailed(Exception):
-    """One request failed."""
+    """Raised where one request to a model failed, with the failure."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)

@@ -19,7 +19,6 @@ _MAX = 2**63
 MOST_DEPTH = 100
 """Operators within each other; a condition that nests deeper is left to the preprocessor."""
 
-
 _UNARY: Mapping[str, Callable[[int], int]] = MappingProxyType(
     {"-": operator.neg, "+": operator.pos, "~": operator.invert, "!": operator.not_}
 )
@@ -150,7 +149,7 @@ class ConditionalBranch:
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionalBlock:
-    """`#if` to `#endif`."""
+    """A conditional of the preprocessor, from `#if` to `#endif`, with its branches."""
 
     branches: tuple[ConditionalBranch, ...]
     end: Line

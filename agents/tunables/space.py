@@ -28,7 +28,7 @@ Point = Mapping[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Tunable:
-    """One compile-time parameter."""
+    """A compile-time parameter of a kernel, with the values that a tuner may try."""
 
     name: str
     default: int

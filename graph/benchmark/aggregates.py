@@ -150,7 +150,7 @@ def _compare(source: TimeSource, rows: Sequence[TaskRow]) -> Iterable[SettingCom
 
 
 def total(rows: Sequence[TaskRow]) -> Totals:
-    """Return the sums."""
+    """Return the sums of the rows' counts, tokens and prices over all tasks."""
     prices = [one.usd for one in rows]
     return Totals(
         tasks=len(rows),

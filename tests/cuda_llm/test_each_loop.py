@@ -7,7 +7,7 @@ from cuda_llm.each_loop import EachLoop
 
 
 class Marker:
-    """Something that can be told from another of its kind."""
+    """An object that differs from every other of its class."""
 
 
 def test_each_loop_has_one_value_of_its_own_which_ends_with_the_loop() -> None:

@@ -53,6 +53,7 @@ def test_work_that_is_given_up_ends_in_the_worker(device: Device, tmp_path: Path
         await until(mark, "given up")
 
     asyncio.run(give_up())
+    assert mark.read_text() == "given up"
 
 
 def test_a_worker_that_dies_is_an_infrastructure_error(device: Device) -> None:

@@ -58,7 +58,7 @@ async def _measure_within(
     baseline: Baseline,
     options: MeasureOptions,
 ) -> LibraryTimes:
-    """Do so with the memory that is planned with now."""
+    """Time the call at each size with the share of memory that the site plans with now."""
     async with open_measurement(site, task, baseline, options, libraries=1) as measurement:
         names: list[str] = []
         times: dict[SizeKey, Estimate] = {}

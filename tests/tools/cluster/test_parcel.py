@@ -65,8 +65,8 @@ def test_that_memory_lacked_on_a_worker_is_known_where_its_reply_arrives() -> No
         raise MemoryError("Out of memory allocating 8,589,934,592 bytes")
 
     work = Work.of(do_no_work)
-    told = asyncio.run(answer(Work, lacking, pack(work).payload, {}, functions=True))
-    reply = unpack(send(told)[0])
+    answered = asyncio.run(answer(Work, lacking, pack(work).payload, {}, functions=True))
+    reply = unpack(send(answered)[0])
     assert isinstance(reply, WorkFailed)
     assert isinstance(reply.error, NoMemory)
     assert "8,589,934,592 bytes" in str(reply.error)

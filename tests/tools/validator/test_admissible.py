@@ -123,9 +123,9 @@ def test_a_result_that_ignores_an_input_is_refused(tmp_path: Path) -> None:
         "def reference(xp, *, A, B):\n    return {'C': A + 0 * B}\n",
     )
     found = check(task, writes("vector_add", lambda b: b["A"].copy()))
-    told = [problem for problem in found.problems if "does not depend on B" in problem]
-    assert told
-    assert all("`distributions` in task.toml" in problem for problem in told)
+    named = [problem for problem in found.problems if "does not depend on B" in problem]
+    assert named
+    assert all("`distributions` in task.toml" in problem for problem in named)
 
 
 def test_a_constant_result_is_refused(tmp_path: Path) -> None:

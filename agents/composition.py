@@ -38,12 +38,10 @@ line nobody knows; an include under a condition, or behind a macro that may chan
 one that the other, or its headers, use; a name declared but not defined, or reached by `::name` or
 in a string; an addition to a library's namespace; sizes that no argument of `solve` tells apart."""
 
-
 _STEERING = ("_", "NDEBUG", "CUB_", "CUDA", "CCCL_", "LIBCUDACXX_", "THRUST_", "NV_")
 
 SMALL, LARGE = "small_sizes", "large_sizes"
 """The namespaces."""
-
 
 _WHY: dict[str, str] = {
     "no_solve": "it defines no solve",

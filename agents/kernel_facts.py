@@ -40,7 +40,6 @@ _KINDS = {
 }
 """The kinds of nodes of the syntax tree that facts are read from."""
 
-
 _DECLARATORS = {"identifier", "array_declarator", "pointer_declarator", "reference_declarator"}
 _LOCAL_ARRAY = (
     r"(?<!__shared__ )(?<!__constant__ )(?<!__device__ )\b(?:float|double|int|half)\d?\s+"
@@ -118,7 +117,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Launch:
-    """A `kernel<<<...>>>`."""
+    """A kernel launch `kernel<<<...>>>` in the host code of a source."""
 
     line: int
     kernel: str
@@ -176,7 +175,7 @@ class SourceFacts:
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
-        """Return the functions."""
+        """Return the functions that the source defines, in order."""
         found = (_function(self.tree, one) for one in self.nodes["function"])
         return tuple(one for one in found if one)
 

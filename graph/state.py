@@ -17,7 +17,6 @@ T = TypeVar("T")
 Json = dict[str, Any]
 """A value of `cuda_llm.search` or `cuda_llm.agents`, encoded by `cuda_llm.codec`."""
 
-
 REQUIRED = object()
 """Stands in for the default of a field without a default: equal to no value."""
 

@@ -32,7 +32,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("src", "agents", "graph", "tools", "traces", "tasks", "hardware_profiles")
 
-
 RECORDS = "DRAW_CALLS_RECORDS"
 """Variable of the environment: the folder that child processes write their calls to."""
 VALUES = (

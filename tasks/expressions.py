@@ -19,7 +19,6 @@ Number = int | float | bool
 _MAX_LENGTH = 400
 _MAX_BITS = 4096
 
-
 _COMPARE: Mapping[type[ast.cmpop], Callable[[Number, Number], bool]] = MappingProxyType(
     {
         ast.Lt: operator.lt,

@@ -30,7 +30,6 @@ _FIELDS: Mapping[ArgumentRole, tuple[str, ...]] = {
 }
 """Keys that an argument of a role may have beside name, role and dtype."""
 
-
 _SHIPPED = Path(__file__).resolve().parent
 
 

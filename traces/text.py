@@ -22,7 +22,6 @@ Line = tuple[tuple[str, Tone], ...]
 LABEL = 12
 """Width of the left column."""
 
-
 STOPPED: Mapping[StopCause, str] = {
     StopCause.REVIEW: "stopped for review",
     StopCause.CANCELLED: "interrupted",

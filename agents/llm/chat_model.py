@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 REASONING = "reasoning_content"
 """Key of the reasoning among a message's `additional_kwargs`, whatever the server calls it."""
 
-
 NO_KEY = "none"
 """Sent to endpoints of one's own, which mostly want no key; those that do answer 401."""
 CONNECT_S = 10.0

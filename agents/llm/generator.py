@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _REASONING = ("think", "thinking", "reasoning", "scratchpad")
 
-
 MOST_SOURCE = 200_000
 """Largest number of characters of a kernel: more than any kernel written by hand."""
 MOST_REPLY = 1_000_000
@@ -71,7 +70,7 @@ _COMMENT = re.compile(r"\s*(?://+|/\*+)\s*(.*?)\s*(?:\*/)?\s*\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class FencedBlock:
-    """One fenced block."""
+    """A block of code between fences of a model's reply."""
 
     language: str
     """First word behind the fence, lower case; empty where there is none."""

@@ -16,7 +16,6 @@ OURS = Path(__file__).with_name("prices.toml")
 OPENAI = "api.openai.com"
 """Host of the endpoint that is asked when no other is named."""
 
-
 TOKENS_A_MESSAGE = 8
 """Roles and separators of a chat template."""
 

@@ -15,7 +15,6 @@ MAX_STEPS = 2**16
 """Largest number of steps of a search for valid points: a user's kernel may declare a space that
 has hardly any."""
 
-
 MAX_ENUMERATED = 4096
 """Largest number of valid points of a space that is searched whole; of a larger space a sample
 is searched."""

@@ -38,7 +38,6 @@ BUILT_IN = (
     *("__restrict__", "__syncthreads", "cudaGetLastError", "cudaMemcpyDeviceToDevice"),
 )
 
-
 LEAST_LEFT_OUT = 6
 """Least lines of a shared stretch that is left out of the second kernel."""
 MOST_COMPARED = 2000

@@ -30,7 +30,6 @@ MOST_WHOLE = 9
 MOST_SHOWN = 72
 """Most characters of a direction or an idea in a line of the history."""
 
-
 USER = "USER"
 MOST_TEXT = 1200
 BEST = 3

@@ -18,7 +18,6 @@ MOST_LINE = 400
 """Characters of a quoted line; what is longer loses its middle."""
 _FENCES = re.compile(r"`{3,}|~{3,}")
 
-
 _TARGETS = re.compile(
     r"\b(?:sm|compute|lto)_\d+[af]?\b|\bcompute capability \d+(?:\.\d+)?|\b__CUDA_ARCH__\s*\W+\d+",
     re.IGNORECASE,

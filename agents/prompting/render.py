@@ -56,7 +56,6 @@ TEMPLATES = {
 }
 MOVABLE = frozenset(section.name for section in SECTIONS if section.priority)
 
-
 CRITIQUE_TOKENS = 12_000
 """Token budget of the sections of a critique's prompt that may be shortened: a critique has to be
 cheap."""

@@ -32,7 +32,6 @@ from cuda_llm.search import Attempt, Hint
 ROUNDING = 0.005
 """Excess of an expected gain over a limit that is tolerated: prompts show whole per cents."""
 
-
 _WORDS: Mapping[str, str] = {
     "padding": r"\bpad(?:s|ded|ding)?\b",
     "swizzle": r"\bswizzl",

@@ -57,7 +57,6 @@ from cuda_llm.verdict_wording import REPEATED_CALLS, REPLY_FAULTS, describe, nam
 
 _VECTOR_TAIL = "vector tail"
 
-
 _RULES: Mapping[str, str] = {
     "include-outside": "Include headers by their library name only; no files beside the kernel.",
     "embed-file": "Embed no files: everything comes through the arguments of `solve`.",

@@ -32,7 +32,6 @@ fastest."""
 HARDWARE_LIMIT = "hardware_limit"
 """Code of the hint that a kernel is near the attainable time."""
 
-
 SETTLED = {
     "occupancy": "more occupancy",
     "coalescing": "coalescing further: every byte fetched is used",

@@ -22,7 +22,6 @@ BLOCK_SIZES = (128, 256, 512, 1024)
 FEW_REGISTERS = 16
 STEP_BYTES = 256
 
-
 _TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
 
 

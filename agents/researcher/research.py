@@ -25,7 +25,6 @@ from cuda_llm.tasks.task import ArgumentRole, Task
 
 BLOCK_THREADS = 256
 
-
 DECIDING = {
     "peaks.dram_gb_s": "DRAM bandwidth",
     "boost_clock_mhz": "clock",

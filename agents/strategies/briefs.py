@@ -18,7 +18,6 @@ NEARNESS = (
 """Code of every verdict that another source may fix, sorted by how near the kernel came to being
 right."""
 
-
 USER = "user"
 """`Hint.by` of a person."""
 

@@ -25,7 +25,6 @@ from cuda_llm.search import Attempt, Brief, Kind
 SWITCH = {"switch": True}
 """Metadata of the fields of a strategy that the strategy's name may switch on or off."""
 
-
 MARGIN = 1.03
 """Nearer than this to what the hardware can reach, no difference is worth a round."""
 LATENCY_ONLY = Components(hints=False, profile=False, baseline=False, diversity=False)

@@ -29,7 +29,6 @@ UNRELATED = 99
 """Rank of a technique that relieves none of the known bottlenecks."""
 OPEN = "a change of your own that nothing above speaks against"
 
-
 OPPOSITE = "another attempt of this round does the opposite, so do this one thoroughly"
 
 

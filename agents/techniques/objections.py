@@ -21,7 +21,6 @@ LEAST_REACH = 0.25
 MOST_LAUNCH_COST = 0.25
 """Part of the attainable time that a second launch may add, as a mean over the timed sizes."""
 
-
 SECOND_LAUNCH = "second_launch"
 BRINGS = SIGNS | AIMS | {SECOND_LAUNCH}
 """Names of the additions that a change can make: a sign in the kernel's text, an aim, a second

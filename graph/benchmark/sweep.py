@@ -14,7 +14,6 @@ from cuda_llm.run_config import RunConfig
 LONGEST_NAME = 90
 """Largest number of characters of a run's name, before the suffix that makes equal names differ."""
 
-
 FLAGS: Mapping[str, str] = {"seed": "--seeds", "strategy": "--strategies", "model": "--models"}
 
 

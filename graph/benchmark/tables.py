@@ -281,12 +281,12 @@ def spread_cells(
 
 
 def factor(value: float | None) -> str:
-    """Return `2.85x`."""
+    """Return a factor as text, as in `2.85x`, or a dash for None."""
     return NONE if value is None else f"{value:.2f}x"
 
 
 def share(value: float | None) -> str:
-    """Return `92 %`."""
+    """Return a share between 0 and 1 as text in percent, or a dash for None."""
     return NONE if value is None else f"{value:.1%}".replace("%", " %")
 
 

@@ -34,7 +34,6 @@ OnRow = Callable[[str, TaskRow], None]
 """Called with the name of a run and its row when the run has ended."""
 _log = Log(__name__)
 
-
 NO_LIBRARY = "the task names none"
 
 

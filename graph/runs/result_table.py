@@ -23,7 +23,6 @@ LONGEST_IDEA = 60
 PASS, FAIL, SOFT, LINE = "#0072b2", "#b34700", "#6e7781", "#8884"
 """Colours of the report, as seen well on white and on black."""
 
-
 FLOATS = ("speedup", "time_us", "spread", "usd", "seconds")
 """Columns of numbers that a DataFrame knows as such where no row has one."""
 

@@ -23,10 +23,8 @@ T = TypeVar("T")
 Place = tuple[str | int, ...]
 """Keys and indices from the top of a file to a value."""
 
-
 LONGEST_SHOWN = 80
 """Characters of a value that its message shows, to the end of a word."""
-
 
 _WORDS = {
     "string_type": "a string",

@@ -20,7 +20,6 @@ from cuda_llm.redaction import redact
 Format = Literal["console", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 
-
 JOIN_S = 1.0
 """How long the last records of a process that has ended may take."""
 

@@ -28,7 +28,6 @@ MOST_SEED = 2**32 - 1
 LONGEST_SHOWN = 60
 """Characters of a refused value that its message shows."""
 
-
 _WORDS: Mapping[str, str] = {
     "int_type": "a whole number",
     "float_type": "a number",

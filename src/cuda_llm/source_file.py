@@ -13,7 +13,6 @@ from cuda_llm.source_tokens import blank_strings
 MOST_CHARACTERS = 1 << 20
 """A source larger than this is not a kernel."""
 
-
 MOST_NAME = 60
 """Characters of a kernel's name; a longer one is cut to what tells."""
 LEAST_CONSTANT = 257

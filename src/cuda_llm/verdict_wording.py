@@ -92,7 +92,6 @@ REPLY_FAULTS: Mapping[str, str] = {
 }
 """By `ReplyFault`: what was wrong with a model's reply, and what the next prompt asks for."""
 
-
 _LESS: Mapping[str, str] = {
     "cpp": "expand fewer macros and include less",
     "cudafe++": "instantiate fewer templates and compute less at compile time",

@@ -81,7 +81,6 @@ KNOWN_LIBRARY = re.compile(
     r"cuda|cu[A-Z]|cublas|cudnn|cufft|curand|cusparse|cusolver|cutensor|nvrtc|nvml|nvJitLink|nccl"
 )
 
-
 Elf: TypeAlias = Any
 """An ELFFile of elftools, whose sections are typed too loosely for a precise type."""
 
@@ -96,7 +95,6 @@ SYSTEM_CALLS = (b"\x0f\x05", b"\x0f\x34", b"\xcd\x80", b"\x01\x00\x00\xd4")
 
 POINTER_BYTES = 8
 GNU_IFUNC = "STT_LOOS"
-
 
 ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)", re.DOTALL)
 PARAMETER = re.compile(r"\.param\b[^,]*?\.([busf]\d+|b8)\s[^,]*?([\w$]+)\s*(?:\[(\d+)\])?\s*$")

@@ -23,7 +23,6 @@ _HARDWARE = re.compile(
     re.IGNORECASE,
 )
 
-
 OUT_OF_MEMORY = re.compile(
     r"out of memory|bad_alloc|memory exhausted|cannot allocate|std::length_error"
     r"|catastrophic error: out of|Allocation failed|Could not allocate",

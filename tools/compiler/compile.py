@@ -63,7 +63,6 @@ from cuda_llm.tools.sandbox.jail import Jail, JailResult, run_jailed
 
 _log = Log(__name__)
 
-
 ONLY_SOLVE = "{ global: solve; local: *; };\n"
 
 

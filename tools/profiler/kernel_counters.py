@@ -22,7 +22,6 @@ _LATENCY_ADVICE = {
     "short_scoreboard": "load from shared memory earlier, and wider (float4)",
 }
 
-
 _UNITS = {
     *("dram_share", "l2_share", "l1_share", "issue_share"),
     *(f"{code}_share" for code in _PIPES),

@@ -39,7 +39,6 @@ CAS_PASSES = 6
 _FLOATS = frozenset({"f64", "f32", "f16", "f16x2", "bf16", "bf16x2"})
 _PAST_L1 = frozenset({"cg", "cv", "volatile", "relaxed", "acquire", "mmio"})
 
-
 DEPENDENT_SHARE = 0.5
 """Part of a block's instructions on its longest chain, where that is not known (an estimate)."""
 

@@ -35,7 +35,6 @@ WASTE_ADVICE = {
 }
 """Advice that removes a waste, by its code, for modelled and counted times."""
 
-
 _OCCUPANCY_ADVICE = {
     "threads": "choose a block size that divides the threads an SM holds",
     "registers": "use fewer registers: smaller per-thread tiles, or __launch_bounds__",

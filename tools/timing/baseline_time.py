@@ -24,7 +24,6 @@ from cuda_llm.tools.timing.slots import InputPlan, PreparedKernel, prepare_trust
 
 BASELINES_FOLDER = "baselines"
 
-
 BASELINE_TIME_FORMAT = 3
 SLOW_US = 5000.0
 """A baseline beyond this is not run beside every candidate."""

@@ -31,7 +31,6 @@ INCUMBENT_EMPTY = -4
 """Number of batches without calls of a baseline whose session is of another kind than others."""
 WITHOUT_CALLS = frozenset({EMPTY, INCUMBENT_EMPTY})
 
-
 LARGE_BYTES = 1 << 28
 SETTLE_S = 0.012
 MOST_CHECKS = 2

@@ -36,7 +36,6 @@ Kernels = Mapping[int, PreparedKernel]
 """Kernels in slots of one size, by number: one that is judged, `EMPTY`, and the incumbent where it
 is the baseline."""
 
-
 FEWEST_STEPWISE_BLOCKS = 3
 """A slope from fewer is not known well enough to be compared. Only kernels of milliseconds have so
 few blocks, and they gain nothing by merging calls."""

@@ -41,7 +41,6 @@ QUARTILES_APART = 1.349
 LEAST_DEVIATION_US = 1.0
 """No clock of a host is better."""
 
-
 ALLOWED_START_SHARE = 0.03
 """Share of the time of all calls of a long batch: clocks change during a batch."""
 ALLOWED_START_US = 60.0

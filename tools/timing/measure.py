@@ -65,7 +65,6 @@ from cuda_llm.tools.validator.budget import SizePlan
 
 _log = Log(__name__)
 
-
 CACHED_NOTE = "the baseline is too slow to run beside each candidate: its time was measured earlier"
 HOST_NOTE = "solve decides on results it reads back, so the time includes its host part"
 
@@ -110,7 +109,7 @@ async def _measure_within(
     fresh: bool,
     begins_small: bool,
 ) -> KernelTimes | Verdict | FailedCase:
-    """Measure with the memory that is planned with now."""
+    """Measure a candidate with the share of memory that the site plans with now."""
     async with open_measurement(
         site, task, baseline, options, begins_small=begins_small
     ) as measurement:
@@ -365,7 +364,7 @@ async def measure_baseline(
 async def _baseline_within(
     site: Site, task: Task, baseline: Baseline, options: MeasureOptions
 ) -> KernelTimes:
-    """Measure it with the memory that is planned with now."""
+    """Time the baseline with the share of memory that the site plans with now."""
     async with (
         open_measurement(site, task, baseline, options) as measurement,
         site.open_cached(baseline) as opened,

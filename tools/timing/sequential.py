@@ -45,7 +45,6 @@ MOST_DEVIATIONS = 3.0
 NORMAL_FROM_MAD = 1.4826
 """Standard deviations in the median distance from the median, of normal values."""
 
-
 FAR = 4.0
 """Standard errors: a size that is farther from being the worst is not the worst."""
 LAST_MARGIN = 0.0175

@@ -14,7 +14,6 @@ import numpy as np
 
 MICROSECONDS = 1e6
 
-
 MOST_CALLS = 64
 MOST_OF_SHORT_CALLS = 256
 """In batches of short calls: fewer would be lost in the jitter."""

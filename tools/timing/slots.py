@@ -27,7 +27,6 @@ INDEPENDENT = frozenset(
 )
 """Distributions in which no element depends on its place in the array."""
 
-
 KEY_BYTES = 16
 SEED_BITS = 128
 

@@ -31,7 +31,6 @@ BLOCKS_SHARE = 0.6
 """Share of a measurement's limit that blocks may take: memory is laid out before blocks, and single
 calls are verified after them."""
 
-
 CHECK_EVERY = 4
 """Blocks between two checks of the interval, which take time too, once there are the fewest."""
 

@@ -50,7 +50,6 @@ MOST_WATCHED_WORK = 2e7
 MOST_WATCHED_AGAIN = 5e6
 """Largest operations and bytes of another case that is watched for races between timed sizes."""
 
-
 MOST_OPENING_WORK = 2e10
 """Operations and bytes of the timed size with which a validation on a GPU may begin."""
 
@@ -62,7 +61,6 @@ ELEMENTWISE = frozenset(
     }
 )
 """Distributions of which any element may take the place of another of the same index."""
-
 
 TIMED_GROUPS = ("emulated", "bench")
 

@@ -46,7 +46,6 @@ MOST_SCHEDULES = 1 << 31
 PROBE_TERMS = 2048
 """Number of 13-bit numbers whose sum stays below 2^24, whatever they are."""
 
-
 CHECKED_WORK = 1e7
 """Operations and bytes of the further calls at one timed size, unless a single call takes more."""
 FEWEST_AT_SMALLEST = 2

@@ -94,13 +94,11 @@ SYMMETRIC = frozenset({"normal", "uniform_signed"})
 REPEATED = frozenset({"all_equal", "constant_rows", "spike"})
 """Distributions of equal values: every addition of a chain may round the same way."""
 
-
 DOMINANT = frozenset({"magnitudes", "bit_patterns", "outliers"})
 """Few elements, or none that is a number, decide a sum."""
 
 REGIONS = "regions of "
 """Prefix of the spelling of several distributions in one array; no task writes it."""
-
 
 FILLED = frozenset({"all_equal", "constant_rows", "spike", "outliers"})
 """Nothing is made on the way but what is drawn in parts."""

@@ -19,7 +19,6 @@ Shape = tuple[int, ...]
 DRAWN_AT_ONCE = 1 << 24
 """Elements of a large array that are drawn at once, where a distribution can be drawn in parts."""
 
-
 MADE_BYTES = 48
 """An element of a part, on the way to it: at most six arrays of eight bytes."""
 

@@ -32,7 +32,6 @@ EXAMPLE = "example_data"
 INCLUDED = "include"
 """Folder of an export that holds copies of the task's own include folders."""
 
-
 LONGEST_LIST = 56
 """Characters of a list that stands on the line of what it belongs to."""
 

@@ -22,7 +22,6 @@ LOG_OPTIONS = ("--log-format", "--log-level", "--log-file")
 
 _log = Log(__name__)
 
-
 TYPER_WORDS: Mapping[str, str] = {
     "Value error, ": "",
     "Input should be a valid integer, unable to parse string as an integer": (

@@ -31,7 +31,6 @@ CERTAINTY = (
 )
 """Fields of a SizeTime that say how sure a time is and how it was obtained."""
 
-
 LABEL = 12
 """Least width of the left column."""
 TIE = 0.10

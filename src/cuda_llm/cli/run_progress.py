@@ -56,7 +56,6 @@ RUN_STAGES = {
     "profile": "profiling",
 }
 
-
 FRAMES_PER_S = 4
 KEPT = (
     AttemptJudged,

@@ -40,7 +40,6 @@ trace_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-
 USES = {
     "cu": "make, as libsolve.so and an example",
     "cupy": "CuPy: import it as a package",

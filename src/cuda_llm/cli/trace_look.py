@@ -22,7 +22,6 @@ Run = RunName
 Out = Annotated[Path | None, typer.Option(help="Folder of runs.  [default: traces/runs]")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 
-
 BRANCH_FIELDS = ("id", "parent", "round", "kind", "code", "state", "speedup", "idea", "summary")
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Literal
 
 import record
-from corpus import HIDDEN_KINDS, KINDS, Known, fault_of
+from corpus import HIDDEN_KINDS, KINDS, Known, fault_of, strangers
 
 from cuda_llm.errors import CudaLLMError, DeviceLost
 from cuda_llm.outcomes import Passed, Verdict
@@ -116,7 +116,7 @@ def main() -> None:
     deadline = time.monotonic() + arguments.limit_s
     gpu = arguments.device.startswith("cuda")
     wanted = arguments.only.split(",")
-    every = known_kernels(HIDDEN_KINDS if arguments.hidden else KINDS)
+    every = known_kernels(HIDDEN_KINDS if arguments.hidden else (*KINDS, strangers))
     chosen = [one for one in every if any(part in one.name for part in wanted)]
     rows = read_rows(arguments.out, arguments.sizes)
     bench = CorpusBench(

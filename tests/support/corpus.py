@@ -17,6 +17,13 @@ ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests/fixtures"
 TASKS = FIXTURES / "tasks"
 PASSED = (Passed.code,)
+REFUSED = (
+    *("WRONG_RESULT", "NONDETERMINISTIC", "DATA_RACE", "UNINITIALISED_READ", "INVALID_SYNC"),
+    *("ILLEGAL_ACCESS", "MISALIGNED", "GUARD_OVERWRITTEN", "INPUT_MUTATED", "LATE_WRITE"),
+    *("LAUNCH_FAILED", "OUT_OF_MEMORY", "HOST_CRASHED", "TIMED_OUT", "POLICY_VIOLATION"),
+    *("IMPOSSIBLE_TIME", "QUARANTINED"),
+)
+"""Codes of the verdicts that keep a wrong kernel from counting."""
 NOTHING_GAINED = 1.1
 """Speedup over the baseline that an attack may show on a GPU: noise, and wider launches."""
 
@@ -187,6 +194,25 @@ def parameter_readers() -> Iterator[Known]:
             codes = tuple(row["codes"])
             path = folder / f"{name}.cu"
             yield Known(path=path, task=row["task"], honest=False, codes=codes, gpu_codes=codes)
+
+
+def strangers() -> Iterator[Known]:
+    """Kernels written from the tasks alone, honest ones beside wrong ones of eight kinds.
+
+    Their authors had seen neither the judge nor its verdicts, so that any verdict that refuses a
+    wrong kernel is right.
+    """
+    for folder in sorted(path.parent for path in (FIXTURES / "strangers").glob("*/table.toml")):
+        for name, row in read_table(folder / "table.toml").items():
+            codes = PASSED if row["honest"] else REFUSED
+            yield Known(
+                path=folder / f"{name}.cu",
+                task=row["task"],
+                honest=row["honest"],
+                codes=codes,
+                gpu_codes=codes,
+                whole=True,
+            )
 
 
 KINDS = (honest_extra, adversarial, mutants, honest_styles)

@@ -137,7 +137,7 @@ def _compare_pair(
     slower: str, twin: str, measured: Mapping[str, Row], modelled: Mapping[str, Row]
 ) -> list[Row]:
     """Return a row for each size of a pair: both ratios, and what the slower kernel gains."""
-    told = [
+    told: list[list[Any]] = [
         [rows.get(name, {}).get("times") for name in (slower, twin)]
         for rows in (measured, modelled)
     ]
@@ -147,17 +147,17 @@ def _compare_pair(
             for rows in (measured, modelled)
         ]
         return [{"slower": slower, "codes": codes, "gain": None}]
-    (of_gpu, of_model) = told
     found: list[Row] = []
-    for number, (dims, slower_us) in enumerate(of_gpu[0]):
-        gpu = slower_us / of_gpu[1][number][1]
-        model = of_model[0][number][1] / of_model[1][number][1]
+    for (dims, slow_us), (_, twin_us), (_, slow_there_us), (_, twin_there_us) in zip(
+        *told[0], *told[1], strict=True
+    ):
+        gpu, model = slow_us / twin_us, slow_there_us / twin_there_us
         found.append(
             {
                 "slower": slower,
                 "dims": dims,
-                "measured_us": [slower_us, of_gpu[1][number][1]],
-                "modelled_us": [of_model[0][number][1], of_model[1][number][1]],
+                "measured_us": [slow_us, twin_us],
+                "modelled_us": [slow_there_us, twin_there_us],
                 "measured_ratio": round(gpu, 3),
                 "modelled_ratio": round(model, 3),
                 "gain": round(gpu / model, 3),

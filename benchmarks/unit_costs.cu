@@ -340,6 +340,21 @@ __global__ void kept_atomics(long long* clocks, int* place, int turns) {
   place[8] = x;
 }
 __global__ void nothing() {}
+// A word a thread: what a launch of a small grid takes beside its own latencies.
+__global__ void touch(const float* __restrict__ x, float* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  y[i] = x[i] + 1;
+}
+// `kWords` loads of a thread stand side by side, then as many stores; neighbours touch neighbours.
+template <int kWords>
+__global__ void copy_words(const float* __restrict__ x, float* y) {
+  size_t first = size_t(blockIdx.x) * blockDim.x * kWords + threadIdx.x;
+  float kept[kWords];
+#pragma unroll
+  for (int k = 0; k < kWords; ++k) kept[k] = x[first + size_t(k) * blockDim.x];
+#pragma unroll
+  for (int k = 0; k < kWords; ++k) y[first + size_t(k) * blockDim.x] = kept[k];
+}
 
 template <class Call>
 double median_us(Call call, int runs = 9) {
@@ -361,6 +376,47 @@ double median_us(Call call, int runs = 9) {
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
   return times[runs / 2] * 1e3;
+}
+
+// Microseconds of a launch among 200 of one captured graph.
+template <class Launch>
+double graph_us(Launch launch) {
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  cudaStreamCreate(&stream);
+  cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+  for (int k = 0; k < 200; ++k) launch(stream, k);
+  cudaStreamEndCapture(stream, &graph);
+  cudaGraphInstantiate(&exec, graph, 0);
+  cudaGraphLaunch(exec, stream);
+  cudaStreamSynchronize(stream);
+  cudaEvent_t begin, end;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  std::vector<float> times;
+  for (int k = 0; k < 9; ++k) {
+    cudaEventRecord(begin, stream);
+    cudaGraphLaunch(exec, stream);
+    cudaEventRecord(end, stream);
+    cudaEventSynchronize(end);
+    float ms = 0;
+    cudaEventElapsedTime(&ms, begin, end);
+    times.push_back(ms);
+  }
+  std::sort(times.begin(), times.end());
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+  return times[4] * 1e3 / 200;
+}
+
+template <int kWords>
+void copies(const float* x, float* y, size_t words) {
+  double us = median_us([&] { copy_words<kWords><<<unsigned(words / 256 / kWords), 256>>>(x, y); });
+  std::printf("{\"copy_words_a_thread\": %d, \"words\": %zu, \"us\": %.2f, \"gb_s\": %.0f}\n", kWords, words, us,
+              8e-3 * double(words) / us);
+  std::fflush(stdout);
 }
 
 template <int kWords>
@@ -511,6 +567,23 @@ int main() {
       double floats = median_us([&] { global_atomics<float><<<4 * sms, 512>>>(y, words, 16); });
       double lanes = 4.0 * sms * 512 * 16;
       std::printf("{\"atomic_words\": %d, \"int_lanes_per_us\": %.1f, \"float_lanes_per_us\": %.1f}\n", words, lanes / ints, lanes / floats);
+    }
+    for (int blocks : {1, 128, 1024}) {
+      double empty = graph_us([&](cudaStream_t stream, int) { nothing<<<blocks, 256, 0, stream>>>(); });
+      double warm = graph_us([&](cudaStream_t stream, int) { touch<<<blocks, 256, 0, stream>>>(x, y); });
+      double cold = graph_us([&](cudaStream_t stream, int k) {
+        size_t at = size_t(k) * 262144;
+        touch<<<blocks, 256, 0, stream>>>(x + at, y + at);
+      });
+      std::printf("{\"graph_of_blocks\": %d, \"empty_us\": %.3f, \"touch_same_us\": %.3f, \"touch_fresh_us\": %.3f}\n", blocks, empty, warm, cold);
+    }
+    for (int threads : {32, 128, 256, 1024}) {
+      double us = median_us([&] { nothing<<<1 << 20, threads>>>(); });
+      std::printf("{\"empty_blocks\": %d, \"threads\": %d, \"us\": %.2f}\n", 1 << 20, threads, us);
+    }
+    for (size_t words : {size_t(1) << 26, size_t(1) << 28}) {
+      copies<1>(x, y, words); copies<2>(x, y, words); copies<4>(x, y, words); copies<8>(x, y, words);
+      copies<16>(x, y, words); copies<32>(x, y, words); copies<64>(x, y, words);
     }
     for (int threads : {1, 1024}) {
       double many = median_us([&] { for (int k = 0; k < 200; ++k) nothing<<<1, threads>>>(); });

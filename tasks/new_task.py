@@ -8,8 +8,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import UsageError, nearest
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.source_tokens import blank_strings, kernels_defined
 from cuda_llm.tasks.loader import TASK_NAME, list_tasks, spell_task
@@ -199,10 +200,20 @@ def _parameter(text: str, where: str) -> Parameter:
     )
 
 
-def draft(name: str, source: str, entry: str, where: str) -> dict[str, str]:
+def draft(
+    name: str,
+    source: str,
+    entry: str,
+    where: str,
+    *,
+    launch: str = "",
+    shapes: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> dict[str, str]:
     """Return the files of a task whose baseline and oracle is `entry` of `source`.
 
-    `where` is the source's name for errors. Raises UsageError where the entry cannot be used.
+    `where` is the source's name for errors. `launch` is the statement that launches the kernel, in
+    the names of its parameters, and `shapes` the extents of pointers by name; both are guessed
+    where they are not given. Raises UsageError where the entry cannot be used.
     """
     function = find_function(source, entry, where)
     if entry == "solve" and function.is_kernel:
@@ -211,14 +222,17 @@ def draft(name: str, source: str, entry: str, where: str) -> dict[str, str]:
         raise UsageError(f"{where}: has a solve of its own; expected --entry solve")
     if not any(p.pointer and not p.const for p in function.parameters):
         raise UsageError(f"{where}: {entry} has no pointer to write to; expected an output")
+    known = [one.name for one in function.parameters if one.pointer]
+    for unknown in shapes.keys() - known:
+        raise UsageError(f"{where}: {entry} has no pointer {unknown}; {nearest(unknown, known)}")
     dims = _dims(function)
     return {
-        "task.toml": _task_toml(name, function, dims, where),
+        "task.toml": _task_toml(name, function, dims, where, shapes),
         "description.md": (
             f"CONFIRM: say in words what `{entry}` computes, from which inputs, and which sizes\n"
             "may occur. This text goes into the prompt; leave out how to make it fast.\n"
         ),
-        "baseline.cu": source.rstrip("\n") + "\n" + _launcher(function, dims),
+        "baseline.cu": source.rstrip("\n") + "\n" + _launcher(function, dims, launch),
     }
 
 
@@ -255,7 +269,13 @@ def _shape(parameter: Parameter, function: CudaFunction, dims: Sequence[str]) ->
     return (" * ".join(dims),)
 
 
-def _task_toml(name: str, function: CudaFunction, dims: Sequence[str], where: str) -> str:
+def _task_toml(
+    name: str,
+    function: CudaFunction,
+    dims: Sequence[str],
+    where: str,
+    shapes: Mapping[str, tuple[str, ...]],
+) -> str:
     lines = [
         f"# Drafted around {function.name} of {where}. Every line marked CONFIRM is a guess.",
         f'title = "{name}"',
@@ -265,7 +285,8 @@ def _task_toml(name: str, function: CudaFunction, dims: Sequence[str], where: st
         *(f'{dim} = "CONFIRM: what {dim} counts"' for dim in dims),
     ]
     for parameter in function.parameters:
-        shape = _shape(parameter, function, dims) if parameter.pointer else ()
+        guessed = _shape(parameter, function, dims) if parameter.pointer else ()
+        shape = shapes.get(parameter.name, guessed)
         lines += ["", "[[arguments]]", *_argument(parameter, function.body, dims, shape)]
     outputs = [p for p in function.parameters if p.pointer and not p.const]
     exact = not any(is_float(p.dtype) for p in outputs)
@@ -326,8 +347,11 @@ def _rest(dims: Sequence[str]) -> list[str]:
     ]
 
 
-def _launcher(function: CudaFunction, dims: Sequence[str]) -> str:
-    """Write a `solve` around the entry; nothing where the entry is a host function `solve`."""
+def _launcher(function: CudaFunction, dims: Sequence[str], launch: str) -> str:
+    """Write a `solve` around the entry; nothing where the entry is a host function `solve`.
+
+    `launch` is the statement that launches the kernel; empty where it is to be guessed.
+    """
     if function.name == "solve":
         return ""
     parameters = ", ".join(
@@ -338,6 +362,8 @@ def _launcher(function: CudaFunction, dims: Sequence[str]) -> str:
     head = f'\nextern "C" void solve({parameters})\n{{\n'
     if not function.is_kernel:
         return f"{head}    {function.name}({passed});\n    cudaDeviceSynchronize();\n}}\n"
+    if launch:
+        return f"{head}    {launch}\n    cudaDeviceSynchronize();\n}}\n"
     return (
         f"\n// CONFIRM: launch {function.name} the way your program does.{head}"
         f"{_launch_shape(function, dims)}"

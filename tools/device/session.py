@@ -96,6 +96,11 @@ class CallReport:
     found another way."""
     out_of_memory: OutOfMemory | None = None
     """An allocation that was refused; None where there was none. The candidate may have coped."""
+    held_bytes: int = 0
+    """Bytes of device memory that `solve` allocated and did not free; 0 where allocations are not
+    watched."""
+    held_allocations: int = 0
+    """Number of allocations that hold `held_bytes`."""
     output: str = ""
     """Text that device code printed, cut to a bounded length."""
     notes: Mapping[str, str] = field(default_factory=dict)

@@ -60,6 +60,8 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
             kernels=record.launches,
             refused=record.refused,
             out_of_memory=record.out_of_memory,
+            held_bytes=record.held_bytes,
+            held_allocations=record.held_allocations,
             output=record.output,
             notes=notes,
         )
@@ -86,6 +88,8 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         stored_bytes=_stored_bytes(record, loaded.translated.kernels),
         refused=record.refused,
         out_of_memory=record.out_of_memory,
+        held_bytes=record.held_bytes,
+        held_allocations=record.held_allocations,
         output=record.output,
         notes=notes,
     )

@@ -90,6 +90,9 @@ class CallRecord:
     """Bytes of device memory that copies and fills read or wrote, in whole 32-byte sectors."""
     host_bytes: int = 0
     """Bytes that copies moved between host and device."""
+    held_bytes: int = 0
+    """Bytes of device memory that `solve` allocated and did not free."""
+    held_allocations: int = 0
     complete: bool = True
     """False when there were more launches than the report has room for."""
     output: str = ""
@@ -144,6 +147,8 @@ def read_report(
         pieces=int(head["pieces"]),
         copied_bytes=int(head["copied_sectors"]) * 32,
         host_bytes=int(head["host_bytes"]),
+        held_bytes=int(head["held_bytes"]),
+        held_allocations=int(head["held_allocations"]),
         complete=launches <= LOG_ENTRIES and not head["counters_overflowed"],
         output=text + ("\n[more was printed]\n" if head["text_truncated"] else ""),
         running=table.symbol if table else "",

@@ -122,6 +122,8 @@ REPORT = np.dtype(
         ("pieces", "u8"),
         ("copied_sectors", "u8"),
         ("host_bytes", "u8"),
+        ("held_bytes", "u8"),
+        ("held_allocations", "u8"),
         ("progress", PROGRESS),
         ("launch_error", LAUNCH_ERROR),
         ("fault", FAULT_RECORD),

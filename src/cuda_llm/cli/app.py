@@ -64,6 +64,10 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
         "evaluate:evaluate",
         "Compile kernels, check them against the task's reference, and time them.",
     ),
+    "check": Subcommand(
+        "check:check",
+        "Report races, bounds, unset values and barriers of any kernel; no reference, no GPU.",
+    ),
     "tune": Subcommand(
         "tune:tune",
         "Try other values of the tunables that a kernel declares; asks no model.",

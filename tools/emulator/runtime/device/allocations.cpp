@@ -99,6 +99,8 @@ uint64_t device_malloc(uint64_t bytes) {
   insert(one);
   forget_bytes(one);
   d.scratch_used += bytes;
+  d.report->held_bytes += bytes;
+  ++d.report->held_allocations;
   return at;
 }
 
@@ -107,6 +109,8 @@ bool device_free(uint64_t address) {
   for (auto one = d.allocations.begin(); one != d.allocations.end(); ++one) {
     if (one->begin != address || one->kind != AllocationKind::scratch) continue;
     d.scratch_used -= one->end - one->begin;
+    d.report->held_bytes -= one->end - one->begin;
+    --d.report->held_allocations;
     d.freed.push_back(*one);
     d.allocations.erase(one);
     return true;

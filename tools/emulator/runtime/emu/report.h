@@ -177,6 +177,8 @@ struct Report {
   uint64_t pieces;          // that they came in beyond their first: rows of a rectangle
   uint64_t copied_sectors;  // of device memory, read or written by them
   uint64_t host_bytes;      // that they moved between host and device
+  uint64_t held_bytes;      // that solve allocated and has not freed
+  uint64_t held_allocations;
   Progress progress;
   LaunchError launch_error;
   FaultRecord fault;

@@ -62,8 +62,10 @@ def check(
         bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
     ] = False,
 ) -> int:
-    """Execute a kernel on the emulated device and report its faults: races, bounds, initialisation,
-    barriers, leaks. Needs no reference and no GPU, and times nothing."""
+    """Report races, bounds, unset values and barriers of any kernel; no reference, no GPU.
+
+    The kernel is executed on the emulated device at small sizes, and is not timed.
+    """
     from cuda_llm.cli.evaluate import read_sources
     from cuda_llm.cli.json_text import json_text
     from cuda_llm.cli.progress import open_progress

@@ -13,6 +13,7 @@ from typing import Any
 
 from cuda_llm.figure_wording import (
     describe_attempt_speed,
+    describe_compared,
     describe_over,
     describe_share,
     describe_time_spent,
@@ -175,6 +176,8 @@ def _profile_lines(profile: Profile) -> Iterator[str]:
         f"- Correct in {checked.get('sizes', 0)} sizes, {checked.get('hidden', 0)} hidden ones, "
         f"{checked.get('distributions', 0)} distributions of inputs, every element"
     )
+    if text := describe_compared(profile.sizes):
+        yield f"- Of the timed sizes {text}"
     if circumstances := describe_circumstances(profile.sizes):
         yield f"- The GPU meanwhile: {circumstances}"
     if profile.isolation:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from cuda_llm.profile import Bottleneck, Objective, Profile
+from cuda_llm.profile import Bottleneck, NotCompared, Objective, Profile, SizeTime
 from cuda_llm.search import Attempt
 from cuda_llm.time_terms import dominating_term
 
@@ -18,6 +18,12 @@ SCORES: Mapping[Objective, str] = {
     "worst": "the smallest of the speed-ups",
 }
 """By objective: what the score of a kernel is."""
+_WHY_NOT: Mapping[NotCompared, str] = {
+    "costly": "a call takes too long to be executed whole",
+    "reference": "the reference takes too long there",
+    "mixed": "outputs depend on blocks that are not executed",
+    "no-end": "no call came to its end",
+}
 
 
 def describe_time_spent(profile: Profile) -> str:
@@ -47,6 +53,23 @@ def describe_share(found: Bottleneck) -> str:
 def describe_dims(dims: Mapping[str, int]) -> str:
     """Return `rows = 1,000, cols = 3`."""
     return ", ".join(f"{name} = {value:,}" for name, value in dims.items())
+
+
+def describe_compared(sizes: Sequence[SizeTime]) -> str:
+    """Return at which timed sizes outputs were compared, as far as that was told.
+
+    `every element at 3 of 5; none at n = 8 (a call takes too long to be executed whole)`.
+    """
+    told = [(size.dims, size.compared) for size in sizes if size.compared is not None]
+    whole = sum(compared.is_whole for _, compared in told)
+    parts = [f"every element at {whole} of {len(told)}"] if whole else []
+    for dims, compared in told:
+        if compared.is_whole:
+            continue
+        share = f"{compared.compared:,} of {compared.elements:,}" if compared.compared else "none"
+        why = f" ({_WHY_NOT[compared.why_not]})" if compared.why_not else ""
+        parts.append(f"{share} at {describe_dims(dims)}{why}")
+    return "; ".join(parts)
 
 
 def describe_us(time_us: float) -> str:

@@ -757,6 +757,20 @@ Suspicion = Literal[
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """What a call at a timed size was seen to do, beside what it was expected to do."""
+
+    dims: Mapping[str, int]
+    """The timed size, whose outputs were not compared."""
+    counted: float
+    """Bytes stored, or floating-point operations."""
+    least: float
+    """Least count that is taken for all of the work."""
+    beside: Mapping[str, int] = field(default_factory=dict)
+    """The compared size that does least for each operation of the task; empty for bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Quarantined:
     """The time of the candidate is not believed: a person should look at the kernel."""
 
@@ -766,6 +780,8 @@ class Quarantined:
     """Excess of its times over those of an honest kernel, noise subtracted."""
     launches: int | None = None
     """Number of launches, of `uncounted-launches`."""
+    left_out: LeftOut | None = None
+    """What was counted, of `less-work` and `unseen-stores`."""
 
 
 @dataclass(frozen=True, kw_only=True)

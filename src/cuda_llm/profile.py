@@ -35,6 +35,28 @@ class KernelResources:
     constant_bytes: int = 0
 
 
+NotCompared = Literal["costly", "reference", "mixed", "no-end"]
+"""Why outputs at a timed size were not compared whole: a call takes too long where it is executed,
+the reference takes too long or too much memory, the executed blocks alone do not decide what their
+outputs are, or no call came to its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """How many elements of the outputs of a size were compared with the reference."""
+
+    elements: int
+    """Elements of all outputs."""
+    compared: int
+    why_not: NotCompared | None = None
+    """Why fewer than all were; None where all were."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether every element was compared."""
+        return self.compared == self.elements
+
+
 @dataclass(frozen=True, kw_only=True)
 class SizeTime:
     """One size of a task, timed."""
@@ -74,6 +96,9 @@ class SizeTime:
     """Device memory planned for this size before the run; 0 where none is needed."""
     note: str = ""
     """Remark on how this size was timed."""
+    compared: Compared | None = None
+    """What was compared of the outputs of a modelled size; None where the device times calls whose
+    outputs are all checked."""
 
     @property
     def speedup(self) -> float | None:

@@ -783,14 +783,29 @@ def _suspicion(verdict: Quarantined) -> str:
             many = "its" if verdict.launches is None else f"{verdict.launches:,}"
             return f"{many} launches are more than can be counted: how long they take is not known"
         case "unseen-stores":
+            left = verdict.left_out
+            if left is None:
+                return (
+                    "its outputs are right, but fewer bytes were seen to be stored than they have: "
+                    "work is hidden from the count"
+                )
             return (
-                "its outputs are right, but fewer bytes were seen to be stored than they have: "
-                "work is hidden from the count"
+                f"at {describe_dims(left.dims)} it was seen to store {left.counted:,.0f} bytes of "
+                f"its outputs, of at least {left.least:,.0f}: work is left out, or hidden from the "
+                "count"
             )
         case "less-work":
+            left = verdict.left_out
+            if left is None:
+                return (
+                    "at a size that is timed it computes less for each result than at those where "
+                    "its results were compared: work may be left out"
+                )
             return (
-                "at a size that is timed it computes less for each result than at those where its "
-                "results were looked at: work may be left out"
+                f"at {describe_dims(left.dims)}, where its results were not compared, it does "
+                f"{left.counted:.3g} floating-point operations; in proportion to "
+                f"{describe_dims(left.beside)}, where they were right, less than "
+                f"{left.least:.3g} are taken for work left out"
             )
         case None:
             return "set aside for a person to look at"

@@ -24,6 +24,7 @@ from cuda_llm.tools.device.session import (
     Session,
     TimeClass,
     TimedSession,
+    floating_operations,
     opening_bytes,
 )
 
@@ -49,5 +50,6 @@ __all__ = [
     "TimeClass",
     "TimedSession",
     "Work",
+    "floating_operations",
     "opening_bytes",
 ]

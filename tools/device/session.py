@@ -72,6 +72,23 @@ class CallOptions:
     """May `solve` copy from device to host?"""
 
 
+FLOATING = ("fp32", "fp64", "fp16")
+"""Kinds of floating-point operations on CUDA cores; a multiply-add is two of them."""
+TENSOR = "tensor "
+"""What kinds of operations on tensor cores begin with, before their type."""
+ATOMIC = "atomic"
+"""Kind of operations that the memory executes."""
+
+
+def floating_operations(operations: Mapping[str, float]) -> float:
+    """Return the operations that a task's `flops` are made of, whatever unit executes them."""
+    return sum(
+        count
+        for kind, count in operations.items()
+        if kind in (*FLOATING, ATOMIC) or kind.startswith(TENSOR)
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class CallReport:
     """The report of a call of `solve` that has returned."""
@@ -86,8 +103,9 @@ class CallReport:
     them: then each of `launches` that has threads is one."""
     bottlenecks: tuple[Bottleneck, ...] = ()
     """What limits the call, the dominating bottleneck first."""
-    arithmetic: float | None = None
-    """Floating-point operations of all threads; None where operations are not counted."""
+    operations: Mapping[str, float] | None = None
+    """Operations of all threads by kind: those of `FLOATING`, with the type behind `TENSOR`, and
+    `int` and `sfu`; None where operations are not counted."""
     stored_bytes: int | None = None
     """Bytes that kernels, fills and copies were seen to store; None where stores are not
     counted."""

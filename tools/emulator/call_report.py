@@ -1,6 +1,7 @@
 """Makes the report of a call on the emulated device, or the verdict on a call that failed."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -9,14 +10,13 @@ from cuda_llm.tools.device import CallReport
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply
 from cuda_llm.tools.device.runner import RunnerEnded, UnexpectedReply
+from cuda_llm.tools.device.session import ATOMIC, TENSOR
 from cuda_llm.tools.device.verdicts import FORGED, call_notes, denied_call, signal_name
 from cuda_llm.tools.emulator.report import CallRecord
 from cuda_llm.tools.profiler.counters import LaunchCounters
 from cuda_llm.tools.profiler.counts import count_tensor_operations
 from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
 from cuda_llm.tools.profiler.tables import InstructionClass, KernelTable, Translated
-
-_ARITHMETIC = (InstructionClass.FP32, InstructionClass.FP64, InstructionClass.FP16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         launches=(*explained.launches, *copies),
         bottlenecks=explained.bottlenecks,
         accounts=record.accounts,
-        arithmetic=_arithmetic(record, loaded.translated.kernels),
+        operations=_operations(record, loaded.translated.kernels),
         stored_bytes=_stored_bytes(record, loaded.translated.kernels),
         refused=record.refused,
         out_of_memory=record.out_of_memory,
@@ -105,26 +105,26 @@ def _stored_bytes(record: CallRecord, tables: Sequence[KernelTable]) -> int:
     return round(stored) + record.copied_bytes
 
 
-def _arithmetic(record: CallRecord, tables: Sequence[KernelTable]) -> float:
-    on_cores = sum(
-        lanes * block.mix.get(kind, 0)
-        for account in record.accounts
-        for block, lanes in zip(tables[account.kernel].blocks, account.block_lanes, strict=True)
-        for kind in _ARITHMETIC
-    )
-    on_tensor_cores = sum(
-        sum(count_tensor_operations(account, tables[account.kernel]).values())
-        for account in record.accounts
-    )
-    # An atomic addition executes in the unit that holds the memory.
-    in_memory = sum(
-        count.lanes
-        for account in record.accounts
-        for site, count in zip(tables[account.kernel].sites, account.sites, strict=True)
-        if site.kind == "atomic"
-    )
-    # A multiply-add counts once on CUDA cores, and likewise on tensor cores.
-    return on_cores + in_memory + on_tensor_cores / 2
+def _operations(record: CallRecord, tables: Sequence[KernelTable]) -> Mapping[str, float]:
+    """Return the operations of all threads by kind: floating-point ones on CUDA cores and tensor
+    cores by type, a multiply-add as two; integer and special ones by instruction."""
+    found: Counter[str] = Counter()
+    for account in record.accounts:
+        table = tables[account.kernel]
+        for block, lanes in zip(table.blocks, account.block_lanes, strict=True):
+            for kind, count in block.operations.items():
+                found[kind] += lanes * count
+            for kind in (InstructionClass.INT, InstructionClass.SFU):
+                found[kind] += lanes * block.mix.get(kind, 0)
+        for peak, count in count_tensor_operations(account, table).items():
+            found[f"{TENSOR}{peak}"] += count
+        # An atomic addition executes in the unit that holds the memory.
+        found[ATOMIC] += sum(
+            count.lanes
+            for site, count in zip(table.sites, account.sites, strict=True)
+            if site.kind == "atomic"
+        )
+    return {str(kind): count for kind, count in found.items() if count}
 
 
 def verdict_on_end(

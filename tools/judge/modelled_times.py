@@ -1,36 +1,49 @@
 """Modelled times at a task's `bench` sizes, from launches of which some blocks stand for all.
 
-Results are verified at small sizes alone. The stores and the arithmetic of a kernel at `bench`
-sizes are compared with those at the small sizes, so that no kernel leaves work out where no result
-is verified.
+A size at which a call and its reference take about a second at most is executed whole once more,
+and its outputs are compared. At the others the stores and the floating-point operations of a kernel
+are held against those of the sizes that were compared, so that no kernel leaves work out where
+nobody compares results.
 """
 
 import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
 
-from cuda_llm.outcomes import DependentLaunch, Quarantined, TimedOut, Verdict
+from cuda_llm.outcomes import DependentLaunch, LeftOut, Quarantined, TimedOut, Verdict
+from cuda_llm.profile import Compared, NotCompared
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device import CallReport, Level, SamplingSession, Session, Site
+from cuda_llm.tools.device import (
+    CallReport,
+    Level,
+    SamplingSession,
+    Session,
+    Site,
+    floating_operations,
+)
 from cuda_llm.tools.device.buffers import BufferSpec
 from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.timing.failures import ModelledCall, least_size_us, modelled_floor_us
 from cuda_llm.tools.timing.measurement import open_oracle
 from cuda_llm.tools.timing.times import (
     KernelTimes,
-    find_unseen_stores,
+    bytes_written,
     profiles_below,
     time_sizes,
 )
+from cuda_llm.tools.validator.budget import affords_on_host
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import NONCE_BYTES, generator, timed_case, work
+from cuda_llm.tools.validator.check_case import CheckedCase, check_case
 from cuda_llm.tools.validator.distributions import draw
+from cuda_llm.tools.validator.oracle import reference_oracle
+from cuda_llm.tools.validator.parts import elements
 
 POOL_BYTES = 4 << 20
 """Bytes up to which an input is drawn whole; the pages of a larger input repeat as many bytes."""
@@ -41,11 +54,15 @@ MOST_BACK_EDGES = {Level.SAMPLE: 1_500_000, Level.ACCOUNT: 6_000_000}
 clock would make it depend on the machine's load which sizes are extrapolated."""
 LIMIT_S = 30.0
 """Longest seconds of one call."""
+MOST_INSTRUCTIONS = 40_000_000
+"""Most instructions of warps of a call that is executed whole to compare its outputs: a second."""
+TENSOR_OPERATIONS = 64
+"""Operations on tensor cores that take as long to emulate as an instruction of a warp."""
 LEAST_STORED = 0.9
 """Least share of the outputs' bytes that a kernel has to store, as some blocks show for all."""
-LEAST_ARITHMETIC = 0.7
-"""Least arithmetic for each operation of the task, relative to the sizes where results were
-verified."""
+LEAST_OPERATIONS = 0.5
+"""Least floating-point operations for each one of the task, relative to the compared size that has
+the fewest: other orders of summation and shared intermediate results need fewer, too."""
 MOST_SAMPLES = 8
 """Most samples whose work is averaged before a kernel is found to leave work out: where few blocks
 can be executed, and blocks do unlike work, one sample may show half of the work."""
@@ -59,12 +76,13 @@ async def time_calls_there(
     nonce: bytes | None,
     *,
     begins_small: bool = True,
+    compares: bool = True,
 ) -> KernelTimes | Verdict:
     """Model the time of every size from the report of each call, outputs verified.
 
     A candidate, but not the baseline itself, is called on other inputs, too: with `begins_small`
     first at a small size. Where the site samples, sizes that are too large to be executed whole
-    come afterwards, their outputs unverified.
+    come afterwards; without `compares`, where a kernel was judged before, for their times alone.
     """
     samples = site.capabilities.samples
     async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
@@ -81,11 +99,11 @@ async def time_calls_there(
         )
     if not samples or not isinstance(times, KernelTimes):
         return times
-    return await model_sizes(task, site, compiled, times)
+    return await model_sizes(task, site, compiled, times, compares=compares)
 
 
 async def model_sizes(
-    task: Task, site: Site, compiled: Baseline, verified: KernelTimes
+    task: Task, site: Site, compiled: Baseline, verified: KernelTimes, *, compares: bool = True
 ) -> KernelTimes | Verdict:
     """Model the task's `bench` sizes; `verified` are the times of small ones.
 
@@ -94,17 +112,18 @@ async def model_sizes(
     neither in part nor whole within a few seconds is extrapolated from smaller sizes. Each size's
     note names the number of executed blocks, or why the size is extrapolated.
     """
-    modeller = _Modeller(task, site, compiled, verified)
+    modeller = _Modeller(task, site, compiled, verified, compares=compares)
     sizes = task.sizes.bench
     by_work = sorted(range(len(sizes)), key=lambda number: modeller.work(sizes[number]))
-    reports: dict[int, CallReport] = {}
+    modelled: dict[int, _ModelledSize] = {}
     for number in by_work:
         outcome = await modeller.model(sizes[number])
         if outcome is None:
             break
-        if not isinstance(outcome, CallReport):
+        if not isinstance(outcome, _ModelledSize):
             return outcome
-        reports[number] = outcome
+        modelled[number] = outcome
+    reports = {number: one.report for number, one in modelled.items()}
     known = [*verified.times, *((sizes[number], reports[number].time_us) for number in reports)]
     points = sorted((modeller.work(dims), time_us) for dims, time_us in known)
     calls = [
@@ -112,8 +131,8 @@ async def model_sizes(
     ] or [ModelledCall(dims=verified.times[-1][0], launches=verified.launches)]
 
     def extrapolated_us(dims: Dims) -> float:
-        # Small sizes spend their time otherwise than large ones, so a line may lead below what the
-        # units need that the kernel works on.
+        # Small sizes spend their time otherwise than large ones, so what was executed may lead
+        # below what the units need that the kernel works on.
         least_us = modelled_floor_us(task, site.hardware, dims, calls)
         return max(least_us, extrapolate(points, modeller.work(dims)))
 
@@ -135,18 +154,45 @@ async def model_sizes(
         bottlenecks=last.bottlenecks if last else verified.bottlenecks,
         launched=verified.times[-1][0] if largest is None else sizes[largest],
         smaller=() if largest is None else profiles_below(largest, reports),
+        compared=tuple(
+            modelled[number].compared if number in modelled else _nothing(task, dims, "no-end")
+            for number, dims in enumerate(sizes)
+        ),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ModelledSize:
+    """The report of a call at a size, and how far the outputs of that size were compared."""
+
+    report: CallReport
+    compared: Compared
+
+
+def _nothing(task: Task, dims: Dims, why_not: NotCompared) -> Compared:
+    return Compared(elements=elements(task, dims)[1], compared=0, why_not=why_not)
 
 
 class _Modeller:
     """One candidate's calls at large sizes, each in a fresh runner."""
 
-    def __init__(self, task: Task, site: Site, compiled: Baseline, verified: KernelTimes) -> None:
+    def __init__(
+        self,
+        task: Task,
+        site: Site,
+        compiled: Baseline,
+        verified: KernelTimes,
+        *,
+        compares: bool,
+    ) -> None:
         self._task = task
         self._site = site
         self._compiled = compiled
-        self._verified = verified
+        self._compares = compares
+        self._reference = None if task.reference is None else load_reference(task)
         self._nonce = hashlib.blake2b(compiled.source.encode(), digest_size=NONCE_BYTES).digest()
+        self._proved = [(verified.times[-1][0], verified.operations or {})]
+        """Sizes whose outputs were compared, and the operations counted there."""
         self.dependent: DependentLaunch | None = None
 
     @property
@@ -164,21 +210,56 @@ class _Modeller:
         least_us = least_size_us(self._task, self._site.hardware, dims, l2_warm=False)
         return least_us or work(self._task, dims)
 
-    async def model(self, dims: Dims) -> CallReport | Verdict | None:
-        """Return the call at a size; None where the call takes too long, Quarantined where the
-        kernel leaves work out."""
+    async def model(self, dims: Dims) -> _ModelledSize | Verdict | None:
+        """Return the call at a size; None where the call takes too long, and the verdict where its
+        outputs are wrong or the kernel leaves work out."""
         reports: list[CallReport] = []
+        compared: Compared | None = None
         while len(reports) < MOST_SAMPLES:
             outcome = await self._model(dims, len(reports))
             if not isinstance(outcome, CallReport):
                 return outcome
             reports.append(outcome)
-            doubt = find_left_out(self._task, dims, _averaged(reports), self._verified)
+            if not self._compares:
+                break
+            if compared is None:
+                found = await self._compare(dims, outcome)
+                if not isinstance(found, Compared):
+                    return found
+                compared = found
+            mean = _averaged(reports)
+            doubt = find_unstored(self._task, dims, mean)
+            if doubt is None and not compared.compared:
+                doubt = find_less_work(self._task, dims, mean, self._proved)
             if doubt is None:
-                return reports[0]
-            if not _is_sampled(outcome):
+                break
+            if not _is_sampled(outcome) or len(reports) == MOST_SAMPLES:
                 return doubt
-        return doubt
+        if compared is None:
+            compared = _nothing(self._task, dims, "costly")
+        if compared.compared:
+            self._proved.append((dims, reports[0].operations or {}))
+        return _ModelledSize(report=reports[0], compared=compared)
+
+    async def _compare(self, dims: Dims, report: CallReport) -> Compared | Verdict:
+        """Compare the outputs of another call that is executed whole, where that is affordable."""
+        if self._reference is None or not affords_on_host(self._task, dims, self._reference):
+            return _nothing(self._task, dims, "reference")
+        if instructions_of(report) > MOST_INSTRUCTIONS:
+            return _nothing(self._task, dims, "costly")
+        case = timed_case(self._task, dims, Level.CHECK, "bench")
+        rng = generator(self._nonce, self._task.name, "compared", 0)
+        async with self._site.open(self._compiled) as session:
+            if not isinstance(session, Session):
+                return session
+            found = await check_case(
+                self._task, session, case, reference_oracle(self._task, self._site.arrays), rng
+            )
+        if isinstance(found, TimedOut):
+            return _nothing(self._task, dims, "costly")
+        if not isinstance(found, CheckedCase):
+            return found
+        return Compared(elements=found.elements, compared=found.elements)
 
     async def _model(self, dims: Dims, sample: int) -> CallReport | Verdict | None:
         """Return the call at a size, executed in part or whole; None where neither ends in time."""
@@ -243,43 +324,74 @@ def _drawn_shape(spec: BufferSpec) -> tuple[int, ...]:
     return (POOL_BYTES // np.dtype(spec.dtype).itemsize,)
 
 
-def find_left_out(
-    task: Task, dims: Dims, report: CallReport, verified: KernelTimes
+def instructions_of(report: CallReport) -> float:
+    """Return the instructions of warps that take as long to emulate as the call."""
+    return sum(
+        one.figures.get("warp_instructions", 0.0)
+        + one.figures.get("tensor_operations", 0.0) / TENSOR_OPERATIONS
+        for one in report.launches
+    )
+
+
+def find_unstored(task: Task, dims: Dims, report: CallReport) -> Quarantined | None:
+    """Return a Quarantined where a kernel was seen to store too few of its outputs' bytes."""
+    least = LEAST_STORED * bytes_written(task, dims)
+    if report.stored_bytes is None or report.stored_bytes >= least:
+        return None
+    left_out = LeftOut(dims=dict(dims), counted=float(report.stored_bytes), least=least)
+    return Quarantined(kind="unseen-stores", left_out=left_out)
+
+
+def find_less_work(
+    task: Task,
+    dims: Dims,
+    report: CallReport,
+    proved: Sequence[tuple[Dims, Mapping[str, float]]],
 ) -> Quarantined | None:
-    """Return a Quarantined where a kernel stores or computes less at `dims` than where its results
-    were verified; None where it does not."""
-    unseen = find_unseen_stores(task, dims, report, least=LEAST_STORED)
-    if unseen is not None:
-        return unseen
-    if not verified.arithmetic or report.arithmetic is None:
+    """Return a Quarantined where a kernel computes less at `dims`, whose outputs nobody compared,
+    than at the sizes of `proved`, whose operations are given; None where it does not."""
+    wanted = float(evaluate(task.roofline.flops, dims))
+    shares = [
+        (floating_operations(counted) / flops, beside)
+        for beside, counted in proved
+        if counted and (flops := float(evaluate(task.roofline.flops, beside)))
+    ]
+    if report.operations is None or not wanted or not shares:
         return None
-    small = verified.times[-1][0]
-    wanted, proved = (float(evaluate(task.roofline.flops, one)) for one in (dims, small))
-    if not proved or not wanted:
+    share, beside = min(shares, key=lambda one: one[0])
+    # Small sizes need more besides the work itself; of that, the task's own work suffices.
+    least = LEAST_OPERATIONS * min(1.0, share) * wanted
+    counted = floating_operations(report.operations)
+    if counted >= least:
         return None
-    # Small sizes need more besides the work itself; of that, one instruction an operation suffices.
-    proved_share = min(1.0, verified.arithmetic / proved)
-    if report.arithmetic / wanted < LEAST_ARITHMETIC * proved_share:
-        return Quarantined(kind="less-work")
-    return None
+    left_out = LeftOut(dims=dict(dims), counted=counted, least=least, beside=dict(beside))
+    return Quarantined(kind="less-work", left_out=left_out)
 
 
 def extrapolate(points: Sequence[tuple[float, float]], work: float) -> float:
-    """Return the time at `work` along the line through the two largest points of work and time."""
+    """Return the time at `work`, where the largest of `points` of work and time was executed.
+
+    A unit of work takes as long as it did there, and longer where the time grew by more from the
+    point before: time that was not executed is never better than time that was.
+    """
     (less, less_us), (most, most_us) = points[-2:] if len(points) > 1 else (points[0], points[0])
-    if most <= less or most_us <= less_us:
-        return most_us * max(1.0, work / most)
-    return most_us + (work - most) * (most_us - less_us) / (most - less)
+    each_us = most_us / most
+    if most > less:
+        each_us = max(each_us, (most_us - less_us) / (most - less))
+    return most_us + max(0.0, work - most) * each_us
 
 
 def _averaged(reports: Sequence[CallReport]) -> CallReport:
-    """Return the last report, with the means of stored bytes and arithmetic of all reports."""
+    """Return the last report, with the means of stored bytes and operations of all reports."""
     stored = [one.stored_bytes for one in reports if one.stored_bytes is not None]
-    arithmetic = [one.arithmetic for one in reports if one.arithmetic is not None]
+    counted = [one.operations for one in reports if one.operations is not None]
+    kinds = {kind for one in counted for kind in one}
     return replace(
         reports[-1],
         stored_bytes=round(fmean(stored)) if stored else None,
-        arithmetic=fmean(arithmetic) if arithmetic else None,
+        operations={kind: fmean(one.get(kind, 0.0) for one in counted) for kind in kinds}
+        if counted
+        else None,
     )
 
 

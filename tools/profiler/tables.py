@@ -80,6 +80,9 @@ class BasicBlock:
     """Longest chain of dependent reads of local and constant memory."""
     tensor: Mapping[str, int] = field(default_factory=dict)
     """Additions and multiplications on tensor cores, by the peak rate that holds for them."""
+    operations: Mapping[InstructionClass, int] = field(default_factory=dict)
+    """Floating-point operations of a lane on CUDA cores, by pipe: two of a multiply-add, and twice
+    as many of an instruction on pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)

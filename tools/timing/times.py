@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import BaselineDoubt, ImpossibleTime, InfraFailed, Quarantined, Verdict
-from cuda_llm.profile import Bottleneck, LaunchProfile, SizeProfile, SizeTime, TimeSource
+from cuda_llm.profile import Bottleneck, Compared, LaunchProfile, SizeProfile, SizeTime, TimeSource
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
@@ -49,8 +49,10 @@ class KernelTimes:
     where all were executed."""
     size_notes: tuple[str, ...] = ()
     """How each of `times` was obtained, by size; empty without a note."""
-    arithmetic: float | None = None
-    """Floating-point operations at the last size; None where they are not counted."""
+    operations: Mapping[str, float] | None = None
+    """Operations at the last size by kind, as in a `CallReport`; None where not counted."""
+    compared: tuple[Compared, ...] = ()
+    """Modelled: what was compared of the outputs of each of `times`; empty where all were."""
     doubt: BaselineDoubt | None = None
     """About the baseline timed beside it: why that was timed once more."""
 
@@ -144,7 +146,7 @@ async def time_sizes(
         launches=largest.launches,
         bottlenecks=largest.bottlenecks,
         smaller=profiles_below(len(sizes) - 1, reports),
-        arithmetic=largest.arithmetic,
+        operations=largest.operations,
     )
 
 
@@ -161,14 +163,16 @@ def profiles_below(last: int, reports: Mapping[int, CallReport]) -> tuple[SizePr
     )
 
 
-def find_unseen_stores(
-    task: Task, dims: Dims, report: CallReport, *, least: float = 1.0
-) -> Quarantined | None:
-    """Find a call that was seen to store less than the `least` part of its outputs' bytes."""
-    written = sum(one.nbytes for one in buffer_specs(task, dims) if one.role is Role.OUT)
-    if report.stored_bytes is not None and report.stored_bytes < least * written:
+def find_unseen_stores(task: Task, dims: Dims, report: CallReport) -> Quarantined | None:
+    """Find a call that was seen to store fewer bytes than its outputs, which are right, have."""
+    if report.stored_bytes is not None and report.stored_bytes < bytes_written(task, dims):
         return Quarantined(kind="unseen-stores")
     return None
+
+
+def bytes_written(task: Task, dims: Dims) -> int:
+    """Return the bytes of all outputs that arrive empty."""
+    return sum(one.nbytes for one in buffer_specs(task, dims) if one.role is Role.OUT)
 
 
 def compare_with_baseline(
@@ -183,6 +187,7 @@ def compare_with_baseline(
         baseline.times,
         timing.spreads or none,
         timing.size_notes or ("",) * len(none),
+        timing.compared or (None,) * len(none),
         strict=True,
     )
     return tuple(
@@ -193,8 +198,9 @@ def compare_with_baseline(
             source=source,
             spread=spread,
             note=note,
+            compared=compared,
         )
-        for (dims, time_us), (_, baseline_us), spread, note in rows
+        for (dims, time_us), (_, baseline_us), spread, note, compared in rows
     )
 
 

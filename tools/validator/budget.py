@@ -18,6 +18,11 @@ PROJECT_ABOVE_S = 0.25
 """Longest seconds of a float64 reference for one call; above, all elements are projected."""
 LONGEST_S = 5.0
 """A reference that cannot be projected may take so long; above that, the size is left out."""
+HOST_FLOPS = 4e9
+"""Most float64 operations of a reference on the host, where calls are executed for their results
+alone: about a second on one core."""
+HOST_BYTES = 1 << 30
+"""Most memory of such a reference."""
 SHARE_OF_PEAK = 0.5
 """Share of the published float64 rate that a reference is assumed to reach."""
 GUARD_BYTES = 1 << 16
@@ -212,6 +217,13 @@ def reference_cost(
         f"the reference takes {flops / 1e12:.3g} TFLOP in float64, {seconds:.2g} s at half of "
         f"{hardware.peaks.fp64_tflops:g} TFLOP/s"
     )
+
+
+def affords_on_host(task: Task, dims: Dims, reference: Reference) -> bool:
+    """Return whether the host computes the reference in about a second, without much memory."""
+    passes = 1 if reference.scale is None else 2
+    flops = passes * float(evaluate(task.roofline.flops, dims))
+    return flops <= HOST_FLOPS and working_bytes(task, dims, reference) <= HOST_BYTES
 
 
 def check_bytes(task: Task, dims: Dims, reference: Reference | None, arrays: Arrays) -> int:

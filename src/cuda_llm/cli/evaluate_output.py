@@ -12,7 +12,12 @@ import typer
 
 from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.printing import open_console
-from cuda_llm.figure_wording import describe_over, describe_share, describe_time_spent
+from cuda_llm.figure_wording import (
+    describe_compared,
+    describe_over,
+    describe_share,
+    describe_time_spent,
+)
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import KernelResources, Profile, SizeTime
 from cuda_llm.redaction import printable
@@ -210,6 +215,8 @@ def profile_rows(profile: Profile) -> Iterator[Row]:
         f"{checked.get('sizes', 0)} sizes, {checked.get('hidden', 0)} hidden, "
         f"{checked.get('distributions', 0)} distributions, every element",
     )
+    if text := describe_compared(profile.sizes):
+        yield "timed sizes", text
     for size in profile.sizes:
         yield " x ".join(f"{value:,}" for value in size.dims.values()), time_text(size)
     if circumstances := describe_circumstances(profile.sizes):

@@ -287,10 +287,15 @@ def test_few_blocks_of_very_unlike_work_are_not_taken_for_less_work(other_blocks
     assert 0.01 < found.spreads[0] < 0.2
 
 
-def test_a_line_through_the_two_largest_points_goes_on() -> None:
-    assert extrapolate([(1.0, 9.0), (2.0, 20.0), (4.0, 30.0)], 8.0) == pytest.approx(50.0)
+def test_a_time_that_grows_with_the_work_goes_on_as_it_grew() -> None:
+    assert extrapolate([(1.0, 9.0), (2.0, 10.0), (4.0, 30.0)], 8.0) == pytest.approx(70.0)
 
 
-def test_a_time_that_does_not_grow_goes_on_with_the_work() -> None:
-    assert extrapolate([(1.0, 5.0), (2.0, 4.0)], 4.0) == pytest.approx(8.0)
-    assert extrapolate([(2.0, 4.0)], 6.0) == pytest.approx(12.0)
+@pytest.mark.parametrize(
+    "points", [[(1.0, 5.0), (2.0, 4.0)], [(1.0, 3.9), (2.0, 4.0)], [(2.0, 4.0)]]
+)
+def test_a_unit_of_work_that_was_not_executed_takes_no_less_than_one_that_was(
+    points: list[tuple[float, float]],
+) -> None:
+    assert extrapolate(points, 4.0) == pytest.approx(8.0)
+    assert extrapolate(points, 1.0) == pytest.approx(4.0)

@@ -33,6 +33,7 @@ from cuda_llm.tools.emulator.ptx.module import Instruction, Loc
 from cuda_llm.tools.profiler.tables import BasicBlock, InstructionClass, InstructionSite
 
 _FREE = frozenset({"mov", "cvta", "call", "barrier_result", "activemask", ALIGNED})
+_FLOATING = frozenset({InstructionClass.FP32, InstructionClass.FP64, InstructionClass.FP16})
 _MEMORY = frozenset({"ld", "ldu", "st", "atom", "red", "cp"})
 
 
@@ -96,10 +97,14 @@ def basic_block(
     """Return the composition of a block. `loaded` are the registers that depend on memory."""
     mix: Counter[InstructionClass] = Counter()
     tensor: Counter[str] = Counter()
+    operations: Counter[InstructionClass] = Counter()
     for one in body:
         instruction = one.instruction
         merged = any(sites[site].width == 0 for site in one.sites)
-        mix[InstructionClass.FREE if merged else pipe(instruction)] += _issues(instruction)
+        kind = pipe(instruction)
+        mix[InstructionClass.FREE if merged else kind] += _issues(instruction)
+        if kind in _FLOATING:
+            operations[kind] += _operations(instruction.opcode)
         product = _product(instruction)
         if product is not None:
             tensor[product.peak] += product.operations
@@ -115,7 +120,15 @@ def basic_block(
         shared_waits=shared_chain(body),
         cached_waits=cached_chain(body, loaded),
         tensor=dict(tensor),
+        operations=dict(operations),
     )
+
+
+def _operations(opcode: Sequence[str]) -> int:
+    """Return how many floating-point operations a lane does: a multiply-add is two."""
+    fused = 2 if opcode[0] in ("fma", "mad") else 1
+    pairs = 2 if any(part.endswith("x2") for part in opcode) else 1
+    return fused * pairs
 
 
 def _costliest(body: Sequence[LoweredInstruction], block: FlowBlock) -> Loc | None:

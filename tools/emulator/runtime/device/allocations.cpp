@@ -148,7 +148,8 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
     if (buffer.pool_bytes != 0) take_pool(one, buffer);
     insert(one);
     if (tracked) forget_bytes(one);
-    top = std::max(top, buffer.offset + buffer.bytes);
+    // Pages are filled from a pool during the call, so no scratch may lie on a pool.
+    top = std::max({top, buffer.offset + buffer.bytes, buffer.pool_offset + buffer.pool_bytes});
   }
   // The last buffer has a guard behind it that the referee looks at.
   d.scratch_begin = round_up(top + kGap, 4096);

@@ -1,5 +1,6 @@
 """Sentences about refused candidates, made from the facts in their verdicts."""
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -12,6 +13,7 @@ from cuda_llm.outcomes import (
     CompilerStopKind,
     Diagnostic,
     ImpossibleTime,
+    LeftOut,
     NoCode,
     PolicyBreach,
     PolicyViolation,
@@ -140,7 +142,7 @@ SUSPICIONS: dict[Suspicion, tuple[Quarantined, str]] = {
     "less-work": (
         Quarantined(kind="less-work"),
         "at a size that is timed it computes less for each result than at those where its results "
-        "were looked at: work may be left out",
+        "were compared: work may be left out",
     ),
 }
 
@@ -190,6 +192,20 @@ def test_a_compilation_is_described_by_its_first_error_or_by_the_signature_it_la
 def test_a_time_that_is_not_believed_says_why(kind: Suspicion) -> None:
     verdict, sentence = SUSPICIONS[kind]
     assert first_line(verdict) == sentence
+
+
+def test_work_left_out_is_told_with_sizes_counts_and_limit() -> None:
+    left_out = LeftOut(dims={"n": 4096}, counted=1.5e6, least=2e6, beside={"n": 64})
+    assert first_line(Quarantined(kind="less-work", left_out=left_out)) == (
+        "at n = 4,096, where its results were not compared, it does 1.5e+06 floating-point "
+        "operations; in proportion to n = 64, where they were right, less than 2e+06 are taken for "
+        "work left out"
+    )
+    stored = replace(left_out, counted=1000.0, least=14_745.6, beside={})
+    assert first_line(Quarantined(kind="unseen-stores", left_out=stored)) == (
+        "at n = 4,096 it was seen to store 1,000 bytes of its outputs, of at least 14,746: work is "
+        "left out, or hidden from the count"
+    )
 
 
 @pytest.mark.parametrize("kind", get_args(ReplyFault))

@@ -1,6 +1,6 @@
 """Makes the report of a call on the emulated device, or the verdict on a call that failed."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -108,7 +108,7 @@ def _stored_bytes(record: CallRecord, tables: Sequence[KernelTable]) -> int:
 def _operations(record: CallRecord, tables: Sequence[KernelTable]) -> Mapping[str, float]:
     """Return the operations of all threads by kind: floating-point ones on CUDA cores and tensor
     cores by type, a multiply-add as two; integer and special ones by instruction."""
-    found: Counter[str] = Counter()
+    found: defaultdict[str, float] = defaultdict(float)
     for account in record.accounts:
         table = tables[account.kernel]
         for block, lanes in zip(table.blocks, account.block_lanes, strict=True):

@@ -39,7 +39,13 @@ from cuda_llm.tools.timing.times import (
 )
 from cuda_llm.tools.validator.budget import affords_on_host
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
-from cuda_llm.tools.validator.cases import NONCE_BYTES, generator, timed_case, work
+from cuda_llm.tools.validator.cases import (
+    NONCE_BYTES,
+    generator,
+    side_by_side_case,
+    timed_case,
+    work,
+)
 from cuda_llm.tools.validator.check_case import CheckedCase, check_case
 from cuda_llm.tools.validator.distributions import draw
 from cuda_llm.tools.validator.oracle import reference_oracle
@@ -243,11 +249,11 @@ class _Modeller:
 
     async def _compare(self, dims: Dims, report: CallReport) -> Compared | Verdict:
         """Compare the outputs of another call that is executed whole, where that is affordable."""
-        if self._reference is None or not affords_on_host(self._task, dims, self._reference):
-            return _nothing(self._task, dims, "reference")
         if instructions_of(report) > MOST_INSTRUCTIONS:
             return _nothing(self._task, dims, "costly")
-        case = timed_case(self._task, dims, Level.CHECK, "bench")
+        if self._reference is None or not affords_on_host(self._task, dims, self._reference):
+            return _nothing(self._task, dims, "reference")
+        case = side_by_side_case(self._task, dims, "bench")
         rng = generator(self._nonce, self._task.name, "compared", 0)
         async with self._site.open(self._compiled) as session:
             if not isinstance(session, Session):

@@ -262,6 +262,13 @@ def _side_by_side(task: Task, timed: Mapping[str, str]) -> Mapping[str, str]:
     return {first.name: in_regions(together), **{one.name: timed[one.name] for one in others}}
 
 
+def side_by_side_case(task: Task, dims: Dims, group: str) -> Case:
+    """Return the case on which a call at a timed size is compared for its results alone: all
+    distributions side by side where a row can hold them, else the first ones."""
+    timed = distribution_rows(task)[0]
+    return replace(_case(task, group, dims, _side_by_side(task, timed) or timed), level=Level.CHECK)
+
+
 def _is_repeated(spelling: str) -> bool:
     return parse_distribution(spelling).name in REPEATED
 

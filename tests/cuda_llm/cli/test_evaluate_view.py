@@ -16,7 +16,7 @@ from cuda_llm.cli.evaluate_output import (
 )
 from cuda_llm.cli.progress import LiveProgress
 from cuda_llm.outcomes import LoadFailed, Passed
-from cuda_llm.profile import Profile, SizeTime
+from cuda_llm.profile import Compared, Profile, SizeTime
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.judge import Judged
 
@@ -133,3 +133,21 @@ def test_what_precision_was_given_is_said_where_times_were_measured() -> None:
         )
     modelled = Passed(profile=Profile(device="", hardware="", source="modelled", sizes=(size,)))
     assert not list(precision_rows(Judged(name="a.cu", verdict=modelled), "quick"))
+
+
+def test_a_timed_size_whose_outputs_were_not_all_compared_is_named_with_the_reason() -> None:
+    sizes = tuple(
+        SizeTime(dims={"n": n}, time_us=1.0, baseline_us=2.0, source="modelled", compared=compared)
+        for n, compared in (
+            (4, Compared(elements=4, compared=4)),
+            (8, Compared(elements=8, compared=2, why_not="costly")),
+            (16, Compared(elements=16, compared=0, why_not="reference")),
+        )
+    )
+    profile = Profile(device="", hardware="", source="modelled", sizes=sizes)
+    assert dict(profile_rows(profile))["timed sizes"] == (
+        "every element at 1 of 3; 2 of 8 at n = 8 (a call takes too long to be executed whole); "
+        "none at n = 16 (the reference takes too long there)"
+    )
+    measured = replace(profile, sizes=(MEASURED,))
+    assert "timed sizes" not in dict(profile_rows(measured))

@@ -116,8 +116,8 @@ def _operations(record: CallRecord, tables: Sequence[KernelTable]) -> Mapping[st
                 found[kind] += lanes * count
             for kind in (InstructionClass.INT, InstructionClass.SFU):
                 found[kind] += lanes * block.mix.get(kind, 0)
-        for peak, count in count_tensor_operations(account, table).items():
-            found[f"{TENSOR}{peak}"] += count
+        for peak, done in count_tensor_operations(account, table).items():
+            found[f"{TENSOR}{peak}"] += done
         # An atomic addition executes in the unit that holds the memory.
         found[ATOMIC] += sum(
             count.lanes

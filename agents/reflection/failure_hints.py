@@ -53,7 +53,14 @@ from cuda_llm.search import Hint
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import ArgumentRole
-from cuda_llm.verdict_wording import REPEATED_CALLS, REPLY_FAULTS, describe, name_owner, phrase
+from cuda_llm.verdict_wording import (
+    REPEATED_CALLS,
+    REPLY_FAULTS,
+    describe,
+    name_owner,
+    phrase,
+    phrase_decision,
+)
 
 _VECTOR_TAIL = "vector tail"
 
@@ -666,10 +673,20 @@ def _uninitialised_read(verdict: UninitialisedRead, context: KernelContext) -> H
     return _fault_hint(
         verdict,
         context,
-        _unwritten(access, context),
+        _UNSET if verdict.access is None and verdict.decides else _unwritten(access, context),
         f"in {one_line(name_owner(location), 60)}" if location and location.owner else "",
         context.shared_array(verdict.spot) if access.space == "shared" else "",
+        f"the value {phrase_decision(verdict.decides)}" if verdict.decides else "",
+        f"used at {context.quote_line(verdict.used_at)}" if verdict.used_at else "",
     )
+
+
+_UNSET = Remedy(
+    "unset variable",
+    "A variable is used that no path to its use has set, or a lane takes a value from a lane "
+    "outside the mask of its shuffle: give the variable a value where it is declared, and name "
+    "every lane that is read in the mask.",
+)
 
 
 def _unwritten(access: MemoryAccess, context: KernelContext) -> Remedy:

@@ -424,12 +424,28 @@ class DataRace(DeviceFault):
     """Line of the earlier access."""
 
 
+Decision = Literal["address", "branch", "access", "atomic", "collective", "operand", "output"]
+"""What a value is used for where it matters.
+
+`access`: whether an instruction that accesses memory is executed; `collective`: a mask or a lane of
+a warp's instruction; `output`: an element of an output.
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class UninitialisedRead(DeviceFault):
-    """A thread read a value that no thread had written."""
+    """A thread read a value that no thread had written.
+
+    The place is where it was read; of a register that nothing had set, where it was used.
+    """
 
     code: ClassVar[str] = "UNINITIALISED_READ"
     access: MemoryAccess | None = None
+    """None where no memory was read: a register that nothing had set."""
+    decides: Decision | None = None
+    """What the value was used for; None where the read itself is all that is known."""
+    used_at: SourceSpot | None = None
+    """Line where the value was used."""
 
 
 SyncKind = Literal["divergent-barrier", "partial-mask", "deadlock", "unwaited", "unfenced"]

@@ -19,6 +19,7 @@ from cuda_llm.outcomes import (
     CompilerStop,
     CudaError,
     DataRace,
+    Decision,
     DescriptorFlaw,
     DeviceAssert,
     DeviceFault,
@@ -131,6 +132,15 @@ _OWNERS: Mapping[Owner, str] = {
     "local": "local memory",
     "param": "kernel parameters",
     "allocation": "the nearest allocation",
+}
+_DECISIONS: Mapping[Decision, str] = {
+    "address": "is part of an address",
+    "branch": "decides a branch",
+    "access": "decides whether memory is accessed",
+    "atomic": "takes part in an atomic",
+    "collective": "decides what lanes of a warp exchange",
+    "operand": "is an operand of an instruction that needs all of it",
+    "output": "is stored as a result",
 }
 _SYNC: Mapping[SyncReason | SyncKind, str] = {
     "different-barriers": "lanes of one warp are at different barriers: the others wait{elsewhere}",
@@ -467,11 +477,13 @@ def _device_fault(verdict: DeviceFault) -> tuple[str, ...]:
     if not finding:
         finding, error = error or verdict.code.replace("_", " ").lower(), ""
     other = verdict.other if isinstance(verdict, DataRace | InvalidSync) else None
+    used_at = verdict.used_at if isinstance(verdict, UninitialisedRead) else None
     return _lines(
         finding,
         _at(verdict.spot),
         f"in {verdict.thread}" if verdict.thread else "",
         f"against {phrase(other)}" if other else "",
+        f"used {_at(used_at)}" if used_at else "",
         error,
         phrase(verdict.replay),
         UNPLACED if lacks_place(verdict) else "",
@@ -484,7 +496,9 @@ def _finding(verdict: DeviceFault) -> str:
         case Misaligned(access=MemoryAccess(location=Location()) as access):
             return f"{_access(access)}: not a multiple of {access.bytes}"
         case UninitialisedRead(access=MemoryAccess() as access):
-            return f"{_access(access)}, which nothing has written"
+            return f"{_access(access)}, which nothing has written{_decided(verdict)}"
+        case UninitialisedRead(decides=str()):
+            return f"a value that nothing has set{_decided(verdict)}"
         case IllegalAccess(access=access) | Misaligned(access=access):
             return phrase(access)
         case DeviceAssert(assertion=str(assertion)):
@@ -496,6 +510,15 @@ def _finding(verdict: DeviceFault) -> str:
         case InvalidSync():
             return f"{verdict.kind}: {_sync(verdict)}"
     return ""
+
+
+def _decided(verdict: UninitialisedRead) -> str:
+    return f"; the value {phrase_decision(verdict.decides)}" if verdict.decides else ""
+
+
+def phrase_decision(decision: Decision) -> str:
+    """Return what a value is used for, e.g. `decides a branch`."""
+    return _DECISIONS[decision]
 
 
 def name_owner(location: Location) -> str:

@@ -59,6 +59,9 @@ class CallOptions:
     """How to make one call of `solve`."""
 
     level: Level = Level.CHECK
+    tracks: bool = False
+    """Look for undefined values that decide something, from the first instruction on. Only where a
+    device can; the emulated device does so by itself where memory is read that nobody wrote."""
     schedule_seed: int = 0
     """Order of blocks and warps; 0 is ascending. Ignored where the hardware decides the order."""
     limit_s: float = 10.0

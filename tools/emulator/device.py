@@ -4,9 +4,14 @@ import hashlib
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from cuda_llm.capabilities import Capabilities
@@ -27,7 +32,7 @@ from cuda_llm.tools.emulator.call_report import LoadedCandidate, verdict_on_end
 from cuda_llm.tools.emulator.codegen.libraries import emulator_library, runtime_library, translate
 from cuda_llm.tools.emulator.library_session import HostLibrarySession
 from cuda_llm.tools.emulator.report import read_report
-from cuda_llm.tools.emulator.session import ARENA_BYTES, EmulatedSession
+from cuda_llm.tools.emulator.session import ARENA_BYTES, EmulatedSession, StartedCandidate
 from cuda_llm.tools.native import add_files, build, build_in_thread
 from cuda_llm.tools.profiler.tables import Translated
 from cuda_llm.tools.sandbox.jail import jail_program
@@ -217,31 +222,48 @@ class EmulatedDevice:
         if not isinstance(candidate, Compiled):
             yield HostLibrarySession(candidate, self.hardware)
             return
+        with _memory("arena", ARENA_BYTES) as arena, _memory("report", _REPORT_BYTES) as report:
+            async with AsyncExitStack() as runners:
+                start = partial(self._start, candidate, arena, report, runners)
+                started = await start(tracks=False)
+                if not isinstance(started, StartedCandidate):
+                    yield started
+                    return
+                yield EmulatedSession(started, partial(start, tracks=True), arena, report)
+
+    async def _start(
+        self,
+        candidate: Compiled,
+        arena: SharedMemory,
+        report: SharedMemory,
+        runners: AsyncExitStack,
+        *,
+        tracks: bool,
+    ) -> StartedCandidate | Verdict:
+        """Translate a candidate and load it in a fresh runner, which `runners` stops; return the
+        verdict where it cannot be."""
         translated = await translate(
             candidate.ptx,
             kernels=candidate.kernels,
             source_name=candidate.name,
             source=candidate.source,
+            tracks=tracks,
         )
         if not isinstance(translated, Translated):
-            yield translated
-            return
+            return translated
         # Building takes up to minutes, while other tasks on this loop wait for their processes.
         program, emulator, cudart = await build_in_thread(native_parts)
+        libraries = Libraries(
+            emulator=emulator,
+            kernels=translated.library,
+            cudart=cudart,
+            candidate=candidate.library,
+        )
+        runner = start_emulated_runner(program, libraries, arena.descriptor, report.descriptor)
+        runners.push_async_callback(runner.stop)
         loaded = LoadedCandidate(candidate=candidate, translated=translated, hardware=self.hardware)
-        with _memory("arena", ARENA_BYTES) as arena, _memory("report", _REPORT_BYTES) as report:
-            libraries = Libraries(
-                emulator=emulator,
-                kernels=translated.library,
-                cudart=cudart,
-                candidate=candidate.library,
-            )
-            runner = start_emulated_runner(program, libraries, arena.descriptor, report.descriptor)
-            try:
-                failure = await self._load(runner, loaded, report)
-                yield failure or EmulatedSession(loaded, runner, arena, report)
-            finally:
-                await runner.stop()
+        failure = await self._load(runner, loaded, report)
+        return failure or StartedCandidate(loaded=loaded, runner=runner)
 
     def open_cached(self, candidate: Baseline) -> AbstractAsyncContextManager[Session | Verdict]:
         """Load the candidate in a fresh runner: a runner starts in milliseconds."""

@@ -21,6 +21,7 @@ FAULT_RECORD = np.dtype(
         ("kernel", "u4"),
         ("site", "u4"),
         ("other_site", "u4"),
+        ("other_kernel", "u4"),
         ("basic_block", "u4"),
         ("block", "u4", 3),
         ("thread", "u4", 3),
@@ -156,6 +157,13 @@ class Reason(IntEnum):
     RESERVED_BITS = 17
     NO_PATTERN = 18
     NEGATIVE_START = 19
+    DECIDES_ADDRESS = 20
+    DECIDES_BRANCH = 21
+    DECIDES_ACCESS = 22
+    DECIDES_ATOMIC = 23
+    DECIDES_COLLECTIVE = 24
+    DECIDES_OPERAND = 25
+    DECIDES_OUTPUT = 26
 
     @property
     def word(self) -> str:

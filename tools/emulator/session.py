@@ -3,18 +3,19 @@
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cuda_llm.each_loop import EachLoop
-from cuda_llm.outcomes import DependentLaunch, InfraFailed, Verdict
+from cuda_llm.outcomes import DependentLaunch, InfraFailed, UninitialisedRead, Verdict
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
 from cuda_llm.tools.device.arguments import put_arguments
 from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer, Role
 from cuda_llm.tools.device.channel import SharedMemory
 from cuda_llm.tools.device.protocol import MAX_BUFFERS, CallFrame, ReplyFrame
-from cuda_llm.tools.device.runner import Runner
+from cuda_llm.tools.device.runner import Runner, RunnerEnded, UnexpectedReply
 from cuda_llm.tools.emulator.call_report import LoadedCandidate, call_report, verdict_on_end
 from cuda_llm.tools.emulator.report import CallRecord, read_report
 
@@ -23,6 +24,8 @@ ARENA_BYTES = 16 << 30
 GUARD_BYTES = 4096
 SAMPLE_COST = 8_000_000
 """Instructions and requests of warps that a sampled launch may take: about 0.3 s."""
+_TRACKING_COST = 20
+"""Multiple of its time limit that a call may take where undefined values are tracked."""
 _PAGE_BYTES = 4096
 _ALIGNMENT = 256
 _LEVELS = {Level.CHECK: 0, Level.ACCOUNT: 1, Level.FULL: 2, Level.SAMPLE: 3}
@@ -87,15 +90,33 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
+@dataclass(frozen=True, kw_only=True)
+class StartedCandidate:
+    """A candidate, and the runner that has loaded it."""
+
+    loaded: LoadedCandidate
+    runner: Runner
+
+
+def _replied(outcome: ReplyFrame | RunnerEnded | UnexpectedReply) -> bool:
+    return isinstance(outcome, ReplyFrame)
+
+
 class EmulatedSession:
     """A session of a candidate on the emulated device: a runner, its arena and its report."""
 
     def __init__(
-        self, loaded: LoadedCandidate, runner: Runner, arena: SharedMemory, report: SharedMemory
+        self,
+        started: StartedCandidate,
+        start_tracking: Callable[[], Awaitable[StartedCandidate | Verdict]],
+        arena: SharedMemory,
+        report: SharedMemory,
     ) -> None:
-        self._loaded = loaded
-        self._tables = loaded.named_tables()
-        self._runner = runner
+        """`start_tracking` starts the candidate once more, in code that tracks undefined values."""
+        self._start_tracking = start_tracking
+        self._usual = started
+        self._use(started)
+        self._arena = arena
         self._report = report
         self._layout = ArenaLayout(arena)
         self._buffers: tuple[BufferSpec, ...] = ()
@@ -145,12 +166,37 @@ class EmulatedSession:
         a DependentLaunch."""
         if self._verdict is not None:
             return self._verdict
-        frame = self._frame(arguments, options)
-        async with core_slot():
-            started = time.monotonic()
-            outcome = await self._runner.exchange(frame, options.limit_s)
-            wall_s = time.monotonic() - started
-        record = self._read_report()
+        if options.tracks and not self.tracks and await self._track({}):
+            return await self._trace(arguments, options)
+        kept = self._keep_updated()
+        outcome, record, wall_s = await self._exchange(arguments, options)
+        if self._may_matter(record, options.level):
+            found = record
+            if await self._track(kept):
+                outcome, record, wall_s = await self._exchange(arguments, options)
+            if isinstance(record, CallRecord) and record.fault is None and not _replied(outcome):
+                # Out of time, or worse: what is known is the read.
+                record = found
+        return self._conclude(outcome, record, wall_s, options)
+
+    async def _trace(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> CallReport | DependentLaunch | Verdict:
+        """Make a single call in code that tracks undefined values. The session goes on as before,
+        unless the call finds one that matters."""
+        result = self._conclude(*await self._exchange(arguments, options), options)
+        if not isinstance(result, UninitialisedRead):
+            self._use(self._usual)
+            self._verdict = None
+        return result
+
+    def _conclude(
+        self,
+        outcome: ReplyFrame | RunnerEnded | UnexpectedReply,
+        record: CallRecord | InfraFailed,
+        wall_s: float,
+        options: CallOptions,
+    ) -> CallReport | DependentLaunch | Verdict:
         if isinstance(record, CallRecord) and record.dependent is not None:
             return record.dependent
         if not isinstance(outcome, ReplyFrame):
@@ -163,6 +209,57 @@ class EmulatedSession:
         if not isinstance(report, CallReport):
             self._verdict = report
         return report
+
+    @property
+    def tracks(self) -> bool:
+        """Whether a call has met an undefined value, so that the later ones track them."""
+        return self._started is not self._usual
+
+    def _use(self, started: StartedCandidate) -> None:
+        self._started = started
+        self._loaded = started.loaded
+        self._tables = started.loaded.named_tables()
+        self._runner = started.runner
+
+    async def _exchange(
+        self, arguments: Sequence[Argument], options: CallOptions
+    ) -> tuple[ReplyFrame | RunnerEnded | UnexpectedReply, CallRecord | InfraFailed, float]:
+        frame = self._frame(arguments, options)
+        limit_s = options.limit_s * (_TRACKING_COST if self.tracks else 1)
+        async with core_slot():
+            started = time.monotonic()
+            outcome = await self._runner.exchange(frame, limit_s)
+            wall_s = time.monotonic() - started
+        return outcome, self._read_report(), wall_s
+
+    def _may_matter(self, record: CallRecord | InfraFailed, level: Level) -> bool:
+        """Return whether a call ended at a read of an undefined value, which may decide nothing."""
+        is_read = isinstance(record, CallRecord) and isinstance(record.fault, UninitialisedRead)
+        return is_read and not self.tracks and level is not Level.SAMPLE
+
+    async def _track(self, kept: Mapping[str, bytes]) -> bool:
+        """Go on with code that tracks undefined values, as before the call that failed; return
+        whether that is possible."""
+        started = await self._start_tracking()
+        if not isinstance(started, StartedCandidate):
+            return False
+        for name, data in kept.items():
+            begin = self._layout.offsets[name]
+            self._arena.map[begin : begin + len(data)] = data
+        self._use(started)
+        return True
+
+    def _keep_updated(self) -> dict[str, bytes]:
+        """Return copies of the buffers that a call updates; pages filled from a pool are filled
+        again by another runner."""
+        if self.tracks:
+            return {}
+        kept = {}
+        for spec in self._buffers:
+            if spec.role is Role.INOUT and spec.name not in self._pools:
+                begin = self._layout.offsets[spec.name]
+                kept[spec.name] = bytes(self._arena.map[begin : begin + spec.nbytes])
+        return kept
 
     def _frame(self, arguments: Sequence[Argument], options: CallOptions) -> CallFrame:
         self._sequence += 1

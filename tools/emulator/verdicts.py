@@ -8,6 +8,7 @@ from typing import Any, get_args
 from cuda_llm.outcomes import (
     AccessKind,
     DataRace,
+    Decision,
     DescriptorFlaw,
     DeviceAssert,
     EmulatorUnsupported,
@@ -76,6 +77,9 @@ def _words(kind: Any) -> dict[Reason, Any]:
 
 
 _SYNC_REASONS: dict[Reason, SyncReason] = _words(SyncReason)
+_DECISIONS: dict[Reason, Decision] = {
+    one: word for one in Reason for word in get_args(Decision) if one.word == f"decides-{word}"
+}
 _DESCRIPTORS: dict[Reason, DescriptorFlaw] = _words(DescriptorFlaw)
 
 
@@ -87,6 +91,7 @@ class Fault:
     kernel: int | None
     site: int | None
     other_site: int | None
+    other_kernel: int | None
     basic_block: int | None
     block: tuple[int, int, int]
     thread: tuple[int, int, int]
@@ -120,7 +125,11 @@ class Fault:
             or number["reason"] not in set(Reason)
         ):
             return None
-        limits = {"site": len(table.sites), "other_site": len(table.sites)}
+        elsewhere = None if number["other_kernel"] == NONE else number["other_kernel"]
+        if elsewhere is not None and elsewhere >= len(kernels):
+            return None
+        other = table if elsewhere is None else kernels[elsewhere]
+        limits = {"site": len(table.sites), "other_site": len(other.sites)}
         limits["basic_block"] = len(table.blocks)
         places = {name: None if number[name] == NONE else number[name] for name in limits}
         if any(value is not None and value >= limits[name] for name, value in places.items()):
@@ -128,6 +137,7 @@ class Fault:
         return cls(
             kind=FaultKind(number["fault"]),
             kernel=kernel,
+            other_kernel=elsewhere,
             **places,
             block=_three(record["block"]),
             thread=_three(record["thread"]),
@@ -156,7 +166,8 @@ def fault_verdict(
     """Return the verdict that a fault is for the candidate."""
     table = kernels[fault.kernel] if fault.kernel is not None else KernelTable(symbol="")
     site = table.sites[fault.site] if fault.site is not None else None
-    other = table.sites[fault.other_site] if fault.other_site is not None else None
+    other_table = table if fault.other_kernel is None else kernels[fault.other_kernel]
+    other = other_table.sites[fault.other_site] if fault.other_site is not None else None
     spot = site.spot if site else None
     thread = ThreadSpot(kernel=table.symbol, block=fault.block, thread=fault.thread)
     match fault.kind:
@@ -165,7 +176,14 @@ def fault_verdict(
         case FaultKind.MISALIGNED:
             return Misaligned(access=_access(fault, buffers), thread=thread, spot=spot)
         case FaultKind.UNINITIALISED:
-            return UninitialisedRead(access=_access(fault, buffers), thread=thread, spot=spot)
+            return UninitialisedRead(
+                access=_access(fault, buffers) if fault.space is not None else None,
+                thread=thread,
+                # Of a register that nothing has set, only the use has a line.
+                spot=spot if site or other is None else other.spot,
+                decides=_DECISIONS.get(fault.reason),
+                used_at=other.spot if site and other else None,
+            )
         case FaultKind.RACE:
             return _race(fault, thread, site, other)
         case FaultKind.DIVERGENT_BARRIER | FaultKind.PARTIAL_MASK | FaultKind.ABSENT_LANE:

@@ -53,12 +53,18 @@ def call_arguments(task: Task, dims: Dims) -> tuple[Argument, ...]:
 
 
 def call_options(
-    task: Task, dims: Dims, *, level: Level = Level.CHECK, schedule_seed: int = 0
+    task: Task,
+    dims: Dims,
+    *,
+    level: Level = Level.CHECK,
+    schedule_seed: int = 0,
+    tracks: bool = False,
 ) -> CallOptions:
     """Return what a call may use: the task's capabilities, and the time the settings allow."""
     return CallOptions(
         level=level,
         schedule_seed=schedule_seed,
+        tracks=tracks,
         limit_s=settings().call_limit_s,
         scratch_bytes=int(evaluate(task.capabilities.scratch_bytes, dims)),
         device_to_host=task.capabilities.device_to_host,

@@ -111,6 +111,8 @@ class Case:
     repeat_seed: int = 0
     """Not 0: call again with the same inputs, other poison and this schedule."""
     work: float = 0.0
+    tracks: bool = False
+    """Undefined values are looked for, where the device can."""
 
     @property
     def label(self) -> str:

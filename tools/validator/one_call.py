@@ -78,7 +78,9 @@ class Caller:
         self, case: Case, filled: Filled, *, checks: bool
     ) -> CompletedCall | Verdict:
         task, dims = self.task, case.dims
-        options = call_options(task, dims, level=case.level, schedule_seed=case.schedule_seed)
+        options = call_options(
+            task, dims, level=case.level, schedule_seed=case.schedule_seed, tracks=case.tracks
+        )
         report = await self.session.call(call_arguments(task, dims), options)
         if not isinstance(report, CallReport):
             return report

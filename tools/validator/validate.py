@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cuda_llm.outcomes import DataRace, Verdict, WrongResult
+from cuda_llm.outcomes import DataRace, UninitialisedRead, Verdict, WrongResult
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Session
 from cuda_llm.tools.device.buffers import HOST, Arrays
@@ -100,8 +100,18 @@ async def _explain(
     judged: dict[int, bool],
     first: WrongResult,
     arrays: Arrays,
-) -> WrongResult | DataRace:
-    """Run the remaining cheap cases, and find what the wrong cases have in common, or a race."""
+) -> WrongResult | DataRace | UninitialisedRead:
+    """Run the remaining cheap cases, and find what the wrong cases have in common, or a race.
+
+    A value that nobody has written explains a wrong result where the device can follow it.
+    """
+    failed = next(number for number, right in judged.items() if not right)
+    if arrays is HOST and cases[failed].work <= FULL_LEVEL_WORK:
+        rng = case_generator(nonce, task, failed, arrays)
+        traced = replace(cases[failed], tracks=True, repeat_seed=0)
+        found = await check_case(task, session, traced, oracle, rng, arrays)
+        if isinstance(found, UninitialisedRead):
+            return found
     wrong = {number: first for number, right in judged.items() if not right}
     for number, case in enumerate(cases):
         if number in judged or case.work > FULL_LEVEL_WORK:

@@ -1,9 +1,13 @@
 """Operations of the tables in `ops`, applied to registers."""
 
 from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, Lane, Step
-from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader
+from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader, unsigned_type
+from cuda_llm.tools.emulator.ops.lane_op import C_TYPES
 from cuda_llm.tools.emulator.ops.table import lane_op
+from cuda_llm.tools.emulator.ops.undefined import undefined_rule
 from cuda_llm.tools.emulator.ptx.module import Instruction, Operand, OperandPair, Reg, Vector
+
+_BITS = {"f32": "b32", "f64": "b64"}
 
 CARRY = "%cc"
 """Name of the condition-code register, which is treated as a predicate."""
@@ -23,6 +27,19 @@ def lower_arithmetic(kernel: KernelDraft, instruction: Instruction) -> list[Step
         reader.value(operand, kind, negated=index in instruction.negated)
         for (index, operand), kind in zip(sources, kinds, strict=True)
     ]
+    rule: tuple[str, ...] = ()
+    if kernel.tracks and not (operation.reads_carry or operation.writes_carry):
+        rule = undefined_rule(
+            operation,
+            [
+                reader.value(operand, _BITS.get(kind, kind), negated=index in instruction.negated)
+                for (index, operand), kind in zip(sources, kinds, strict=True)
+            ],
+            [
+                reader.undefined(operand, kind)
+                for (_, operand), kind in zip(sources, kinds, strict=True)
+            ],
+        )
     if operation.reads_carry or operation.writes_carry:
         kernel.registers[CARRY] = "pred"
     if operation.reads_carry:
@@ -32,12 +49,14 @@ def lower_arithmetic(kernel: KernelDraft, instruction: Instruction) -> list[Step
         targets.append(Reg(CARRY))
     joined = ", ".join(arguments)
     results = []
+    undefined = []
     for target, function, kind in zip(
         targets, operation.functions, operation.results, strict=False
     ):
         if target is None:
             continue
         results.append((register(target), store(kernel, target, f"{function}({joined})", kind)))
+        undefined += [store(kernel, target, f"{bits_type(kind)}({one})", kind) for one in rule]
     return [
         Lane(
             results=tuple(results),
@@ -45,8 +64,14 @@ def lower_arithmetic(kernel: KernelDraft, instruction: Instruction) -> list[Step
             guard=instruction.guard,
             uniforms=tuple(reader.uniforms),
             vectorises=operation.vectorises,
+            undefined=tuple(undefined),
         )
     ]
+
+
+def bits_type(kind: str) -> str:
+    """Return the C type in which undefined bits of a PTX type widen as its values do."""
+    return unsigned_type(kind) if kind in _BITS else C_TYPES[kind]
 
 
 def register(operand: Operand | None) -> str:
@@ -66,6 +91,17 @@ def store(kernel: KernelDraft, target: Operand | None, expression: str, kind: st
     if kernel.is_predicate(name):
         raise NotSupported
     return f"emu::to_register<{kernel.raw(name)}>({expression})"
+
+
+def undefined_copy(
+    kernel: KernelDraft,
+    reader: OperandReader,
+    target: Operand | None,
+    source: Operand | None,
+    kind: str,
+) -> str:
+    """Return C++ of the undefined bits of `target` after `source` is copied to it as `kind`."""
+    return store(kernel, target, f"{bits_type(kind)}({reader.undefined(source, kind)})", kind)
 
 
 def _items(operand: Operand) -> tuple[Operand | None, ...]:

@@ -2,7 +2,7 @@
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register, store
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, SpellLanes, Step
-from cuda_llm.tools.emulator.codegen.memory import copy, fitted, pointer, space_of
+from cuda_llm.tools.emulator.codegen.memory import apart, copy, fitted, pointer, space_of
 from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import (
@@ -72,6 +72,9 @@ def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         out = register(target)
         if kernel.bytes(out) != BYTES[kind]:
             raise NotSupported
+    exchanges = operation == "exch" and BYTES[kind] >= 4
+    if exchanges:
+        base = apart(kernel, base, [*values, *([out] if out else [])], guard, steps)
     site = kernel.site(instruction, "atomic", space, BYTES[kind])
     head = (
         f"emu::atomic(w, {site}, q, emu::Space::{space}, emu::AtomOp::{OPERATIONS[operation]}, "
@@ -83,12 +86,23 @@ def lower_atomic(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         result = array(out) if out else "nullptr"
         return f"{head}, {array(base)}, {address.offset}, {array(values[0])}, {second}, {result});"
 
+    def move(array: SpellLanes) -> str:
+        result = array(out) if out else "nullptr"
+        return (
+            f"emu::exchange_undefined(w, {site}, q, emu::Space::{space}, {array(base)}, "
+            f"{address.offset}, {array(values[0])}, {result});"
+        )
+
+    written = (out,) if out else ()
     steps.append(
         Act(
             code,
             reads=(base, *values),
-            writes=(out,) if out else (),
+            writes=written,
             guard=guard,
+            moves=move if exchanges else None,
+            data=(values[0], *written) if exchanges else (),
+            use="atomic",
         )
     )
     return steps

@@ -16,12 +16,18 @@ from cuda_llm.tools.emulator.codegen.flow import (
     Jump,
     Switch,
 )
-from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft
-from cuda_llm.tools.emulator.codegen.liveness import LoweredBlock, crossing, end_reads, live_out
-from cuda_llm.tools.emulator.codegen.loops import write_segment
+from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, SpellLanes, Use
+from cuda_llm.tools.emulator.codegen.liveness import (
+    LoweredBlock,
+    crossing,
+    end_reads,
+    live_out,
+    unset,
+)
+from cuda_llm.tools.emulator.codegen.loops import Arrays, write_segment
 from cuda_llm.tools.emulator.codegen.segments import Item, Segment, schedule
 from cuda_llm.tools.emulator.codegen.steering import outer_latches
-from cuda_llm.tools.emulator.ptx.module import Guard
+from cuda_llm.tools.emulator.ptx.module import Guard, Instruction, Loc
 
 _DISPATCH = "return emu::kDispatch;"
 
@@ -40,12 +46,16 @@ class Emitted:
 def emit(kernel: KernelDraft, blocks: Sequence[LoweredBlock], number: int) -> Emitted:
     """Write the function of a lowered kernel."""
     after = live_out(blocks)
-    shared = crossing(after)
+    # What is unset in the first block is set to nothing where undefined values are tracked.
+    shared = crossing(after) | (unset(blocks) if kernel.tracks else frozenset())
     struct, function = f"Registers{number}", f"run{number}"
     names = [f"block{number}_{index}" for index in range(len(blocks))]
     latches = outer_latches([block.end for block in blocks])
     lines = [f"struct {struct} {{"]
     lines += [_member(kernel, register) for register in sorted(shared)]
+    if kernel.tracks:
+        lines.append("alignas(64) uint8_t undefined;")
+        lines += [line for r in sorted(shared) for line in _tracking_members(kernel, r)]
     lines += ["uint8_t unused;", "};"]
     for index, (name, block) in enumerate(zip(names, blocks, strict=True)):
         lines.append(f"static emu::Next {name}(emu::Warp* w, {struct}& g, emu::Mask m) {{")
@@ -62,6 +72,14 @@ def _member(kernel: KernelDraft, register: str) -> str:
     if kernel.is_predicate(register):
         return f"emu::Mask {name};"
     return f"alignas(64) {kernel.raw(register)} {name}[emu::kLanes];"
+
+
+def _tracking_members(kernel: KernelDraft, register: str) -> list[str]:
+    bits, origin = kernel.bits_name(register), kernel.origin_name(register)
+    members = [f"alignas(64) uint32_t {origin}[emu::kLanes];"]
+    if kernel.is_predicate(register):
+        return [*members, f"emu::Mask {bits};"]
+    return [*members, f"alignas(64) {kernel.raw(register)} {bits}[emu::kLanes];"]
 
 
 class _BlockWriter:
@@ -87,6 +105,9 @@ class _BlockWriter:
                 body.append(count)
         body += self._end(block.end)
         declarations = [self._declaration(register) for register in sorted(self._local)]
+        if self._kernel.tracks:
+            for register in sorted(self._local):
+                declarations += self._tracking_declarations(register)
         return [*declarations, *body]
 
     def _array(self, register: str) -> str:
@@ -102,16 +123,101 @@ class _BlockWriter:
             return f"emu::Mask {name} = 0;"
         return f"alignas(64) {self._kernel.raw(register)} {name}[emu::kLanes];"
 
+    def _bits(self, register: str) -> str:
+        self._array(register)
+        name = self._kernel.bits_name(register)
+        return f"g.{name}" if register in self._crossing else f"{name}_"
+
+    def _origin(self, register: str) -> str:
+        self._array(register)
+        name = self._kernel.origin_name(register)
+        return f"g.{name}" if register in self._crossing else f"{name}_"
+
+    def _tracking_declarations(self, register: str) -> list[str]:
+        bits, origin = self._kernel.bits_name(register), self._kernel.origin_name(register)
+        kind = self._kernel.raw(register)
+        return [
+            f"emu::Mask {bits}_ = 0;"
+            if self._kernel.is_predicate(register)
+            else f"alignas(64) {kind} {bits}_[emu::kLanes];",
+            f"alignas(64) uint32_t {origin}_[emu::kLanes];",
+        ]
+
     def _item(self, item: Item) -> list[str]:
         if isinstance(item, Segment):
-            lines = write_segment(self._kernel, item, self._array, self._crossing)
+            arrays = Arrays(self._array, self._bits, self._origin)
+            lines = write_segment(self._kernel, item, arrays, self._crossing)
             return ["{", *lines, "}"]
+        if self._kernel.tracks:
+            return self._tracked(item)
         code = item.code(self._array)
         if item.narrows:
-            return [code]
+            return [item.enter(self._array), code] if item.enter else [code]
         if item.guard is None:
             return [f"{{ const emu::Mask q = m; {code} }}"]
         return [f"if (const emu::Mask q = {self._lanes(item.guard)}) {{ {code} }}"]
+
+    def _tracked(self, act: Act) -> list[str]:
+        """Write an act that moves undefined bits beside the values, or reports them."""
+        lanes = "m" if act.narrows else "q"
+        lines = [] if act.narrows else ["{ const emu::Mask q = m;"]
+        if act.guard is not None:
+            lines = [
+                "{",
+                *self._decide(act, "m", (act.guard.reg.name,), "access"),
+                f"if (const emu::Mask q = {self._lanes(act.guard)}) {{",
+            ]
+        deciding = [r for r in dict.fromkeys(act.reads) if r not in act.data]
+        lines += self._decide(act, lanes, deciding, act.use)
+        if act.enter:
+            lines.append(act.enter(self._array))
+        moved = [r for r in act.data if r in act.writes]
+        code, move = act.code(self._array), self._move(act, lanes)
+        lines += [move, code] if moved else [code, move]
+        lines += [
+            f"emu::define({lanes}, {self._bits(r)});" for r in act.writes if r not in act.data
+        ]
+        if act.guard is not None:
+            lines.append("}")
+        return lines if act.narrows else [*lines, "}"]
+
+    def _decide(self, act: Act, lanes: str, registers: Sequence[str], use: Use) -> list[str]:
+        if act.site is None:
+            return []
+        return [
+            f"emu::decide(w, {act.site}, {lanes}, {self._bits(r)}, {self._origin(r)}, "
+            f"emu::Use::{use});"
+            for r in registers
+        ]
+
+    def _move(self, act: Act, lanes: str) -> str:
+        if act.moves is None:
+            return ""
+
+        def spelled(moving: SpellLanes) -> SpellLanes:
+            return lambda register: (
+                moving(register) if register in act.data else self._array(register)
+            )
+
+        reads = [r for r in act.data if r in act.reads]
+        writes = [r for r in act.data if r in act.writes]
+        lines = [f"{{ emu::MovesUndefined pass(w, {lanes});"]
+        lines += [f"pass.give({self._bits(r)}, {self._origin(r)});" for r in reads]
+        lines += ["pass.share();"] if act.origins == "group" else []
+        lines.append(f"{{ {act.moves(spelled(self._bits))} }}")
+        if act.origins == "moved":
+            lines += ["pass.of_origins();", f"{{ {act.moves(spelled(self._origin))} }}"]
+        else:
+            lines += [f"pass.take({self._origin(r)});" for r in writes]
+        return "\n".join([*lines, "}"])
+
+    def _branches_on(self, register: str, loc: Loc | None) -> list[str]:
+        """Write the check that lanes know where they go."""
+        if not self._kernel.tracks:
+            return []
+        site = self._kernel.site(Instruction(("bra",), (), loc=loc), "use")
+        bits, origin = self._bits(register), self._origin(register)
+        return [f"emu::decide(w, {site}, m, {bits}, {origin}, emu::Use::branch);"]
 
     def _lanes(self, guard: Guard) -> str:
         return f"m & {'~' if guard.negated else ''}{self._array(guard.reg.name)}"
@@ -121,11 +227,22 @@ class _BlockWriter:
             case Jump(target):
                 return self._go(target)
             case GuardedBranch(guard, target, otherwise):
-                return self._branch(guard, target, otherwise)
+                return [
+                    *self._branches_on(guard.reg.name, end.loc),
+                    *self._branch(guard, target, otherwise),
+                ]
             case Switch(index, targets):
-                return self._switch(self._array(index.name), targets)
+                return [
+                    *self._branches_on(index.name, end.loc),
+                    *self._switch(self._array(index.name), targets),
+                ]
             case Barrier(instruction, target):
                 return [
+                    *(
+                        line
+                        for register in end_reads(end)
+                        for line in self._branches_on(register, instruction.loc)
+                    ),
                     barrier_call(self._kernel, instruction, target, self._array),
                     _DISPATCH,
                 ]

@@ -14,6 +14,7 @@ from cuda_llm.tools.emulator.ptx.module import (
     Guard,
     Instruction,
     Label,
+    Loc,
     Reg,
     Statement,
     Target,
@@ -38,6 +39,7 @@ class GuardedBranch:
     guard: Guard
     target: int
     otherwise: int
+    loc: Loc | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Switch:
 
     index: Reg
     targets: tuple[int, ...]
+    loc: Loc | None = None
 
 
 @dataclass(frozen=True)
@@ -253,8 +256,8 @@ def _block(draft: _Draft, index: int, places: dict[str, int], numbers: dict[int,
     targets = tuple(numbers[places[label.name]] for label in _labels(end))
     if end.opcode[0] == "brx":
         assert isinstance(end.operands[0], Reg)
-        return FlowBlock(body, Switch(end.operands[0], targets))
+        return FlowBlock(body, Switch(end.operands[0], targets, end.loc))
     target = targets[0] if targets else LEAVE
     if end.guard is None:
         return FlowBlock(body, Jump(target))
-    return FlowBlock(body, GuardedBranch(end.guard, target, following))
+    return FlowBlock(body, GuardedBranch(end.guard, target, following, end.loc))

@@ -3,11 +3,18 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from cuda_llm.tools.emulator.codegen.layout import Layout
 from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import Guard, Instruction, Loc
+
+Origins: TypeAlias = Literal["lane", "group", "moved"]
+"""Where an undefined result of an act comes from: values of the same lane, of any lane of the warp,
+or the lane whose value it is."""
+
+Use: TypeAlias = Literal["address", "branch", "access", "atomic", "collective", "operand"]
+"""What a value decides; the names of `emu::Use`."""
 
 SpellLanes: TypeAlias = Callable[[str], str]
 """Function from a register to the C++ spelling of its lane array, or of a predicate's mask."""
@@ -27,6 +34,9 @@ class Lane:
     uniforms: tuple[tuple[str, str], ...] = ()
     """Values the same in all lanes: C name and expression, computed before the loop."""
     vectorises: bool = True
+    undefined: tuple[str, ...] = ()
+    """C++ of the undefined bits of each result, in which the undefined bits of a register are
+    spelled by `KernelDraft.bits_name`. Empty: all bits of a result, where any bit read is."""
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -47,6 +57,18 @@ class Act:
     guard: Guard | None = None
     narrows: bool = False
     """A collective: it may park lanes, so it changes the mask of the block."""
+    enter: Callable[[SpellLanes], str] | None = None
+    """C++ before `code` and `moves`: the join of a collective."""
+    moves: Callable[[SpellLanes], str] | None = None
+    """C++ that moves `data` and nothing else, which serves for undefined bits as for values. Where
+    it is None, no register read may be undefined."""
+    data: tuple[str, ...] = ()
+    """Registers read or written whose values the act moves; all others read decide what it does."""
+    origins: Origins = "lane"
+    site: int | None = None
+    """Site of its instruction, in a kernel that tracks undefined values."""
+    use: Use = "operand"
+    """What an undefined value that is not data would be used for."""
 
 
 Step: TypeAlias = Lane | Act
@@ -89,6 +111,8 @@ class KernelDraft:
 
     layout: Layout
     registers: dict[str, str]
+    tracks: bool = False
+    """Whether the kernel computes which bits of its values are undefined."""
     block: int = 0
     """Basic block being lowered."""
     sites: list[SiteDraft] = field(default_factory=list)
@@ -110,6 +134,14 @@ class KernelDraft:
             self._taken.add(found)
             self._names[register] = found
         return found
+
+    def bits_name(self, register: str) -> str:
+        """Return the C name of the undefined bits of a register."""
+        return f"d_{self.name(register)}"
+
+    def origin_name(self, register: str) -> str:
+        """Return the C name of where the undefined bits of a register come from."""
+        return f"o_{self.name(register)}"
 
     def number(self, register: str) -> int:
         """Return the number that the runtime knows a register by."""

@@ -104,24 +104,30 @@ class TranslationRecord:
 
 
 async def translate(
-    ptx: Path, *, kernels: Sequence[KernelResources], source_name: str, source: str
+    ptx: Path,
+    *,
+    kernels: Sequence[KernelResources],
+    source_name: str,
+    source: str,
+    tracks: bool = False,
 ) -> Translated | Verdict:
     """Translate and compile a PTX file, or load its library from the cache.
 
-    Kernels that the device cannot run are marked in the tables. Returns a CompileFailed for too
-    much code; other failures are internal errors, since nvcc accepted the candidate. Raises
+    Kernels that the device cannot run are marked in the tables. With `tracks` they compute which
+    bits of their values are undefined. Returns a CompileFailed for too much code; other failures
+    are internal errors, since nvcc accepted the candidate. Raises
     MissingError without g++ or a writable cache.
     """
     text = ptx.read_text()
     if len(text) > MOST_PTX_BYTES:
         return CompileFailed(stop=CompilerStop(kind="device-code", limit_bytes=MOST_PTX_BYTES))
-    key = _key(text, kernels, source_name, source)
+    key = _key(text, kernels, source_name, source, tracks=tracks)
     known = load(KIND, key)
     if known is not None:
         return _translated(key, read_as(TranslationRecord, known), cached=True)
     started = time.monotonic()
     try:
-        made = await asyncio.to_thread(_generate, text, kernels, source_name, source)
+        made = await asyncio.to_thread(_generate, text, kernels, source_name, source, tracks=tracks)
         async with compile_slot():
             with private_folder() as folder:
                 library = await _compile(made.text, folder)
@@ -130,14 +136,21 @@ async def translate(
                 store(KIND, key, asdict(record), {LIBRARY: library})
     except InfrastructureError as error:
         return InfraFailed(component="emulator", detail=str(error))
-    _log.info("translated", file=source_name, seconds=round(time.monotonic() - started, 3))
+    _log.info(
+        "translated", file=source_name, tracks=tracks, seconds=round(time.monotonic() - started, 3)
+    )
     return _translated(key, record, cached=False)
 
 
 def _generate(
-    text: str, kernels: Sequence[KernelResources], source_name: str, source: str
+    text: str,
+    kernels: Sequence[KernelResources],
+    source_name: str,
+    source: str,
+    *,
+    tracks: bool,
 ) -> Generated:
-    return generate(parse(text, source_name), kernels, source_name, source)
+    return generate(parse(text, source_name), kernels, source_name, source, tracks=tracks)
 
 
 async def _compile(text: str, folder: Path) -> Path:
@@ -170,13 +183,21 @@ def _translated(key: str, record: TranslationRecord, *, cached: bool) -> Transla
     )
 
 
-def _key(text: str, kernels: Sequence[KernelResources], source_name: str, source: str) -> str:
+def _key(
+    text: str,
+    kernels: Sequence[KernelResources],
+    source_name: str,
+    source: str,
+    *,
+    tracks: bool,
+) -> str:
     registers = sorted((kernel.symbol, kernel.registers) for kernel in kernels)
     parts = (
         text,
         registers,
         source_name,
         source,
+        tracks,
         (OPTIMISED, _QUICKLY, _MUCH_CODE_BYTES, *KERNEL_FLAGS),
         cpu_model(),
         gxx_version(find_gxx()),

@@ -88,6 +88,17 @@ def live_out(blocks: Sequence[LoweredBlock]) -> list[frozenset[str]]:
     return [frozenset(registers) for registers in after]
 
 
+def unset(blocks: Sequence[LoweredBlock]) -> frozenset[str]:
+    """Return the registers that the first block may read before it writes them."""
+    used: set[str] = set()
+    killed: set[str] = set()
+    for step in blocks[0].steps:
+        used.update(r for r in step_reads(step) if r not in killed)
+        killed.update(step.writes)
+    used.update(r for r in end_reads(blocks[0].end) if r not in killed)
+    return frozenset(used)
+
+
 def crossing(after: Sequence[frozenset[str]]) -> frozenset[str]:
     """Return the registers whose value crosses a block boundary."""
     return frozenset().union(*after)

@@ -1,6 +1,7 @@
 """Lowers a PTX instruction to steps, by the rule of its kind or as a call into the runtime."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from cuda_llm.tools.emulator.codegen import moves
 from cuda_llm.tools.emulator.codegen.arithmetic import lower_arithmetic
@@ -12,6 +13,7 @@ from cuda_llm.tools.emulator.codegen.bulk_copies import (
 )
 from cuda_llm.tools.emulator.codegen.flow import is_collective
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, RefusedInstruction, Step
+from cuda_llm.tools.emulator.codegen.liveness import step_reads
 from cuda_llm.tools.emulator.codegen.mbarriers import lower_cluster_barrier, lower_mbarrier
 from cuda_llm.tools.emulator.codegen.memory import lower_load, lower_store
 from cuda_llm.tools.emulator.codegen.tensor_ops import lower_tensor
@@ -142,7 +144,20 @@ def lower(kernel: KernelDraft, instruction: Instruction) -> list[Step] | Refused
         rule = lower_async_store
     sites = len(kernel.sites)
     try:
-        return rule(kernel, instruction)
+        steps = rule(kernel, instruction)
     except NotSupported:
         del kernel.sites[sites:]
         return RefusedInstruction(instruction.spelling)
+    return _placed(kernel, instruction, steps, sites) if kernel.tracks else steps
+
+
+def _placed(
+    kernel: KernelDraft, instruction: Instruction, steps: list[Step], first: int
+) -> list[Step]:
+    """Return the steps with the site at which an act finds an undefined value."""
+    if not any(isinstance(step, Act) and step_reads(step) for step in steps):
+        return steps
+    if len(kernel.sites) == first:
+        kernel.site(instruction, "use")
+    site = len(kernel.sites) - 1
+    return [replace(step, site=site) if isinstance(step, Act) else step for step in steps]

@@ -1,8 +1,9 @@
 """ld and st: calls of the functions of `emu/memory.h`, with registers made to fit them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cuda_llm.tools.emulator.codegen.arithmetic import register, store
+from cuda_llm.tools.emulator.codegen.arithmetic import register, store, undefined_copy
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader
 from cuda_llm.tools.emulator.ops.lane_op import C_TYPES
@@ -104,8 +105,29 @@ def copy(
     value = reader.value(operand, kind)
     name = kernel.temporary(kind)
     result = (name, store(kernel, Reg(name), value, kind))
-    steps.append(Lane((result,), tuple(reader.reads), guard, tuple(reader.uniforms)))
+    undefined = undefined_copy(kernel, reader, Reg(name), operand, kind)
+    steps.append(
+        Lane(
+            (result,),
+            tuple(reader.reads),
+            guard,
+            tuple(reader.uniforms),
+            undefined=(undefined,),
+        )
+    )
     return name
+
+
+def apart(
+    kernel: KernelDraft, name: str, others: Sequence[str], guard: Guard | None, steps: list[Step]
+) -> str:
+    """Return a register with the value of `name` that is not one of `others`.
+
+    Where undefined values are tracked, an act has no register both as data and as an address.
+    """
+    if not kernel.tracks or name not in others:
+        return name
+    return copy(kernel, Reg(name), f"b{8 * kernel.bytes(name)}", guard, steps)
 
 
 def _elements(operand: Operand) -> tuple[Operand | None, ...]:
@@ -126,18 +148,24 @@ def lower_load(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     at = pointer(kernel, instruction.operands[1], space, instruction.guard, steps)
     after: list[Step] = []
     outs = [_landing(kernel, item, kind, instruction.guard, after) for item in items]
+    written = tuple(out for out in outs if out)
+    base = apart(kernel, at.register, written, instruction.guard, steps)
     site = kernel.site(instruction, "load", space, size * len(items))
     call = f"emu::load_{space}<uint{8 * size}_t, {len(items)}>(w, {site}, q"
 
+    def code(array: SpellLanes) -> str:
+        spelled = ", ".join(array(out) if out else "nullptr" for out in outs)
+        return f"{call}, {array(base)}, {at.offset}, {{{spelled}}});"
+
     steps.append(
         Act(
-            lambda array: (
-                f"{call}, {array(at.register)}, {at.offset}, "
-                f"{{{', '.join(array(out) if out else 'nullptr' for out in outs)}}});"
-            ),
-            reads=(at.register,),
-            writes=tuple(out for out in outs if out),
+            code,
+            reads=(base,),
+            writes=written,
             guard=instruction.guard,
+            moves=code,
+            data=written,
+            use="address",
         )
     )
     return steps + after
@@ -156,7 +184,8 @@ def _landing(
     name = kernel.temporary(kind)
     reader = OperandReader(kernel)
     value = store(kernel, item, reader.value(Reg(name), kind), kind)
-    after.append(Lane(((target, value),), tuple(reader.reads), guard))
+    undefined = undefined_copy(kernel, reader, item, Reg(name), kind)
+    after.append(Lane(((target, value),), tuple(reader.reads), guard, undefined=(undefined,)))
     return name
 
 
@@ -243,15 +272,21 @@ def lower_store(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     steps: list[Step] = []
     at = pointer(kernel, instruction.operands[0], space, instruction.guard, steps)
     values = [fitted(kernel, item, kind, instruction.guard, steps) for item in items]
+    base = apart(kernel, at.register, values, instruction.guard, steps)
     site = kernel.site(instruction, "store", space, size * len(items))
     call = f"emu::store_{space}<uint{8 * size}_t, {len(items)}>(w, {site}, q"
+
+    def code(array: SpellLanes) -> str:
+        return f"{call}, {array(base)}, {at.offset}, {{{', '.join(map(array, values))}}});"
+
     steps.append(
         Act(
-            lambda array: (
-                f"{call}, {array(at.register)}, {at.offset}, {{{', '.join(map(array, values))}}});"
-            ),
-            reads=(at.register, *values),
+            code,
+            reads=(base, *values),
             guard=instruction.guard,
+            moves=code,
+            data=tuple(values),
+            use="address",
         )
     )
     return steps

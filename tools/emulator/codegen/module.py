@@ -77,9 +77,17 @@ class _Lowered:
 
 
 def generate(
-    module: Module, resources: Sequence[KernelResources], source_name: str, source: str
+    module: Module,
+    resources: Sequence[KernelResources],
+    source_name: str,
+    source: str,
+    *,
+    tracks: bool = False,
 ) -> Generated:
-    """Translate every `.entry`. `resources` have the registers per thread, by symbol."""
+    """Translate every `.entry`. `resources` have the registers per thread, by symbol.
+
+    With `tracks`, kernels compute which bits of their values are undefined beside the values.
+    """
     spots = Spots(source_name, source)
     registers = {found.symbol: found.registers for found in resources}
     texts: list[str] = []
@@ -88,12 +96,13 @@ def generate(
     for number, entry in enumerate(f for f in module.functions if f.entry):
         flat = propagate_constants(lower_param_space(inline_calls(module, entry)))
         layout = lay_out(module, flat)
-        lowered = _lower(flat, layout, module.target, spots)
-        run, register_bytes = "nullptr", "0"
+        lowered = _lower(flat, layout, module.target, spots, tracks=tracks)
+        run, register_bytes, undefined = "nullptr", "0", "0"
         if not lowered.refused:
             emitted = emit(lowered.kernel, lowered.blocks, number)
             texts.append(emitted.text)
             run, register_bytes = emitted.function, f"sizeof({emitted.registers})"
+            undefined = f"offsetof({emitted.registers}, undefined)" if tracks else "0"
         table = _table(entry.name, lowered, spots)
         tables.append(table)
         sites = lowered.kernel.sites if table.sites else []
@@ -106,9 +115,10 @@ def generate(
             f"{layout.shared_bytes}, {layout.param_bytes}, {entry.max_threads}, "
             f"{registers.get(entry.name, 0)}, {len(table.blocks)}, {len(table.sites)}, "
             f"sites{number}, {len(layout.params)}, params{number}, costs{number}, "
-            f"{copies}, {loops}, {{{', '.join(map(str, _three(entry.cluster)))}}}}}"
+            f"{copies}, {loops}, {{{', '.join(map(str, _three(entry.cluster)))}}}, {undefined}}}"
         )
-    text = "\n".join([_HEAD, *texts, _module(module, rows), ""])
+    head = _HEAD + ('#include "emu/undefined.h"\n' if tracks else "")
+    text = "\n".join([head, *texts, _module(module, rows), ""])
     return Generated(text, tuple(tables))
 
 
@@ -116,8 +126,8 @@ def _three(cluster: Sequence[int]) -> tuple[int, ...]:
     return (*cluster, 1, 1)[:3] if cluster else (0, 0, 0)
 
 
-def _lower(flat: Function, layout: Layout, target: str, spots: Spots) -> _Lowered:
-    kernel = KernelDraft(layout, dict(flat.registers))
+def _lower(flat: Function, layout: Layout, target: str, spots: Spots, *, tracks: bool) -> _Lowered:
+    kernel = KernelDraft(layout, dict(flat.registers), tracks)
     blocks = blocks_of(flat)
     bodies: list[BlockInstructions] = []
     refused: list[Instruction] = []

@@ -1,6 +1,8 @@
 """mov, cvta, isspacep: values that change their place, not their bits."""
 
-from cuda_llm.tools.emulator.codegen.arithmetic import register, store
+from collections.abc import Callable
+
+from cuda_llm.tools.emulator.codegen.arithmetic import register, store, undefined_copy
 from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, Lane, Step
 from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader
 from cuda_llm.tools.emulator.ptx.literals import BYTES
@@ -21,31 +23,39 @@ def lower_move(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         raise NotSupported
     reader = OperandReader(kernel)
     if isinstance(target, Vector):
-        results = _unpack(kernel, reader, target, source, kind)
+        value = reader.value(source, f"b{8 * BYTES[kind]}")
+        results = _unpack(kernel, target, value, kind)
+        bits = reader.undefined(source, f"b{8 * BYTES[kind]}")
+        undefined = tuple(text for _, text in _unpack(kernel, target, bits, kind))
     elif isinstance(source, Vector):
-        results = ((register(target), _pack(kernel, reader, target, source, kind)),)
+        results = ((register(target), _pack(kernel, reader.value, target, source, kind)),)
+        undefined = (_pack(kernel, reader.undefined, target, source, kind),)
     else:
         value = reader.value(source, kind, negated=1 in instruction.negated)
         results = ((register(target), store(kernel, target, value, kind)),)
-    return [_lane(instruction, reader, results)]
+        undefined = (undefined_copy(kernel, reader, target, source, kind),)
+    return [_lane(instruction, reader, results, undefined)]
 
 
 def _lane(
-    instruction: Instruction, reader: OperandReader, results: tuple[tuple[str, str], ...]
+    instruction: Instruction,
+    reader: OperandReader,
+    results: tuple[tuple[str, str], ...],
+    undefined: tuple[str, ...] = (),
 ) -> Lane:
     return Lane(
         results=results,
         reads=tuple(reader.reads),
         guard=instruction.guard,
         uniforms=tuple(reader.uniforms),
+        undefined=undefined,
     )
 
 
 def _unpack(
-    kernel: KernelDraft, reader: OperandReader, target: Vector, source: Operand, kind: str
+    kernel: KernelDraft, target: Vector, value: str, kind: str
 ) -> tuple[tuple[str, str], ...]:
     bits = 8 * BYTES[kind] // len(target.items)
-    value = reader.value(source, f"b{8 * BYTES[kind]}")
     pieces = [
         (item, f"uint{bits}_t({value} >> {index * bits})")
         for index, item in enumerate(target.items)
@@ -58,12 +68,16 @@ def _unpack(
 
 
 def _pack(
-    kernel: KernelDraft, reader: OperandReader, target: Operand, source: Vector, kind: str
+    kernel: KernelDraft,
+    read: Callable[[Operand | None, str], str],
+    target: Operand,
+    source: Vector,
+    kind: str,
 ) -> str:
     size = 8 * BYTES[kind]
     bits = size // len(source.items)
     pieces = [
-        f"uint{size}_t({reader.value(item, f'b{bits}')}) << {index * bits}"
+        f"uint{size}_t({read(item, f'b{bits}')}) << {index * bits}"
         for index, item in enumerate(source.items)
     ]
     return store(kernel, target, f"uint{size}_t({' | '.join(pieces)})", f"b{size}")
@@ -76,11 +90,13 @@ def lower_cvta(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     space = instruction.opcode[2 if inward else 1].split("::")[0]
     reader = OperandReader(kernel)
     value = reader.value(source, "u64")
+    undefined = undefined_copy(kernel, reader, target, source, "u64")
     if space in _WINDOWS:
         value = f"({value} & ~emu::kWindowMask)" if inward else f"({value} | {_WINDOWS[space]})"
     elif space not in {"global", "const"}:
         raise NotSupported
-    return [_lane(instruction, reader, ((register(target), store(kernel, target, value, "u64")),))]
+    result = (register(target), store(kernel, target, value, "u64"))
+    return [_lane(instruction, reader, (result,), (undefined,))]
 
 
 def lower_mapa(kernel: KernelDraft, instruction: Instruction) -> list[Step]:

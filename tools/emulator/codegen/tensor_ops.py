@@ -1,8 +1,10 @@
 """Tensor cores: mma, wmma, ldmatrix, stmatrix, movmatrix, as calls of `emu/tensor.h`."""
 
+from collections.abc import Callable
+
 from cuda_llm.tools.emulator.codegen.arithmetic import register
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, SpellLanes, Step
-from cuda_llm.tools.emulator.codegen.memory import fitted, pointer, space_of
+from cuda_llm.tools.emulator.codegen.memory import apart, fitted, pointer, space_of
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.ops.tensor import ALIGNED, Tile, held, is_product, product_of, tile_of
 from cuda_llm.tools.emulator.ptx.literals import BYTES
@@ -100,7 +102,18 @@ def _product(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
             "if (w->watched) emu::met(w, q); emu::multiply(p, a, b, c, d);"
         )
 
-    return [*steps, Act(code, reads=(*a, *b, *c), writes=d)]
+    def move(array: SpellLanes) -> str:
+        source = "const void* const"
+        factors = zip((a, b, c), "abc", strict=True)
+        lists = " ".join(_list(array, names, source, name) for names, name in factors)
+        target = _list(array, d, "void* const", "d")
+        return (
+            f"static constexpr emu::Product p = {product}; {lists} {target} "
+            "emu::multiply_undefined(w, p, a, b, c, d);"
+        )
+
+    held_registers = tuple(dict.fromkeys((*a, *b, *c, *d)))
+    return [*steps, Act(code, reads=(*a, *b, *c), writes=d, moves=move, data=held_registers)]
 
 
 def _tile(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
@@ -119,6 +132,9 @@ def _tile(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     else:
         held = _sources(kernel, fragment, tile.registers, kind, steps)
     step, packed = _stride(kernel, tile, stride, steps)
+    base = apart(kernel, at.register, held, None, steps)
+    if step:
+        step = apart(kernel, step, held, None, steps)
     site = kernel.site(instruction, "load" if loads else "store", tile.space, tile.access_bytes)
     m, n, k = tile.shape
     spelled = (
@@ -131,14 +147,25 @@ def _tile(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         return (
             f"static constexpr emu::Tile t = {spelled}; {listed} "
             f"emu::{'load' if loads else 'store'}_tile(w, {site}, t, emu::Space::{tile.space}, "
-            f"{array(at.register)}, {at.offset}, {array(step) if step else 'nullptr'}, {packed}, "
+            f"{array(base)}, {at.offset}, {array(step) if step else 'nullptr'}, {packed}, "
             "held);"
         )
 
-    reads = (at.register, *((step,) if step else ()))
-    if loads:
-        return [*steps, Act(code, reads=reads, writes=held)]
-    return [*steps, Act(code, reads=(*reads, *held))]
+    return [*steps, _moving(code, (base, *((step,) if step else ())), held, loads=loads)]
+
+
+def _moving(
+    code: Callable[[SpellLanes], str], reads: tuple[str, ...], held: tuple[str, ...], *, loads: bool
+) -> Act:
+    """Return a load or a store of a matrix whose pieces are in the registers `held`."""
+    return Act(
+        code,
+        reads=reads if loads else (*reads, *held),
+        writes=held if loads else (),
+        moves=code,
+        data=held,
+        use="address",
+    )
 
 
 def _stride(
@@ -171,6 +198,7 @@ def _matrices(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         held = _targets(kernel, fragment, count, "b32")
     else:
         held = _sources(kernel, fragment, count, "b32", steps)
+    base = apart(kernel, at.register, held, None, steps)
     site = kernel.site(instruction, "load" if loads else "store", "shared", 16)
     call = "load" if loads else "store"
     turned = str("trans" in opcode).lower()
@@ -179,12 +207,10 @@ def _matrices(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         type_ = "uint32_t* const" if loads else "const uint32_t* const"
         return (
             f"{_list(array, held, type_, 'held')} emu::{call}_matrices(w, {site}, {count}, "
-            f"{turned}, {array(at.register)}, {at.offset}, held);"
+            f"{turned}, {array(base)}, {at.offset}, held);"
         )
 
-    if loads:
-        return [*steps, Act(code, reads=(at.register,), writes=held)]
-    return [*steps, Act(code, reads=(at.register, *held))]
+    return [*steps, _moving(code, (base,), held, loads=loads)]
 
 
 def _turn(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
@@ -193,11 +219,18 @@ def _turn(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     steps: list[Step] = []
     (target,) = _targets(kernel, instruction.operands[0], 1, "b32")
     (source,) = _sources(kernel, instruction.operands[1], 1, "b32", steps)
+
+    def code(array: SpellLanes) -> str:
+        return f"emu::transpose_matrix({array(source)}, {array(target)});"
+
     return [
         *steps,
         Act(
-            lambda array: f"emu::transpose_matrix({array(source)}, {array(target)});",
+            code,
             reads=(source,),
             writes=(target,),
+            moves=code,
+            data=tuple(dict.fromkeys((source, target))),
+            origins="group",
         ),
     ]

@@ -48,6 +48,13 @@ class OperandReader:
             case _:
                 raise NotSupported
 
+    def undefined(self, operand: Operand | None, kind: str) -> str:
+        """Return the C++ expression of the undefined bits of an operand read as PTX type `kind`."""
+        if not isinstance(operand, Reg):
+            return "false" if kind == "pred" else f"{unsigned_type(kind)}(0)"
+        name = self.kernel.bits_name(operand.name)
+        return name if kind == "pred" else f"emu::from_bits<{unsigned_type(kind)}>({name})"
+
     def uniform(self, expression: str) -> str:
         """Name of a value computed once for all lanes."""
         name = self.kernel.uniform()
@@ -76,6 +83,12 @@ class OperandReader:
         if found is None:
             raise NotSupported
         return found.expression if found.per_lane else self.uniform(found.expression)
+
+
+def unsigned_type(kind: str) -> str:
+    """Return the C type of the bits of a PTX type."""
+    c_type = C_TYPES[kind]
+    return {"float": "uint32_t", "double": "uint64_t"}.get(c_type, c_type)
 
 
 def immediate(value: Imm, kind: str) -> str:

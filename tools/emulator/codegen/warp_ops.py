@@ -4,8 +4,15 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from cuda_llm.tools.emulator.codegen.arithmetic import register
-from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, SpellLanes, Step
-from cuda_llm.tools.emulator.codegen.memory import fitted
+from cuda_llm.tools.emulator.codegen.kernel import (
+    Act,
+    KernelDraft,
+    Lane,
+    Origins,
+    SpellLanes,
+    Step,
+)
+from cuda_llm.tools.emulator.codegen.memory import apart, fitted
 from cuda_llm.tools.emulator.codegen.values import NotSupported, OperandReader
 from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Operand, OperandPair, Reg
 
@@ -44,20 +51,42 @@ def _collective(
     reads: tuple[str, ...],
     writes: tuple[str, ...],
     body: WriteCollective | None,
+    moves: WriteCollective | None = None,
+    data: tuple[str, ...] = (),
+    origins: Origins = "group",
 ) -> list[Step]:
-    """Return `steps`, then the join of `members`, then `body`."""
+    """Return `steps`, then the join of `members`, then `body`.
+
+    `moves` does to the undefined bits of the registers `data` what `body` does to their values.
+    """
     site = kernel.site(instruction, "collective")
     block = kernel.block
     constant = f"{members.value & 0xFFFFFFFF:#x}u" if isinstance(members, Imm) else None
     mask = None if constant else fitted(kernel, members, "u32", None, steps)
+    if mask:
+        mask = apart(kernel, mask, data, None, steps)
 
-    def code(array: SpellLanes) -> str:
+    def enter(array: SpellLanes) -> str:
         spelled = constant or array(mask or "")
-        joined = f"if (!(m = emu::meet(w, {site}, m, {spelled}, {block}))) return emu::kDispatch;"
-        lanes = f"emu::Same{{{constant}}}" if constant else spelled
-        return f"{joined}\n{body(array, lanes, site) if body else ''}"
+        return f"if (!(m = emu::meet(w, {site}, m, {spelled}, {block}))) return emu::kDispatch;"
 
-    steps.append(Act(code, reads=(*reads, *([mask] if mask else [])), writes=writes, narrows=True))
+    def written(write: WriteCollective) -> Callable[[SpellLanes], str]:
+        lanes = f"emu::Same{{{constant}}}" if constant else ""
+        return lambda array: write(array, lanes or array(mask or ""), site)
+
+    steps.append(
+        Act(
+            written(body) if body else lambda array: "",
+            reads=(*reads, *([mask] if mask else [])),
+            writes=writes,
+            narrows=True,
+            enter=enter,
+            moves=written(moves) if moves else None,
+            data=data,
+            origins=origins,
+            use="collective",
+        )
+    )
     return steps
 
 
@@ -90,6 +119,11 @@ def _shuffle(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     value = fitted(kernel, instruction.operands[1], "b32", None, steps)
     by, by_register = _spell(kernel, instruction.operands[2], steps)
     clamp, clamp_register = _spell(kernel, instruction.operands[3], steps)
+    moved = [value, *_written(result)]
+    if by_register:
+        by_register = apart(kernel, by_register, moved, None, steps)
+    if clamp_register:
+        clamp_register = apart(kernel, clamp_register, moved, None, steps)
 
     def body(array: SpellLanes, members: str, site: int) -> str:
         spelled_by = array(by_register) if by_register else by
@@ -101,6 +135,16 @@ def _shuffle(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         )
         return f"emu::put({array(predicate)}, m, {call});" if predicate else f"{call};"
 
+    def move(array: SpellLanes, members: str, site: int) -> str:
+        spelled_by = array(by_register) if by_register else by
+        spelled_clamp = array(clamp_register) if clamp_register else clamp
+        return (
+            f"emu::shuffle_{mode}(w, {site}, m, {array(value)}, {spelled_by}, "
+            f"{spelled_clamp}, {members}, {array(result)});"
+            if result
+            else ""
+        )
+
     reads = (value, *_written(by_register, clamp_register))
     return _collective(
         kernel,
@@ -110,6 +154,9 @@ def _shuffle(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         reads,
         _written(result, predicate),
         body,
+        move,
+        (value, *_written(result)),
+        "moved",
     )
 
 
@@ -121,7 +168,8 @@ def _predicate(kernel: KernelDraft, instruction: Instruction, index: int, steps:
     reader = OperandReader(kernel)
     value = reader.value(operand, "pred", negated=index in instruction.negated)
     name = kernel.temporary("pred")
-    steps.append(Lane(((name, value),), tuple(reader.reads)))
+    undefined = (reader.undefined(operand, "pred"),)
+    steps.append(Lane(((name, value),), tuple(reader.reads), undefined=undefined))
     return name
 
 
@@ -138,6 +186,11 @@ def _vote(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
             return f"emu::ballot(m, {array(source)}, {members}, {array(target)});"
         return f"emu::put({array(target)}, m, emu::vote_{mode}(m, {array(source)}, {members}));"
 
+    def move(array: SpellLanes, members: str, site: int) -> str:
+        if mode == "ballot":
+            return body(array, members, site)
+        return f"emu::put({array(target)}, m, emu::vote_any(m, {array(source)}, {members}));"
+
     return _collective(
         kernel,
         instruction,
@@ -146,6 +199,8 @@ def _vote(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         (source,),
         (target,),
         body,
+        move,
+        (source, target),
     )
 
 
@@ -168,7 +223,17 @@ def _match(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         (value,),
         _written(result, predicate),
         body,
+        lambda array, members, site: _spoil(array, value, members, result, predicate),
+        (value, *_written(result, predicate)),
     )
+
+
+def _spoil(
+    array: SpellLanes, value: str, members: str, result: str | None, predicate: str | None
+) -> str:
+    """Return C++ that makes a result undefined where a value of the group is."""
+    call = f"emu::spoil(m, {array(value)}, {members}, {array(result) if result else 'nullptr'})"
+    return f"emu::put({array(predicate)}, m, {call});" if predicate else f"{call};"
 
 
 def _redux(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
@@ -194,6 +259,8 @@ def _redux(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         (value,),
         (target,),
         body,
+        lambda array, members, site: _spoil(array, value, members, target, None),
+        (value, target),
     )
 
 

@@ -92,7 +92,12 @@ def _product(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
         )
 
     reads = (*d, *a, b, *((adds_register,) if adds_register else ()))
-    return [*steps, Act(code, reads=reads, writes=d)]
+
+    def move(array: SpellLanes) -> str:
+        # What a product leaves undefined is not followed: its operands lie in shared memory.
+        return " ".join(f"emu::define(q, {array(name)});" for name in d)
+
+    return [*steps, Act(code, reads=reads, writes=d, moves=move, data=(*d, *held))]
 
 
 def _descriptor(kernel: KernelDraft, operand: Operand, steps: list[Step]) -> str:

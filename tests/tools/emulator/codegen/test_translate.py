@@ -193,7 +193,7 @@ def test_clusters_fixed_at_compile_time_are_told_to_the_device() -> None:
     text = f"{HEAD}.entry k() .explicitcluster .reqnctapercluster 2, 1, 1 {{ ret; }}\n"
     made = generate(parse(text, "kernel.cu"), (), "kernel.cu", SOURCE)
     assert made.kernels[0].unsupported == ()
-    assert "{2, 1, 1}}" in made.text
+    assert "{2, 1, 1}, 0}" in made.text
 
 
 def test_tables_of_functions_are_refused_where_a_kernel_reads_them() -> None:

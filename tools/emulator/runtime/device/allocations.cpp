@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "device/pages.h"
+#include "device/undefined.h"
 
 namespace emu {
 namespace {
@@ -131,6 +132,7 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
   d.allocations.clear();
   d.freed.clear();
   d.residents.clear();
+  forget_undefined();
   d.scratch_used = 0;
   d.scratch_count = 0;
   for (const Allocation& one : d.permanent) insert(one);
@@ -162,6 +164,7 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
 extern "C" void emu_end(void) {
   using namespace emu;
   Device& d = device();
+  check_outputs();
   uint64_t highest = d.scratch_begin;
   for (const auto* list : {&d.allocations, &d.freed}) {
     for (const Allocation& one : *list) {

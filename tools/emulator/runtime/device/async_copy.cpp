@@ -6,6 +6,7 @@
 #include "device/checks.h"
 #include "device/cluster.h"
 #include "device/races.h"
+#include "device/undefined.h"
 #include "emu/memory.h"
 
 namespace emu {
@@ -26,6 +27,13 @@ void land_async_copy(Warp* w, const AsyncCopy& copy) {
   }
   std::memcpy(block.shared + copy.shared, copy.data, copy.bytes);
   mark_shared_known(w, copy.site, lane, at, copy.bytes);
+  for (uint32_t i = 0; i < copy.bytes; ++i) {
+    if (copy.undefined[i] == 0) continue;
+    uint8_t& known = block.shared_known[copy.shared + i];
+    known = static_cast<uint8_t>(~copy.undefined[i]);
+    block.known_prefix = std::min(block.known_prefix, copy.shared);
+    remember_origins(block.origins, copy.shared + i, 1, copy.origin);
+  }
 }
 
 namespace {
@@ -33,6 +41,19 @@ namespace {
 void forget_target(BlockRun& block, uint32_t shared, uint32_t bytes) {
   std::memset(block.shared_known.data() + shared, 0, bytes);
   block.known_prefix = std::min(block.known_prefix, shared);
+}
+
+void note_undefined(Warp* w, AsyncCopy& copy, uint64_t address, uint32_t count) {
+  const Allocation* one = count == 0 ? nullptr : find_allocation(address);
+  if (one == nullptr || !one->tracked) return;
+  copy.origin = kNone;
+  bool any = false;
+  for (uint32_t i = 0; i < count; ++i) {
+    copy.undefined[i] = undefined_byte(address + i, &copy.origin);
+    any = any || copy.undefined[i] != 0;
+  }
+  if (!any || copy.origin != kNone) return;
+  copy.origin = origin_of_read(w, copy.site, copy.lane, SpaceNumber::global, address, count);
 }
 
 // Lands the copies of the lanes that belong to groups below `until`.
@@ -88,7 +109,7 @@ void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int6
     }
     if (whole) {
       const Allocation* one = check_global(w, site, reading, from, bytes, AccessNumber::read);
-      check_global_known(w, site, reading, from, bytes, one, AccessNumber::read);
+      if (!w->tracked) check_global_known(w, site, reading, from, bytes, one, AccessNumber::read);
       if (watches_races(w, one)) check_race_read(w, site, reading, from, bytes);
     } else {
       // Lanes that read less than a full copy: only those bytes must exist.
@@ -99,6 +120,7 @@ void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int6
           Lanes<uint64_t> byte(global, global_offset + b, Mask{1} << i, 0);
           const Allocation* one =
               check_global(w, site, Mask{1} << i, byte, 1, AccessNumber::read);
+          if (w->tracked) continue;
           check_global_known(w, site, Mask{1} << i, byte, 1, one, AccessNumber::read);
         }
       }
@@ -120,6 +142,7 @@ void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int6
     uint32_t count = source_bytes == nullptr ? bytes : std::min(source_bytes[i], bytes);
     uint64_t address = global[i] + static_cast<uint64_t>(global_offset);
     if (count != 0) std::memcpy(copy.data, device().host(address), count);
+    if (w->tracked) note_undefined(w, copy, address, count);
     forget_target(*run.block, copy.shared, bytes);
     run.copies.push_back(copy);
   }

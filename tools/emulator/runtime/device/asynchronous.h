@@ -20,6 +20,8 @@ struct AsyncCopy {
   uint64_t ready;  // when it lands, on the warp's path
   int lane;
   uint8_t data[16];
+  uint8_t undefined[16];  // bits of the data, where they are tracked
+  uint32_t origin;        // of those
 };
 
 // A run of bytes on its way into shared memory; a tile is many of them.

@@ -185,9 +185,9 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, con
   uint32_t width = width_of(r.type);
   Lanes<uint64_t> at(address, offset, lanes, width);
   const Allocation* one = check_global(w, site, lanes, at, width, AccessNumber::atomic);
-  if (r.op == AtomOp::exch) {
+  if (r.op == AtomOp::exch && r.out == nullptr) {
     mark_global_known(lanes, at, width, one);
-  } else {
+  } else if (r.op != AtomOp::exch || !w->tracked) {
     check_global_known(w, site, lanes, at, width, one, AccessNumber::atomic);
   }
   if (watches_races(w, one)) {
@@ -212,9 +212,9 @@ void atomic_shared(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, con
   Lanes<uint32_t> at(address, offset, lanes, width);
   check_window(w, site, lanes, at, width, w->block->shared_bytes, AccessNumber::atomic,
                SpaceNumber::shared);
-  if (r.op == AtomOp::exch) {
+  if (r.op == AtomOp::exch && r.out == nullptr) {
     mark_shared_known(w, site, lanes, at, width);
-  } else {
+  } else if (r.op != AtomOp::exch || !w->tracked) {
     check_shared_known(w, site, lanes, at, width, AccessNumber::atomic);
   }
   if ((site_traits(w, site) & kAcquire) != 0) order_warp(w);

@@ -55,7 +55,7 @@ void open(BlockRun& block, Barrier& barrier) {
 }
 
 void release(BlockRun& block, Barrier& barrier) {
-  if (block.doubtful.open) raise_doubtful(block);
+  if (block.doubtful.open) settle_doubtful(block);
   extend_known_prefix(block);
   uint32_t result = result_of(barrier);
   // A barrier of some warps orders less than this; a finer rule could only find more races.

@@ -57,6 +57,11 @@ void check_doubtful_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32
   }
 }
 
+void settle_doubtful(BlockRun& block) {
+  if (block.doubtful.decides) raise_doubtful(block);
+  block.doubtful.open = false;
+}
+
 void raise_doubtful(BlockRun& block) {
   DoubtfulRead read = block.doubtful;
   block.doubtful.open = false;
@@ -162,19 +167,21 @@ void raise_in_window(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& 
 
 void extend_known_prefix(BlockRun& block) {
   uint32_t& prefix = block.known_prefix;
-  while (prefix < block.block.shared_bytes && block.shared_known[prefix] != 0) ++prefix;
+  while (prefix < block.block.shared_bytes && block.shared_known[prefix] == 0xff) ++prefix;
 }
 
 void doubt_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
-                  AccessNumber access) {
+                  AccessNumber access, Tracks tracks) {
   BlockRun& block = *run_of(w).block;
   // A block that is executed in part may have left out what writes it.
-  if (block.doubtful.open || w->launch->level == kSampleLevel) return;
+  const bool decides = !w->tracked || tracks == Tracks::no;
+  if (w->launch->level == kSampleLevel) return;
+  if (block.doubtful.open && (block.doubtful.decides || !decides)) return;
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     int lane = lowest(rest);
     for (uint32_t byte = at.address[lane]; byte < at.address[lane] + bytes; ++byte) {
-      if (block.shared_known[byte] != 0) continue;
-      block.doubtful = {true, w, lane, site, bytes, byte, access};
+      if (block.shared_known[byte] == 0xff) continue;
+      block.doubtful = {true, w, lane, site, bytes, byte, access, decides};
       return;
     }
   }

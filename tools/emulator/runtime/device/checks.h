@@ -58,9 +58,12 @@ inline void check_window(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_
   raise_in_window(w, site, lanes, at, bytes, size, access, space);
 }
 
+// Does an instruction leave it to its kernel to keep track of undefined bits, where kernels do?
+enum class Tracks : bool { no, yes };
+
 // Some lane reads bytes that nobody has written: not a fault yet, but a doubtful read (run.h).
 void doubt_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
-                  AccessNumber access);
+                  AccessNumber access, Tracks tracks = Tracks::no);
 // Does the write explain a doubtful read as a race?
 void check_doubtful_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
                           uint32_t bytes);
@@ -74,7 +77,7 @@ inline bool all_known(const uint8_t* known, uint32_t bytes) {
 
 template <class T, int N>
 void check_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
-                        AccessNumber access) {
+                        AccessNumber access, Tracks tracks = Tracks::no) {
   const BlockRun& block = *run_of(w).block;
   constexpr uint32_t kBytes = sizeof(T) * N;
   if (uint64_t{at.high} + kBytes <= block.known_prefix) return;
@@ -96,7 +99,7 @@ void check_shared_known(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t
     }
   }
   if (all == static_cast<T>(~T{0})) return;
-  doubt_shared(w, site, lanes, at, kBytes, access);
+  doubt_shared(w, site, lanes, at, kBytes, access, tracks);
 }
 
 template <class T, int N>

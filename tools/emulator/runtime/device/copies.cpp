@@ -4,6 +4,7 @@
 
 #include "device/l2.h"
 #include "device/pages.h"
+#include "device/undefined.h"
 
 namespace emu {
 namespace {
@@ -34,6 +35,7 @@ void copy_shadow(Allocation& target, uint64_t to, uint64_t from, uint64_t bytes)
   for (uint64_t i = 0; i < bytes; ++i) {
     (known[i] ? set_bits : clear_bits)(d.initialised, to - d.base + i, 1);
   }
+  copy_undefined(to, from, bytes);
 }
 
 uint64_t sectors(uint64_t address, uint64_t bytes) {

@@ -37,13 +37,14 @@ void raise(const FaultAt& at) {
   if (at.warp != nullptr && at.fault != Fault::race) {
     // What follows from a value that was never written is not the news.
     BlockRun& block = *run_of(at.warp).block;
-    if (block.doubtful.open) raise_doubtful(block);
+    if (block.doubtful.open) settle_doubtful(block);
   }
   FaultRecord& record = device().report->fault;
   record = FaultRecord{};
   record.kernel = at.kernel;
   record.site = at.site;
   record.other_site = at.other_site;
+  record.other_kernel = at.other_kernel;
   record.basic_block = at.basic_block;
   record.space = static_cast<uint32_t>(at.space);
   record.access = static_cast<uint32_t>(at.access);

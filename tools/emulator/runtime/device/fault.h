@@ -14,6 +14,7 @@ struct FaultAt {
   int lane = 0;
   uint32_t site = kNone;
   uint32_t other_site = kNone;
+  uint32_t other_kernel = kNone;
   uint32_t basic_block = kNone;
   SpaceNumber space = SpaceNumber::none;
   AccessNumber access = AccessNumber::none;

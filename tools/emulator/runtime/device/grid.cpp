@@ -116,7 +116,7 @@ Outcome run_block(BlockRun& slot) {
       moved = moved || slot.status[index] != Status::yielded;
     }
     if (!alive) {
-      if (slot.doubtful.open) raise_doubtful(slot);
+      if (slot.doubtful.open) settle_doubtful(slot);
       return Outcome::finished;
     }
     if (slot.gives_way) {

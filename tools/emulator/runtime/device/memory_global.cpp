@@ -3,6 +3,7 @@
 #include "device/checks.h"
 #include "device/races.h"
 #include "device/strong_accesses.h"
+#include "device/undefined.h"
 #include "emu/memory.h"
 
 namespace emu {
@@ -27,8 +28,9 @@ void load(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, int64_t o
           T* const (&out)[N], SpaceNumber space) {
   constexpr uint32_t kBytes = sizeof(T) * N;
   Lanes<uint64_t> at(address, offset, lanes, kBytes);
+  if (w->pass != Pass::values) return undefined_of_global<T, N>(w, site, lanes, at, out);
   const Allocation* one = check_global(w, site, lanes, at, kBytes, AccessNumber::read, space);
-  check_global_known(w, site, lanes, at, kBytes, one, AccessNumber::read);
+  if (!w->tracked) check_global_known(w, site, lanes, at, kBytes, one, AccessNumber::read);
   Mask late = 0;
   if (space == SpaceNumber::global && watches_races(w, one)) {
     check_race_read(w, site, lanes, at, kBytes);
@@ -68,6 +70,7 @@ void store_global(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, i
                   const T* const (&in)[N]) {
   constexpr uint32_t kBytes = sizeof(T) * N;
   Lanes<uint64_t> at(address, offset, lanes, kBytes);
+  if (w->pass != Pass::values) return undefine_global<T, N>(w, site, lanes, at, in);
   const Allocation* one = check_global(w, site, lanes, at, kBytes, AccessNumber::write);
   if (watches_races(w, one)) {
     const void* values[N];

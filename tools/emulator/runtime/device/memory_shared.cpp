@@ -3,6 +3,7 @@
 #include "device/checks.h"
 #include "device/races.h"
 #include "device/strong_accesses.h"
+#include "device/undefined.h"
 #include "emu/memory.h"
 
 namespace emu {
@@ -23,9 +24,10 @@ void load_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, in
                  T* const (&out)[N]) {
   constexpr uint32_t kBytes = sizeof(T) * N;
   Lanes<uint32_t> at(address, offset, lanes, kBytes);
+  if (w->pass != Pass::values) return undefined_of_shared<T, N>(w, site, lanes, at, out);
   check_window(w, site, lanes, at, kBytes, w->block->shared_bytes, AccessNumber::read,
                SpaceNumber::shared);
-  check_shared_known<T, N>(w, site, lanes, at, AccessNumber::read);
+  check_shared_known<T, N>(w, site, lanes, at, AccessNumber::read, Tracks::yes);
   if ((site_traits(w, site) & kAcquire) != 0) {
     order_after_others(w);
     polled(w, kTurn / 64);
@@ -50,6 +52,7 @@ void store_shared(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, i
                   const T* const (&in)[N]) {
   constexpr uint32_t kBytes = sizeof(T) * N;
   Lanes<uint32_t> at(address, offset, lanes, kBytes);
+  if (w->pass != Pass::values) return undefine_shared<T, N>(w, lanes, at, in);
   check_window(w, site, lanes, at, kBytes, w->block->shared_bytes, AccessNumber::write,
                SpaceNumber::shared);
   if (watches_races(w)) {
@@ -68,6 +71,7 @@ void load_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, int
                 T* const (&out)[N]) {
   constexpr uint32_t kBytes = sizeof(T) * N;
   Lanes<uint32_t> at(address, offset, lanes, kBytes);
+  if (w->pass != Pass::values) return undefined_of_local<T, N>(w, site, lanes, in_warp(w, at), at, out);
   check_window(w, site, lanes, at, kBytes, w->launch->kernel->local_bytes, AccessNumber::read,
                SpaceNumber::local);
   gather<T, N>(w->local, in_warp(w, at), lanes, out);
@@ -79,6 +83,7 @@ void store_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, in
                  const T* const (&in)[N]) {
   constexpr uint32_t kBytes = sizeof(T) * N;
   Lanes<uint32_t> at(address, offset, lanes, kBytes);
+  if (w->pass != Pass::values) return undefine_local<T, N>(w, lanes, in_warp(w, at), in);
   check_window(w, site, lanes, at, kBytes, w->launch->kernel->local_bytes, AccessNumber::write,
                SpaceNumber::local);
   scatter<T, N>(w->local, in_warp(w, at), lanes, in);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "device/asynchronous.h"
@@ -106,6 +107,8 @@ struct WarpRun {
   WarpProducts products;               // of its warpgroup
   std::vector<AsyncCopy> copies;  // cp.async not yet waited for, oldest first
   uint32_t group[kLanes];         // commit groups closed so far
+  std::vector<uint8_t> local_undefined;  // bits of local memory, where they are tracked
+  std::unordered_map<uint32_t, uint32_t> local_origins;  // of undefined words in it
 };
 
 struct LaunchRun;
@@ -120,6 +123,7 @@ struct DoubtfulRead {
   uint32_t bytes;
   uint32_t address;  // first byte that nobody has written
   AccessNumber access;
+  bool decides;      // the reader does not keep track of what is undefined
 };
 
 struct BlockRun {
@@ -152,7 +156,8 @@ struct BlockRun {
   std::vector<Warpgroup> groups;           // that have executed wgmma
 
   uint8_t* shared = nullptr;
-  std::vector<uint8_t> shared_known;   // 0xff for each byte that is initialised, else 0
+  std::vector<uint8_t> shared_known;   // the bits that are initialised: all of a byte or none, unless tracked
+  std::unordered_map<uint32_t, uint32_t> origins;  // of undefined words of shared memory, where tracked
   uint32_t known_prefix = 0;           // all bytes below are initialised: found out at barriers
   DoubtfulRead doubtful;
   std::vector<Access> writes;          // race shadow, one entry a word; empty unless checked
@@ -261,7 +266,8 @@ void release_complete_barriers(BlockRun& block);
 void arrive_if_gathered(Warp* w);
 [[noreturn]] void raise_deadlock(BlockRun& block);
 
-// Nobody wrote the byte in time: the fault after all.
+// Nobody wrote the byte in time: the fault after all, unless the reader keeps track of it.
+void settle_doubtful(BlockRun& block);
 [[noreturn]] void raise_doubtful(BlockRun& block);
 
 // Moves `known_prefix` up.

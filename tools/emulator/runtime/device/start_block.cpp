@@ -28,6 +28,15 @@ void poison(BlockRun& slot) {
   }
 }
 
+// Nothing is defined yet: of registers and local memory all bits are set, and no place has given them.
+void forget_registers(Warp& w) {
+  const Kernel& kernel = *w.launch->kernel;
+  std::memset(w.regs + kernel.undefined_offset, 0xff, kernel.register_bytes - kernel.undefined_offset);
+  WarpRun& run = run_of(&w);
+  run.local_undefined.assign(local_stride(kernel) * kLanes, 0xff);
+  run.local_origins.clear();
+}
+
 void start_warp(BlockRun& slot, uint32_t index) {
   LaunchRun& launch = *slot.launch;
   Warp& w = slot.warps[index];
@@ -54,7 +63,11 @@ void start_warp(BlockRun& slot, uint32_t index) {
   w.barrier_result = 0;
   w.runtime = &run;
   w.watched = launch.races;
+  // Blocks that are not executed leave memory undefined.
+  w.tracked = launch.launch.kernel->undefined_offset != 0 && launch.launch.level != kSampleLevel;
+  w.pass = Pass::values;
   run.block = run.home = &slot;
+  if (launch.launch.kernel->undefined_offset != 0) forget_registers(w);
   run.traits = launch.traits.data();
   std::fill(std::begin(run.recent), std::end(run.recent), &kNowhere);
   run.starved = run.favoured_turns = 0;
@@ -145,6 +158,7 @@ void start_block(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.known_prefix = 0;
   slot.doubtful.open = false;
   slot.observed.clear();
+  slot.origins.clear();
   poison(slot);
   std::fill(slot.shared_known.begin(), slot.shared_known.end(), uint8_t{0});
   for (Barrier& barrier : slot.barriers) barrier.open = false;

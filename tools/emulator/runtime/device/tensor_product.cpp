@@ -7,6 +7,7 @@
 #include "device/state.h"
 #include "device/tensor_sums.h"
 #include "emu/arith.h"
+#include "emu/undefined.h"
 
 namespace emu {
 namespace {
@@ -157,7 +158,58 @@ void multiply_doubles(const Product& p, const void* const* a, const void* const*
   });
 }
 
+// Which elements of a matrix are undefined, and where they come from.
+struct Undefined {
+  bool any = false;
+  uint32_t origin = kNone;
+
+  void take(bool undefined, uint32_t from) {
+    if (!undefined || any) return;
+    any = true;
+    origin = from;
+  }
+};
+
+bool is_undefined(Element element, const void* const* registers, uint32_t lane, uint32_t index) {
+  if (bytes_of(element) == 8) return static_cast<const uint64_t*>(registers[index])[lane] != 0;
+  return element_bits(element, registers, lane, index) != 0;
+}
+
 }  // namespace
+
+void multiply_undefined(Warp* w, const Product& p, const void* const* a, const void* const* b,
+                        const void* const* c, void* const* d) {
+  const Shape shape = {p.m, p.n, p.k};
+  Undefined rows[kMostRows], columns[kMostColumns], cells[kMostRows][kMostColumns];
+  each_element(Role::a, shape, p.a, [&](uint32_t lane, uint32_t index, Cell at) {
+    rows[at.row].take(is_undefined(p.a, a, lane, index), w->origins[lane]);
+  });
+  each_element(Role::b, shape, p.b, [&](uint32_t lane, uint32_t index, Cell at) {
+    columns[at.column].take(is_undefined(p.b, b, lane, index), w->origins[lane]);
+  });
+  each_element(Role::accumulator, shape, p.c, [&](uint32_t lane, uint32_t index, Cell at) {
+    cells[at.row][at.column].take(is_undefined(p.c, c, lane, index), w->origins[lane]);
+  });
+  const uint32_t bytes = bytes_of(p.d), in_one = packed_in(p.d);
+  uint32_t origins[kLanes];
+  std::fill(std::begin(origins), std::end(origins), kNone);
+  each_element(Role::accumulator, shape, p.d, [&](uint32_t lane, uint32_t index, Cell at) {
+    const Undefined& row = rows[at.row];
+    const Undefined& column = columns[at.column];
+    const Undefined& cell = cells[at.row][at.column];
+    const bool any = row.any || column.any || cell.any;
+    if (any) origins[lane] = row.any ? row.origin : column.any ? column.origin : cell.origin;
+    if (bytes == 8) {
+      static_cast<uint64_t*>(d[index])[lane] = any ? ~uint64_t{0} : 0;
+      return;
+    }
+    const uint32_t ones = bytes == 4 ? ~0u : (1u << 8 * bytes) - 1;
+    const uint32_t shift = index % in_one * 8 * bytes;
+    uint32_t& word = static_cast<uint32_t*>(d[index / in_one])[lane];
+    word = (word & ~(ones << shift)) | (any ? ones << shift : 0);
+  });
+  std::copy(origins, origins + kLanes, w->origins);
+}
 
 void multiply(const Product& product, const void* const* a, const void* const* b,
               const void* const* c, void* const* d) {

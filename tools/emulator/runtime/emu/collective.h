@@ -61,7 +61,11 @@ template <class Members>
   for (Mask rest = readers; rest; rest &= rest - 1) {
     const int i = __builtin_ctz(rest);
     if (members[i] >> from[i] & 1) read_of_absent_lane(w, site, i, from[i]);
-    got[i] = undefined_value(w);
+    switch (w->pass) {
+      case Pass::values: got[i] = undefined_value(w); break;
+      case Pass::undefined: got[i] = ~uint32_t{0}; break;
+      case Pass::origins: got[i] = origin_of_shuffle(w, site, i); break;
+    }
   }
 }
 

@@ -46,6 +46,13 @@ enum class ReasonNumber : uint32_t {
   reserved_bits,             // of a matrix descriptor are set
   no_pattern,                // of its swizzle begins where a matrix descriptor says
   negative_start,            // of a tile that is written
+  decides_address,           // what an undefined value is used for
+  decides_branch,
+  decides_access,            // whether an instruction is executed that accesses memory
+  decides_atomic,
+  decides_collective,
+  decides_operand,           // of an instruction that takes whole values
+  decides_output,
 };
 
 // What a launch asks too much of.
@@ -66,7 +73,8 @@ struct FaultRecord {
   uint32_t fault;  // Fault
   uint32_t kernel;
   uint32_t site;        // kNone where it is not about an instruction
-  uint32_t other_site;  // the earlier access or the other barrier
+  uint32_t other_site;  // the earlier access, the other barrier, or where an undefined value is used
+  uint32_t other_kernel;  // where it is used; else kNone
   uint32_t basic_block;
   uint32_t block[3];
   uint32_t thread[3];

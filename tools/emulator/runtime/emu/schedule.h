@@ -70,4 +70,7 @@ void print(Warp* w, uint32_t site, Mask lanes, const uint64_t* format, const uin
 // Counts up, each time it is asked.
 uint64_t clock(Warp* w);
 
+// The place that an undefined value comes from: a shuffle that reads from a lane outside its mask.
+uint32_t origin_of_shuffle(Warp* w, uint32_t site, int lane);
+
 }  // namespace emu

@@ -37,6 +37,9 @@ struct Block {
   bool counted;           // is this launch counted?
 };
 
+// What an instruction moves: values, the bits of them that are undefined, or where those come from.
+enum class Pass : uint8_t { values, undefined, origins };
+
 struct alignas(64) Warp {
   alignas(64) uint16_t pc[kLanes];
   alignas(64) uint32_t tid[3][kLanes];  // x, y, z
@@ -56,6 +59,9 @@ struct alignas(64) Warp {
   uint32_t index;         // %warpid
   uint32_t barrier_result;  // of bar.red, valid after the barrier
   bool watched;             // races are looked for: who meets whom matters
+  bool tracked;             // the kernel computes which bits of its registers are undefined
+  Pass pass;
+  alignas(64) uint32_t origins[kLanes];  // of what a pass moves: places where it was read first
   uint32_t* trips;          // per basic block: iterations of the outermost loop that ends there; or null
   uint32_t most_trips;      // after which such a loop is left, where `trips` is not null
   void* runtime;            // the scheduler's own part
@@ -108,6 +114,7 @@ struct Kernel {
   uint32_t copies;         // of unrolled loops, and how many loops those are
   uint32_t loops;
   uint32_t cluster[3];     // .reqnctapercluster; 0: the launch says
+  uint32_t undefined_offset;  // of the undefined bits among the registers; 0: they are not tracked
 };
 
 struct Variable {
@@ -136,7 +143,7 @@ struct Module {
   uint32_t relocation_count;
   const Relocation* relocations;
 };
-constexpr uint32_t kAbi = 4;
+constexpr uint32_t kAbi = 5;
 
 constexpr uint32_t kSampleLevel = 3;
 

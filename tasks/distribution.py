@@ -91,6 +91,23 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             "that no sum of an output's terms reaches 2^24",
             floats=True,
         ),
+        "exact_odd": Family(
+            meaning="odd whole numbers with random sign, of which `terms` add up below 2^24",
+            floats=True,
+            arguments=("terms",),
+        ),
+        "first_high": Family(
+            meaning="0, but `value` in the first place of each row",
+            floats=True,
+            arguments=("value",),
+        ),
+        "landmarks": Family(
+            meaning="low, but high where kernels lose or double a term: first, last, where a tail "
+            "or a block begins or ends",
+            floats=True,
+            integers=True,
+            arguments=("low", "high"),
+        ),
         "exact_signs": Family(meaning="-1, 0 and 1 alike", floats=True),
         "ints_full_range": Family(meaning="every value of the type alike", integers=True),
         "infinities": Family(

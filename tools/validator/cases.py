@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from operator import truediv
@@ -15,6 +15,8 @@ from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task, TaskArgument, ToleranceClass
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import HOST, Arrays, Random
+from cuda_llm.tools.validator.adversaries import split_arrangement
+from cuda_llm.tools.validator.adversary_rows import adversary_rows, heavy_rows
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.distributions import (
     DOMINANT,
@@ -24,6 +26,7 @@ from cuda_llm.tools.validator.distributions import (
     short_label,
     spellings_in,
 )
+from cuda_llm.tools.validator.float_values import EXACT_SUM
 from cuda_llm.tools.validator.hidden_sizes import draw_hidden
 from cuda_llm.tools.validator.tolerances import Terms
 
@@ -45,6 +48,10 @@ MOST_SCHEDULES = 1 << 31
 
 PROBE_TERMS = 2048
 """Number of 13-bit numbers whose sum stays below 2^24, whatever they are."""
+LONG_PROBE = "exact_odd_13bit"
+PROBED_SHARE = 0.25
+"""Share of the work of all cases that probes at further sizes may take."""
+MOST_PROBED = 6
 
 CHECKED_WORK = 1e7
 """Operations and bytes of the further calls at one timed size, unless a single call takes more."""
@@ -146,7 +153,8 @@ def plan(task: Task, rng: np.random.Generator, numbers: Sequence[int] = ()) -> t
     cases += [_case(task, "emulated", dims, rows[0]) for dims in task.sizes.emulated[:1]]
     # What such a size shows must not hang on the one row it was dealt.
     cases += [_case(task, *size, rows[0]) for size in sizes if _is_small_hidden(task, *size)]
-    cases += _probes(task, cases)
+    cases += _adversaries(task, sizes, rng)
+    cases += _probes(task, cases, rng)
     cases.sort(key=lambda case: case.work)
     return tuple(
         replace(
@@ -157,6 +165,20 @@ def plan(task: Task, rng: np.random.Generator, numbers: Sequence[int] = ()) -> t
         )
         for number, case in enumerate(cases)
     )
+
+
+def _adversaries(
+    task: Task, sizes: Sequence[GroupedSize], rng: np.random.Generator
+) -> Iterator[Case]:
+    """Yield a case for each arrangement of inputs, at cheap sizes that have many elements.
+
+    Their values are looked at, and races are left to the other cases.
+    """
+    shares = _shares_of_many(task, sizes)
+    many = [size for size, share in zip(sizes, shares, strict=True) if share == max(shares)]
+    cheap = many[: -(-len(many) // 2)]
+    for row in adversary_rows(task, distribution_rows(task), cheap[0][1], rng):
+        yield replace(_case(task, *cheap[int(rng.integers(len(cheap)))], row), level=Level.CHECK)
 
 
 def _is_small_hidden(task: Task, group: str, dims: Dims) -> bool:
@@ -192,19 +214,30 @@ def inputs_of(task: Task) -> tuple[TaskArgument, ...]:
     return tuple(argument for argument in task.arguments if argument.distributions)
 
 
-def probe_row(task: Task) -> Mapping[str, str]:
-    """Return what the inputs of an exactness probe are drawn from; nothing where there is none."""
+def probe_rows(task: Task, dims: Dims) -> tuple[Mapping[str, str], ...]:
+    """Return what the inputs of exactness probes are drawn from; nothing where there is none.
+
+    A long sum of 13-bit numbers is exact where most of them are zero. A second probe has no zeros,
+    but shorter numbers, so that no term is left out unseen.
+    """
     inputs = inputs_of(task)
     if not task.linear or not all(argument.probe for argument in inputs):
-        return {}
-    return {argument.name: argument.probe for argument in inputs}
+        return ()
+    terms = float(evaluate(task.tolerance.terms, dims))
+    row = {argument.name: argument.probe for argument in inputs}
+    if terms <= PROBE_TERMS:
+        return (row,)
+    long = {name for name, text in row.items() if text == LONG_PROBE}
+    return row, {name: f"exact_odd({terms if name in long else EXACT_SUM:.0f})" for name in row}
 
 
 def probe_densities(task: Task, case: Case) -> Mapping[str, float]:
-    """Return the share of elements that are not zero: the last input is thinned for long sums."""
+    """Return the share of elements that are not zero: the last input is thinned for long sums of
+    13-bit numbers."""
     terms = float(evaluate(task.tolerance.terms, case.dims))
     names = [argument.name for argument in inputs_of(task)]
-    thinned = case.probe and terms > PROBE_TERMS
+    long = LONG_PROBE in case.distributions.values()
+    thinned = case.probe and long and terms > PROBE_TERMS
     return {
         name: PROBE_TERMS / 2 / terms if thinned and name == names[-1] else 1.0 for name in names
     }
@@ -215,8 +248,9 @@ def timed_checks(
 ) -> tuple[Case, ...]:
     """Plan further calls at a timed size, for their results alone: other inputs than the timed.
 
-    Foremost all distributions side by side, one value repeated, and the exactness probe; then the
-    others, at random, `most` in all: else as many as CHECKED_WORK allows. A single one is drawn.
+    Foremost all distributions side by side, one value repeated, and the exactness probe, or a sum
+    of a few heavy terms; then the others, at random, `most` in all: else as many as CHECKED_WORK
+    allows. A single one is drawn.
     """
     effort = work(task, dims)
     if most is None:
@@ -226,7 +260,9 @@ def timed_checks(
     timed, *others = distribution_rows(task)
     shuffled = [others[number] for number in rng.permutation(len(others))]
     shuffled.sort(key=lambda row: not all(map(_is_repeated, row.values())))
-    beside, probe = _side_by_side(task, timed), probe_row(task)
+    beside, exact = _side_by_side(task, timed), probe_rows(task, dims)
+    heavy = exact or heavy_rows(task, distribution_rows(task), dims)
+    probe = heavy[int(rng.integers(len(heavy)))] if heavy else {}
     first = shuffled[:1] if shuffled and all(map(_is_repeated, shuffled[0].values())) else []
     rows = [beside, *first, probe, *shuffled[len(first) :]]
     rows = [row for row in rows if row]
@@ -236,7 +272,7 @@ def timed_checks(
         replace(
             _case(task, group, dims, row),
             level=Level.CHECK,
-            probe=row is probe,
+            probe=row is probe and bool(exact),
             poison=POISONS[rng.integers(len(POISONS))],
         )
         for row in rows[:most]
@@ -282,13 +318,15 @@ def terms_of(task: Task, case: Case) -> Terms:
         for spelling in case.distributions.values()
         for text in spellings_in(spelling)
     ]
+    arrangements = {split_arrangement(text)[0] for text in case.distributions.values()} - {""}
     return Terms(
         count=float(evaluate(task.tolerance.terms, case.dims)),
-        symmetric=all(
+        symmetric=not arrangements
+        and all(
             one.name in SYMMETRIC or (one.name == "uniform" and _is_centred(one.arguments, case))
             for one in used
         ),
-        repeated=all(one.name in REPEATED for one in used),
+        repeated=all(one.name in REPEATED for one in used) or "nearly_equal" in arrangements,
     )
 
 
@@ -308,17 +346,32 @@ def _case(task: Task, group: str, dims: Dims, distributions: Mapping[str, str]) 
     )
 
 
-def _probes(task: Task, cases: list[Case]) -> list[Case]:
-    """Make exactness probes at the dearest edge size and at a hidden one of median work."""
-    probes = probe_row(task)
-    if not probes:
-        return []
+def _probes(task: Task, cases: list[Case], rng: np.random.Generator) -> Iterator[Case]:
+    """Yield exactness probes of linear tasks, and sums of a few heavy terms of others.
+
+    They are for the dearest edge size, a hidden one of median work, and the dearest others that
+    together take no more than PROBED_SHARE of the work of all cases.
+    """
     edge, hidden = (
         sorted((c for c in cases if c.group == group), key=lambda case: case.work)
         for group in ("edge", "hidden")
     )
     chosen = [*edge[-1:], *hidden[len(hidden) // 2 :][:1]]
-    return [replace(case, distributions=probes, probe=True) for case in chosen]
+    left = PROBED_SHARE * sum(case.work for case in cases)
+    sizes = {tuple(case.dims.items()): case for case in (*edge, *hidden)}
+    known = [case.dims for case in chosen]
+    for case in sorted(sizes.values(), key=lambda case: -case.work):
+        fits = case.work <= left and len(chosen) < MOST_PROBED
+        if fits and case.dims not in known:
+            chosen.append(replace(case, level=Level.CHECK))
+            left -= case.work
+    for number, case in enumerate(chosen):
+        exact = probe_rows(task, case.dims)
+        rows = exact or heavy_rows(task, distribution_rows(task), case.dims)
+        first = int(rng.integers(len(rows))) if rows else 0
+        dealt = rows[first : first + 1] if number else rows
+        for row in dealt:
+            yield replace(case, distributions=row, probe=bool(exact))
 
 
 def _repeated(cases: list[Case]) -> Case:

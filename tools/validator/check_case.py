@@ -25,6 +25,7 @@ from cuda_llm.tools.validator.cases import (
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare, wrong_elements
 from cuda_llm.tools.validator.distributions import draw
 from cuda_llm.tools.validator.find_patterns import find_element_pattern
+from cuda_llm.tools.validator.float_values import EXACT_SUM
 from cuda_llm.tools.validator.one_call import (
     EXTRA,
     Caller,
@@ -40,9 +41,6 @@ from cuda_llm.tools.validator.oracle import (
     with_own_units,
 )
 from cuda_llm.tools.validator.tolerances import EXACT, ErrorLimits, limits
-
-EXACT_SUM = 2.0**24
-"""Whole numbers below this are exact in float32, and so are their sums in any order."""
 
 MOST_EXPLAINED = 1 << 22
 """Elements of the largest output that is copied to the host to recognise its pattern."""

@@ -15,6 +15,9 @@ from cuda_llm.tools.validator.whole_numbers import Shape
 
 CHUNK = HOST.at_once
 
+NEARLY_INFINITE = 65520.0 - 32.0
+"""One step below the least number that is rounded to an infinite half."""
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -240,7 +243,13 @@ def _unit_of_error(wanted: Array, scale: Array | None, limits: ErrorLimits, xp: 
 
 
 def _non_finite_units(actual: Array, wanted: Array, xp: Any) -> Array:
-    """Return 0 where a value equals the reference in the output's type, NaN too, else infinity."""
+    """Return 0 where a value equals the reference in the output's type, NaN too, else infinity.
+
+    A half is infinite from half a step above the largest one on, and a sum that is one step below
+    that may honestly be rounded across it.
+    """
     stored = wanted.astype(actual.dtype)
     agree = (actual == stored) | (xp.isnan(actual) & xp.isnan(stored))
+    if actual.dtype == np.float16:
+        agree |= (xp.abs(wanted) >= NEARLY_INFINITE) & (actual == xp.copysign(np.inf, wanted))
     return xp.where(agree, 0.0, np.inf)

@@ -12,12 +12,15 @@ import numpy.typing as npt
 from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
+from cuda_llm.tools.validator.adversaries import ARRANGEMENTS, landmarks, split_arrangement
 from cuda_llm.tools.validator.float_values import (
     all_equal,
     constant_rows,
     denormal,
+    exact_odd,
     exact_odd_13bit,
     exact_signs,
+    first_high,
     full_rank,
     heavy_tail,
     infinities,
@@ -75,8 +78,11 @@ DISTRIBUTIONS: Mapping[str, InputDistribution] = MappingProxyType(
             spike,
             outliers,
             infinities,
+            exact_odd,
             exact_odd_13bit,
             exact_signs,
+            first_high,
+            landmarks,
             ints_full_range,
             ints,
             sorted_ints,
@@ -100,7 +106,9 @@ DOMINANT = frozenset({"magnitudes", "bit_patterns", "outliers"})
 REGIONS = "regions of "
 """Prefix of the spelling of several distributions in one array; no task writes it."""
 
-FILLED = frozenset({"all_equal", "constant_rows", "spike", "outliers"})
+FILLED = frozenset(
+    {"all_equal", "constant_rows", "spike", "outliers", "first_high"} | {"landmarks"}
+)
 """Nothing is made on the way but what is drawn in parts."""
 SORTED_BYTES = 16
 """An element of whole numbers, on the way to them: eight bytes each, sorted beside themselves."""
@@ -113,8 +121,8 @@ def in_regions(spellings: Sequence[str]) -> str:
 
 def spellings_in(spelling: str) -> list[str]:
     """Return the distributions that share an array: a single distribution, unless the case has
-    regions."""
-    return spelling.removeprefix(REGIONS).split("; ")
+    regions. Of an arrangement it is the distribution whose values are arranged."""
+    return split_arrangement(spelling)[1].removeprefix(REGIONS).split("; ")
 
 
 def drawing_bytes(spelling: str, size: int, at_once: int = DRAWN_AT_ONCE) -> int:
@@ -146,6 +154,10 @@ def draw(
     arrays are drawn `at_once` elements at a time where the distribution allows it.
     """
     source = Source(rng, arrays, at_once)
+    arrangement, spelling = split_arrangement(spelling)
+    if arrangement:
+        values = draw(spelling, rng, shape, dtype, dims, density, arrays, at_once)
+        return ARRANGEMENTS[arrangement](source, values)
     kinds = [_bound(one, source, dtype, dims, density) for one in spellings_in(spelling)]
     if len(kinds) == 1:
         return kinds[0](shape)

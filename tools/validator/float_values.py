@@ -17,6 +17,9 @@ from cuda_llm.tools.validator.whole_numbers import (
     is_integer,
 )
 
+EXACT_SUM = 2.0**24
+"""Whole numbers below this are exact in float32, and so are their sums in any order."""
+
 
 def float_limits(dtype: npt.DTypeLike) -> "np.finfo[Any]":
     """Return the limits of a float dtype; in two steps as `int_limits`."""
@@ -230,10 +233,29 @@ def exact_odd_13bit(
     return _with_density(source, values.astype(dtype), density)
 
 
+def first_high(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> Array:
+    """Return zeros but for `value` in the first place of each row."""
+    values = source.xp.zeros(shape, dtype)
+    values[..., 0] = value
+    return values
+
+
 @in_parts
 def exact_signs(source: Source, shape: Shape, dtype: npt.DTypeLike, density: float = 1.0) -> Array:
     """Draw -1, 0 and 1."""
     return _with_density(source, source.rng.integers(-1, 2, shape).astype(dtype), density)
+
+
+@in_parts
+def exact_odd(source: Source, shape: Shape, dtype: npt.DTypeLike, terms: float) -> Array:
+    """Draw odd numbers of either sign, of which `terms` add up to less than 2^24.
+
+    None is zero: a sum that leaves one out, or adds one twice, is another whole number.
+    """
+    largest = min(8191, max(1, int(EXACT_SUM // max(terms, 1))))
+    values = source.rng.integers(0, (largest + 1) // 2, shape) * 2 + 1
+    signed: Array = values * source.rng.choice((-1, 1), shape)
+    return signed.astype(dtype)
 
 
 def _with_density(source: Source, values: Array, density: float) -> Array:

@@ -77,6 +77,26 @@ def test_a_reference_too_large_for_the_output_type_requires_infinity() -> None:
     assert not compare(np.array([np.inf, np.inf], np.float32), expected, ELEMENTWISE).ok
 
 
+@pytest.mark.parametrize(
+    ("wanted", "got", "right"),
+    [
+        (70000.0, np.inf, True),
+        (70000.0, 65504.0, False),
+        (65519.9, np.inf, True),
+        (65520.1, 65504.0, True),
+        (65400.0, np.inf, False),
+        (-65519.9, np.inf, False),
+        (-65519.9, -np.inf, True),
+    ],
+)
+def test_a_half_may_round_to_infinity_only_beside_the_largest_number(
+    wanted: float, got: float, right: bool
+) -> None:
+    rule = limits(Tolerance(kind=ToleranceClass.DOT, precision="fp16"), Terms(count=100))
+    expected = Expected(np.array([wanted]), np.array([1e5]))
+    assert compare(np.array([got], np.float16), expected, rule).ok == right
+
+
 @given(seed=st.integers(0, 1 << 32))
 @settings(max_examples=examples(30))
 def test_permuting_elements_is_found_where_it_moves_one(seed: int) -> None:

@@ -35,6 +35,9 @@ ARGUMENTS = {
     "nearly_sorted_ints": "(0, n)",
     "descending_ints": "(0, n)",
     "rare_bins": "(n)",
+    "exact_odd": "(4 * n)",
+    "first_high": "(9)",
+    "landmarks": "(0, 3)",
 }
 SPELLINGS = [
     (name + ARGUMENTS.get(name, ""), dtype)

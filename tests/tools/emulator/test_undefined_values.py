@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from device_calls import Called, call_once, compiled
 
-from cuda_llm.outcomes import UninitialisedRead
+from cuda_llm.outcomes import IllegalAccess, UninitialisedRead
 from cuda_llm.tools.device import CallOptions, Level
 from cuda_llm.tools.emulator.session import EmulatedSession
 from cuda_llm.tools.open_device import open_emulated
@@ -95,6 +95,12 @@ def test_both_places_of_a_value_that_matters_are_told(which: int, decides: str, 
     words = "\n".join(describe(verdict))
     assert "which nothing has written; the value " in words
     assert f":{line('use', which)}" in words
+
+
+def test_a_tracked_kernel_that_leaves_its_array_is_stopped_there() -> None:
+    verdict = judge(19).called.outcome
+    assert isinstance(verdict, IllegalAccess), verdict
+    assert verdict.spot is not None and verdict.spot.line == line("read", 19)
 
 
 def test_a_kernel_that_reads_what_is_written_is_not_translated_twice() -> None:

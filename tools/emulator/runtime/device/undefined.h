@@ -1,5 +1,6 @@
 // Undefined bits of memory, where a kernel tracks them: moved between memory and lane arrays as loads
-// and stores move values. Checks and counts are made with the values.
+// and stores move values. Checks and counts are made with the values, maybe later: what lies outside
+// is passed over here.
 #pragma once
 
 #include "device/lanes.h"
@@ -39,6 +40,7 @@ void undefined_of_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_
   const BlockRun& block = *run_of(w).block;
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
+    if (uint64_t{at.address[lane]} + sizeof(T) * N > block.block.shared_bytes) continue;
     const uint8_t* known = block.shared_known.data() + at.address[lane];
     for (int n = 0; n < N; ++n) {
       if (out[n] == nullptr) continue;
@@ -57,6 +59,7 @@ void undefine_shared(Warp* w, Mask lanes, const Lanes<uint32_t>& at, const T* co
   BlockRun& block = *run_of(w).block;
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
+    if (uint64_t{at.address[lane]} + sizeof(T) * N > block.block.shared_bytes) continue;
     T any = 0;
     for (int n = 0; n < N; ++n) {
       any = static_cast<T>(any | in[n][lane]);
@@ -76,6 +79,7 @@ void undefined_of_local(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t
   const WarpRun& run = run_of(w);
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
+    if (uint64_t{own.address[lane]} + sizeof(T) * N > w->launch->kernel->local_bytes) continue;
     for (int n = 0; n < N; ++n) {
       if (out[n] == nullptr) continue;
       out[n][lane] = raw_load<T>(run.local_undefined.data() + at.address[lane] +
@@ -116,7 +120,7 @@ void undefined_of_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_
     for (int n = 0; n < N; ++n) {
       if (out[n] != nullptr) out[n][lane] = 0;
     }
-    if (all_set(d.initialised, address - d.base, sizeof(T) * N)) continue;
+    if (!d.contains(address) || all_set(d.initialised, address - d.base, sizeof(T) * N)) continue;
     const Allocation* one = find_allocation(address);
     if (one == nullptr || !one->tracked) continue;
     uint32_t origin = kNone;
@@ -137,6 +141,7 @@ void undefine_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& 
                      const T* const (&in)[N]) {
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
+    if (find_allocation(at.address[lane]) == nullptr) continue;
     set_bits(device().initialised, at.address[lane] - device().base, sizeof(T) * N);
     for (uint32_t i = 0; i < sizeof(T) * N; ++i) {
       const auto bits = static_cast<uint8_t>(in[i / sizeof(T)][lane] >> 8 * (i % sizeof(T)));

@@ -687,8 +687,8 @@ class WrongResult:
     cases: int = 1
     repeat: str = ""
     """How the first wrong call differs from the right call before, at the same addresses: in one
-    input element (`one-changed`), in all contents (`fresh`), in nothing (`extra`). Empty where no
-    call before was right."""
+    input element (`one-changed`), in the order of an input's elements (`permuted`), in all contents
+    (`fresh`), in nothing (`extra`). Empty where no call before was right."""
 
 
 @dataclass(frozen=True, kw_only=True)

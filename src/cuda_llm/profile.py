@@ -179,7 +179,7 @@ class Profile:
     """Score: the speed-ups of all sizes combined by `objective`."""
     objective: Objective = "geomean"
     checked: Mapping[str, int] = field(default_factory=dict)
-    """Counts of what was validated: `sizes`, `hidden`, `distributions`, `elements`."""
+    """Counts of what was validated: `sizes`, `hidden`, `distributions`, `elements`, `calls`."""
     isolation: str = ""
     """Sandbox of a GPU's runner, and what the sandbox lacks; empty for an emulated device."""
 

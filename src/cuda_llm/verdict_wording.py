@@ -69,6 +69,7 @@ UNPLACED = "a GPU names neither line nor thread: the emulated device or compute-
 REPEATED_CALLS: Mapping[str, str] = MappingProxyType(
     {
         "one-changed": "the call before was right: same addresses, one input element differs",
+        "permuted": "the call before was right: same addresses, elements of one input reordered",
         "fresh": "the call before was right: same addresses, other contents",
         "extra": "the calls before were right: same addresses, same contents",
     }

@@ -32,7 +32,7 @@ def lowest(source: Source, values: Array) -> Array:
     the smallest one.
     """
     if is_integer(values.dtype):
-        return source.xp.full_like(values, values.min())
+        return source.xp.zeros_like(values) + values.min()
     return _of_size(source, values, -1)
 
 
@@ -42,7 +42,7 @@ def highest(source: Source, values: Array) -> Array:
     Whole numbers are all the largest one.
     """
     if is_integer(values.dtype):
-        return source.xp.full_like(values, values.max())
+        return source.xp.zeros_like(values) + values.max()
     return _of_size(source, values, 1)
 
 
@@ -55,7 +55,8 @@ def nearly_equal(source: Source, values: Array) -> Array:
     axis = _axis(source, values.shape)
     offsets = source.xp.take(values, source.xp.asarray([0]), axis=axis).astype(np.float64)
     size = _size(source, values)
-    offsets = source.xp.where(offsets < 0, -1.0, 1.0) * source.xp.maximum(abs(offsets), size / 8)
+    signs = source.xp.where(offsets < 0, -1.0, 1.0)
+    offsets = signs * source.xp.maximum(source.xp.abs(offsets), size / 8)
     spread = source.rng.random(values.shape, dtype=np.float32)
     return _stored(source, offsets * (1 - NEARLY * spread.astype(np.float64)), values)
 
@@ -63,7 +64,7 @@ def nearly_equal(source: Source, values: Array) -> Array:
 def few_heavy(source: Source, values: Array) -> Array:
     """Return zeros but for one number at every place along one axis where kernels lose or double a
     term: first, last, where a ragged tail or a block begins or ends, and a few others."""
-    return landmarks(source, values.shape, values.dtype, 0, _size(source, values) or 1.0)
+    return landmarks(source, values.shape, values.dtype, 0, _size(source, values))
 
 
 def landmarks(source: Source, shape: Shape, dtype: npt.DTypeLike, low: float, high: float) -> Array:
@@ -108,12 +109,12 @@ def _axis(source: Source, shape: Shape) -> int:
     return long[int(source.rng.integers(0, len(long)))] if long else len(shape) - 1
 
 
-def _size(source: Source, values: Array) -> float:
-    """Return the root mean square of the finite values."""
+def _size(source: Source, values: Array) -> Array:
+    """Return the root mean square of the finite values, where the values are."""
     wide = values.astype(np.float64)
     finite = source.xp.isfinite(wide)
     squares = source.xp.square(source.xp.where(finite, wide, 0.0))
-    return float(source.arrays.number(source.xp.sqrt(squares.mean())))
+    return source.xp.sqrt(squares.mean())
 
 
 def _of_size(source: Source, values: Array, sign: int) -> Array:

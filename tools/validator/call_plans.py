@@ -70,6 +70,8 @@ class Repeat(StrEnum):
 
     ONE_CHANGED = "one-changed"
     """Same buffers in the same place, with one element of one input changed."""
+    PERMUTED = "permuted"
+    """Same place, with the elements of one input in another order: sums of them stay the same."""
     FRESH = "fresh"
     """Same place, all contents new."""
 
@@ -94,10 +96,28 @@ class CallPlan:
 
 
 ONCE = CallPlan()
+SURE = 0.95
+
+
+def calls_of(case: Case, calls: CallPlan) -> int:
+    """Return how often a case is called where every call is right."""
+    again = case.repeat_seed != 0 or calls.elsewhere
+    return 1 + calls.extra_calls + len(calls.repeats) + again
+
+
+def share_that_shows(calls: int) -> float:
+    """Return the share p of wrong calls that `calls` calls show with the probability SURE.
+
+    (1 - p) ** calls = 1 - SURE, for a kernel that is wrong at random, whatever it is called on.
+    """
+    return 1.0 - (1.0 - SURE) ** (1.0 / calls)
+
+
 REPETITIONS = (
     ONCE,
     CallPlan(repeats=(Repeat.ONE_CHANGED,)),
     CallPlan(repeats=(Repeat.ONE_CHANGED,)),
+    CallPlan(repeats=(Repeat.PERMUTED,)),
     CallPlan(repeats=(Repeat.FRESH,)),
     CallPlan(elsewhere=True),
 )
@@ -271,6 +291,32 @@ def change_one(
                 changed = inputs[name].copy()
                 changed.reshape(-1)[index : index + 1] = new
                 return {**inputs, name: changed}
+    return None
+
+
+def permute_one(
+    case: Case,
+    inputs: Mapping[str, Array],
+    choices: np.random.Generator,
+    arrays: Arrays,
+    begin: int = 0,
+) -> dict[str, Array] | None:
+    """Return the inputs with the elements of one of them in another order.
+
+    `begin` is the position of the input tried first. None where no input may be reordered, or none
+    has elements that differ.
+    """
+    names = list(inputs)
+    for position in range(len(names)):
+        name = names[(begin + position) % len(names)]
+        text = case.distributions[name]
+        flat = inputs[name].reshape(-1)
+        if not all(parse_distribution(one).name in ELEMENTWISE for one in spellings_in(text)):
+            continue
+        if flat.size < 2 or bool(arrays.number((flat == flat[0]).all())):
+            continue
+        order = arrays.xp.asarray(choices.permutation(flat.size))
+        return {**inputs, name: arrays.xp.take(flat, order).reshape(inputs[name].shape)}
     return None
 
 

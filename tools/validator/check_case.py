@@ -12,7 +12,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
 from cuda_llm.tools.validator.buffers import buffer_specs, find_late_write
-from cuda_llm.tools.validator.call_plans import ONCE, CallPlan, Repeat, change_one
+from cuda_llm.tools.validator.call_plans import ONCE, CallPlan, Repeat, change_one, permute_one
 from cuda_llm.tools.validator.cases import (
     POISONS,
     Case,
@@ -177,6 +177,8 @@ async def check_case(
             changed = change_one(
                 task, case, inputs, rng, choices, arrays, calls.changed_input + number
             )
+        if repeat is Repeat.PERMUTED:
+            changed = permute_one(case, inputs, choices, arrays, calls.changed_input + number)
         contents = changed or draw_inputs(task, case, rng, arrays)
         wanted = await oracle(contents, case.dims)
         if not isinstance(wanted, Expectation):

@@ -9,6 +9,7 @@ from cuda_llm.tools.device import Session
 from cuda_llm.tools.device.buffers import HOST, Arrays
 from cuda_llm.tools.validator.call_plans import (
     begins_small,
+    calls_of,
     draw_timed,
     order_cases,
     plan_calls,
@@ -31,7 +32,7 @@ class Validated:
     """The candidate passed every case."""
 
     checked: Mapping[str, int] = field(default_factory=dict)
-    """`cases`, `sizes`, `hidden`, `distributions`, `elements`."""
+    """`cases`, `sizes`, `hidden`, `distributions`, `elements`, `calls`."""
     notes: tuple[str, ...] = ()
     differential: bool = False
     """The oracle was the user's own kernel."""
@@ -84,7 +85,10 @@ async def validate(
             return result
         checked.append(result)
     return Validated(
-        checked=_counts(checked),
+        checked={
+            **_counts(checked),
+            "calls": sum(map(calls_of, cases, plans)),
+        },
         notes=tuple(dict.fromkeys(note for one in checked for note in one.notes)),
         differential=task.reference is None,
         nonce=nonce,

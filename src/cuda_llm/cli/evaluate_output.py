@@ -26,6 +26,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.inspection import Inspection
 from cuda_llm.tools.judge.judge import Judged
+from cuda_llm.tools.validator.call_plans import SURE, share_that_shows
 from cuda_llm.traces.text import describe_circumstances, describe_time_source
 from cuda_llm.verdict_wording import describe, phrase
 
@@ -215,6 +216,12 @@ def profile_rows(profile: Profile) -> Iterator[Row]:
         f"{checked.get('sizes', 0)} sizes, {checked.get('hidden', 0)} hidden, "
         f"{checked.get('distributions', 0)} distributions, every element",
     )
+    if calls := checked.get("calls", 0):
+        share = share_that_shows(calls)
+        yield (
+            "",
+            f"{calls} calls: wrong in {share:.1%} of them or more would show ({SURE:.0%} sure)",
+        )
     if text := describe_compared(profile.sizes):
         yield "timed sizes", text
     for size in profile.sizes:

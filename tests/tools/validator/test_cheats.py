@@ -29,6 +29,7 @@ from cuda_llm.outcomes import (
     WrongResult,
 )
 from cuda_llm.tools.device import CallOptions, Level
+from cuda_llm.tools.validator.call_plans import share_that_shows
 from cuda_llm.tools.validator.check_case import NO_KERNEL
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.oracle import Expectation
@@ -50,6 +51,29 @@ def test_a_validated_candidate_reports_what_was_compared() -> None:
     assert result.checked["elements"] > 1000
     assert not result.differential
     assert len(result.nonce) == 16
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_results_kept_by_sums_that_no_order_changes_are_found(seed: int) -> None:
+    kept: dict[Any, Array] = {}
+
+    def candidate(b: Buffers, options: CallOptions) -> None:
+        key = (b["C"].size, *(np.sort(b[name], axis=None).tobytes() for name in "AB"))
+        b["C"][...] = kept.setdefault(key, b["A"] + b["B"])
+
+    result = asyncio.run(validate(TASK, running(candidate), nonce=bytes([seed]) * 16))
+    assert isinstance(result, WrongResult)
+    assert result.repeat == "permuted"
+
+
+def test_all_calls_are_counted_and_bound_what_is_rarely_wrong() -> None:
+    session = running(writes("vector_add", add))
+    result = asyncio.run(validate(TASK, session, nonce=bytes(16)))
+    assert isinstance(result, Validated)
+    assert result.checked["calls"] == len(session.calls)
+    share = share_that_shows(result.checked["calls"])
+    assert (1 - share) ** result.checked["calls"] == pytest.approx(0.05)
+    assert 0.01 < share < 0.05
 
 
 def test_the_same_nonce_gives_the_same_inputs_and_another_nonce_others() -> None:
@@ -256,7 +280,9 @@ def test_a_forgotten_tail_is_reported_by_its_sizes() -> None:
 def test_small_cases_run_at_the_full_level_and_schedules_differ() -> None:
     session = running(writes("vector_add", add))
     asyncio.run(validate(TASK, session))
-    assert {options.level for options in session.calls} == {Level.FULL}
+    levels = [options.level for options in session.calls]
+    assert set(levels) == {Level.FULL, Level.CHECK}
+    assert levels.count(Level.FULL) > 3 * levels.count(Level.CHECK)
     assert len({options.schedule_seed for options in session.calls}) > 3
 
 

@@ -248,6 +248,9 @@ class Task:
     """`vendor.py`, a call of PyTorch, and `vendor.cu`, a candidate of header libraries:
     professional alternatives to an own kernel."""
     published: Published | None = None
+    strict: bool = False
+    """Whether a race that changes no result is `DATA_RACE`, too: a plain read that only guards an
+    atomic update."""
     objective: Objective = "geomean"
     """Rule by which the timed sizes make a single score (`tasks.objective`)."""
     weights: tuple[Positive, ...] = ()

@@ -59,6 +59,7 @@ def find_parts_by_name(config: RunConfig, brought: Parts) -> RunParts:
     task = brought.task or load_task(config.task)
     require_no_guesses(task)
     task = with_objective(with_sizes(task, config.sizes), config.objective, config.weights)
+    task = replace(task, strict=task.strict or config.strict)
     replay = find_replay(config, brought, task)
     has_model = bool(config.model) or brought.model is not None
     recorded = None if replay is None else replay.generator

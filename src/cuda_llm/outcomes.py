@@ -423,6 +423,11 @@ class DataRace(DeviceFault):
     other: SourceSpot | None = None
     """Line of the earlier access."""
 
+    @property
+    def read_and_update(self) -> tuple[SourceSpot | None, SourceSpot | None]:
+        """Return the lines of a plain read and an atomic update, in whichever order they came."""
+        return (self.other, self.spot) if self.atomic else (self.spot, self.other)
+
 
 Decision = Literal["address", "branch", "access", "atomic", "collective", "operand", "output"]
 """What a value is used for where it matters.
@@ -808,6 +813,9 @@ class Passed:
     profile: Profile | None = None
     differential: bool = False
     """Whether the oracle was the user's own kernel, not an independent reference."""
+    guarded_races: tuple[DataRace, ...] = ()
+    """Races of plain reads that only decide whether an atomic update of the same word is made.
+    With `--strict` the first is the verdict."""
     notes: tuple[str, ...] = ()
 
 

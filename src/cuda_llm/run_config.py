@@ -218,6 +218,12 @@ class GraphInput(BaseModel):
         Option(in_benchmark=False),
     ] = False
     """A LangGraph interrupt. Without a terminal the run stops, and resume goes on."""
+    strict: Annotated[
+        bool,
+        Field(description="Races that change no result are DATA_RACE, too."),
+        Option(in_benchmark=False),
+    ] = False
+    """`if (*p < v) atomicMax(p, v)`: else a note on the verdict."""
     replay: Annotated[
         str,
         Field(description="Repeat a run from its record: no model, no device but one named."),

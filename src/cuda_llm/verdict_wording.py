@@ -206,9 +206,9 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
     Without `hardware_figures` no line names a limit of the GPU, only what the candidate asked for.
     """
     match verdict:
-        case Passed(differential=differential, notes=notes):
+        case Passed(differential=differential, guarded_races=races, notes=notes):
             oracle = "the oracle was the task's own baseline, not an independent reference"
-            return _lines(oracle if differential else "", *notes)
+            return _lines(oracle if differential else "", *map(_guarded_race, races), *notes)
         case NoCode():
             return (_no_code(verdict),)
         case Duplicate(of=of):
@@ -562,6 +562,16 @@ def _location(location: Location) -> str:
     if offset < 0:
         return f"{-offset} bytes before the start of {owner}{extent}"
     return f"at byte {offset} of {owner}{extent}"
+
+
+def _guarded_race(race: DataRace) -> str:
+    """Say which plain read races with which update, and why that changes no result."""
+    read, update = race.read_and_update
+    return (
+        f"a plain read of {race.space} memory {_at(read) or 'somewhere'} races with an atomic "
+        f"update {_at(update) or 'elsewhere'}: what it reads only decides whether to update, so "
+        "that no result depends on it (DATA_RACE with --strict)"
+    )
 
 
 def _race(verdict: DataRace) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from cuda_llm.outcomes import DependentLaunch, LaunchFailed, OutOfMemory, Verdict
+from cuda_llm.outcomes import DataRace, DependentLaunch, LaunchFailed, OutOfMemory, Verdict
 from cuda_llm.profile import Bottleneck, LaunchProfile
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
 
@@ -122,6 +122,9 @@ class CallReport:
     watched."""
     held_allocations: int = 0
     """Number of allocations that hold `held_bytes`."""
+    guarded_races: tuple[DataRace, ...] = ()
+    """Races of plain reads that only decide whether an atomic update is made: no result depends on
+    them. Only where a device looks for races."""
     output: str = ""
     """Text that device code printed, cut to a bounded length."""
     notes: Mapping[str, str] = field(default_factory=dict)

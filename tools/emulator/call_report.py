@@ -62,6 +62,7 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
             out_of_memory=record.out_of_memory,
             held_bytes=record.held_bytes,
             held_allocations=record.held_allocations,
+            guarded_races=record.guarded_races,
             output=record.output,
             notes=notes,
         )
@@ -90,6 +91,7 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         out_of_memory=record.out_of_memory,
         held_bytes=record.held_bytes,
         held_allocations=record.held_allocations,
+        guarded_races=record.guarded_races,
         output=record.output,
         notes=notes,
     )

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cuda_llm.outcomes import (
+    DataRace,
     DependentLaunch,
     ExceededLimit,
     InfraFailed,
@@ -35,7 +36,7 @@ from cuda_llm.tools.emulator.report_layout import (
     TEXT_OFFSET,
     TICKS,
 )
-from cuda_llm.tools.emulator.verdicts import Fault, FaultKind, fault_verdict
+from cuda_llm.tools.emulator.verdicts import Fault, FaultKind, fault_verdict, race_of
 from cuda_llm.tools.profiler.counters import LaunchCounters, Sharing, SiteCounters, scale_up
 from cuda_llm.tools.profiler.tables import PIPES, KernelTable
 
@@ -78,6 +79,8 @@ class CallRecord:
     """The first launch (or attribute) that CUDA would have refused."""
     out_of_memory: OutOfMemory | None = None
     """An allocation was refused. The candidate may have handled that."""
+    guarded_races: tuple[DataRace, ...] = ()
+    """Races of plain reads that only guard an atomic update. The call went on."""
     launches: int = 0
     """Kernels that ran to their end, logged or not."""
     accounts: tuple[LaunchCounters, ...] = ()
@@ -127,6 +130,9 @@ def read_report(
             dependent = _dependence(decoded, kernels)
         else:
             fault = fault_verdict(decoded, kernels, buffers, limit_s)
+    guarded = [Fault.read(one, kernels) for one in head["guarded"] if int(one["fault"]) != 0]
+    if any(one is None or one.kind is not FaultKind.RACE for one in guarded):
+        return _senseless("a record of a race is out of range")
     accounts = _read_accounts(report, head, kernels)
     if isinstance(accounts, InfraFailed):
         return accounts
@@ -141,6 +147,7 @@ def read_report(
         dependent=dependent,
         refused=_refused(head["launch_error"], kernels),
         out_of_memory=_out_of_memory(head),
+        guarded_races=tuple(race_of(one, kernels) for one in guarded if one is not None),
         launches=launches,
         accounts=accounts,
         copies=int(head["copies"]),

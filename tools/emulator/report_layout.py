@@ -10,6 +10,7 @@ TEXT_OFFSET = 4096
 TEXT_BYTES = 61440
 LOG_OFFSET = TEXT_OFFSET + TEXT_BYTES
 LOG_ENTRIES = 2048
+GUARDED_RACES = 4
 UNITS = 10
 """The pipes of `emu::Pipe`, and the data path."""
 TICKS = 16
@@ -128,6 +129,7 @@ REPORT = np.dtype(
         ("progress", PROGRESS),
         ("launch_error", LAUNCH_ERROR),
         ("fault", FAULT_RECORD),
+        ("guarded", FAULT_RECORD, GUARDED_RACES),
     ],
     align=True,
 )

@@ -185,7 +185,7 @@ def fault_verdict(
                 used_at=other.spot if site and other else None,
             )
         case FaultKind.RACE:
-            return _race(fault, thread, site, other)
+            return race_of(fault, kernels)
         case FaultKind.DIVERGENT_BARRIER | FaultKind.PARTIAL_MASK | FaultKind.ABSENT_LANE:
             return _invalid_sync(fault, thread, site, other)
         case FaultKind.DEADLOCK | FaultKind.UNWAITED | FaultKind.UNFENCED:
@@ -262,16 +262,18 @@ def _relation(fault: Fault) -> Relation:
     return "inside" if fault.offset < fault.allocation_bytes else "past-end"
 
 
-def _race(
-    fault: Fault, thread: ThreadSpot, site: InstructionSite | None, other: InstructionSite | None
-) -> DataRace:
+def race_of(fault: Fault, kernels: Sequence[KernelTable]) -> DataRace:
+    """Return the race that a fault of this kind records."""
+    table = kernels[fault.kernel] if fault.kernel is not None else KernelTable(symbol="")
+    site = table.sites[fault.site] if fault.site is not None else None
+    other = table.sites[fault.other_site] if fault.other_site is not None else None
     return DataRace(
         kind=_RACES.get((fault.other_access != "read", fault.access != "read"), "write-read"),
         space=fault.space or "shared",
         offset_bytes=fault.offset,
         atomic=fault.access == "atomic",
         unfenced=fault.reason is Reason.NO_PROXY_FENCE,
-        thread=thread,
+        thread=ThreadSpot(kernel=table.symbol, block=fault.block, thread=fault.thread),
         spot=site.spot if site else None,
         other=other.spot if other else None,
     )

@@ -689,6 +689,7 @@ def assemble_passed(
     return Passed(
         profile=profile,
         differential=task.reference is None,
+        guarded_races=validated.guarded_races,
         notes=(*validated.notes, *timing.notes, *doubt, *left_out),
     )
 

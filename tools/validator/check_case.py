@@ -6,7 +6,14 @@ Calls that a device times by its reports are checked by `run_case`.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from cuda_llm.outcomes import LateWrite, Nondeterministic, PolicyViolation, Verdict, WrongResult
+from cuda_llm.outcomes import (
+    DataRace,
+    LateWrite,
+    Nondeterministic,
+    PolicyViolation,
+    Verdict,
+    WrongResult,
+)
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session
@@ -118,6 +125,8 @@ class CheckedCase:
     report: CallReport
     comparisons: Mapping[str, OutputComparison]
     notes: tuple[str, ...] = ()
+    guarded_races: tuple[DataRace, ...] = ()
+    """See `CallReport`; of the first call, and of the one in another order."""
 
     @property
     def elements(self) -> int:
@@ -204,7 +213,8 @@ async def check_case(
     own = case_limits(task, case, expectation.values, arrays)
     spread = compare_repeat(first.outputs, second.outputs, expectation, own, arrays)
     if not isinstance(spread, Nondeterministic):
-        return replace(checked, notes=spread)
+        races = (*checked.guarded_races, *second.report.guarded_races)
+        return replace(checked, notes=spread, guarded_races=races)
     # The order is not to blame where the first one gives wrong results by now, too.
     as_first = await caller.call(case, inputs, place)
     if isinstance(as_first, CompletedCall):
@@ -229,7 +239,12 @@ def _judge(
             return _explanation(call.report) or wrong_result(
                 case, name, call.outputs, expectation, own, inputs, arrays
             )
-    return CheckedCase(case=case, report=call.report, comparisons=comparisons)
+    return CheckedCase(
+        case=case,
+        report=call.report,
+        comparisons=comparisons,
+        guarded_races=call.report.guarded_races,
+    )
 
 
 def _of_repeat(verdict: Verdict, repeat: str) -> Verdict:

@@ -1,6 +1,6 @@
 """Decides whether a candidate loaded in a session is right, by all cases of its task."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cuda_llm.outcomes import DataRace, UninitialisedRead, Verdict, WrongResult
@@ -34,6 +34,8 @@ class Validated:
     checked: Mapping[str, int] = field(default_factory=dict)
     """`cases`, `sizes`, `hidden`, `distributions`, `elements`, `calls`."""
     notes: tuple[str, ...] = ()
+    guarded_races: tuple[DataRace, ...] = ()
+    """Races of plain reads that only guard an atomic update, one for each two lines."""
     differential: bool = False
     """The oracle was the user's own kernel."""
     nonce: bytes = b""
@@ -90,9 +92,18 @@ async def validate(
             "calls": sum(map(calls_of, cases, plans)),
         },
         notes=tuple(dict.fromkeys(note for one in checked for note in one.notes)),
+        guarded_races=one_for_each_pair(race for one in checked for race in one.guarded_races),
         differential=task.reference is None,
         nonce=nonce,
     )
+
+
+def one_for_each_pair(races: Iterable[DataRace]) -> tuple[DataRace, ...]:
+    """Return the first race of each two lines, in whichever order the lines were executed."""
+    found: dict[object, DataRace] = {}
+    for race in races:
+        found.setdefault(frozenset({race.spot, race.other}), race)
+    return tuple(found[pair] for pair in sorted(found, key=str))
 
 
 async def _explain(

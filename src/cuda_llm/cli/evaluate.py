@@ -38,6 +38,14 @@ WeightOption = Annotated[
     typer.Option(help="How much a size counts, one for each in order. Repeatable."),
 ]
 
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Races that change no result are DATA_RACE, too: `if (*p < v) atomicMax(p, v)`.",
+    ),
+]
+
 
 def evaluate(
     task: TaskName,
@@ -62,6 +70,7 @@ def evaluate(
     objective: ObjectiveOption = None,
     size: SizeOption = None,
     weight: WeightOption = None,
+    strict: StrictOption = False,
     inspect: Annotated[
         bool,
         typer.Option("--inspect", help="On a GPU: counters, sanitizers, the emulated device."),
@@ -83,7 +92,7 @@ def evaluate(
 
     sources = read_sources(files)
     sized = with_sizes(load_task(task), size or ())
-    loaded = with_objective(sized, objective, weight or ())
+    loaded = replace(with_objective(sized, objective, weight or ()), strict=strict)
     chosen = open_device(device or settings().device)
     options = MeasureOptions(tier=PRECISIONS[precision], l2=L2(l2 or settings().l2))
     with open_progress([name for name, _ in sources]) as progress:

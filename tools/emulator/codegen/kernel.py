@@ -98,6 +98,9 @@ class SiteDraft:
     """Number of the unrolled loop that the site is in; 0 outside unrolled loops."""
     steers: bool = False
     """Whether the loaded value decides a branch or an address."""
+    updates: int = 0
+    """Bits of `emu::AtomOp`: the operation of an atomic; of a load, the operations of other threads
+    that it may race with, since it only guards one of them (`guards.py`)."""
     width: int | None = None
     """Bytes per lane of the instruction into which ptxas merges the access; 0 where another access
     of the group counts for the instruction, None where the access is not merged (`merging.py`)."""

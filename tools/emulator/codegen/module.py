@@ -7,6 +7,7 @@ from cuda_llm.profile import KernelResources
 from cuda_llm.tools.emulator.codegen.constants import propagate_constants
 from cuda_llm.tools.emulator.codegen.emit import emit
 from cuda_llm.tools.emulator.codegen.flow import FlowBlock, blocks_of
+from cuda_llm.tools.emulator.codegen.guards import mark_guards
 from cuda_llm.tools.emulator.codegen.in_flight import watch_registers
 from cuda_llm.tools.emulator.codegen.inline import inline_calls
 from cuda_llm.tools.emulator.codegen.kernel import KernelDraft, RefusedInstruction, SiteDraft
@@ -146,6 +147,7 @@ def _lower(flat: Function, layout: Layout, target: str, spots: Spots, *, tracks:
     watched = [] if refused else watch_registers(kernel, bodies)
     lowered = [LoweredBlock(steps, one.end) for steps, one in zip(watched, blocks, strict=False)]
     kernel.sites = list(mark_steering(place_waits(kernel.sites, bodies), bodies))
+    kernel.sites = list(mark_guards(kernel.sites, bodies))
     kernel.sites = list(merge_accesses(kernel, bodies, target))
     loaded = loaded_registers(bodies)
     table = [
@@ -192,7 +194,8 @@ def _site(one: InstructionSite, draft: SiteDraft) -> str:
     width = "emu::kPart" if draft.width == 0 else str(draft.width or 0)
     facts = (line, one.block, one.bytes, draft.waits, draft.copy, draft.loop)
     steers = str(draft.steers).lower()
-    return f'{{"{one.opcode}", {", ".join(map(str, facts))}, {steers}, {width}, {draft.shift}}}'
+    rest = f"{steers}, {draft.updates}, {width}, {draft.shift}"
+    return f'{{"{one.opcode}", {", ".join(map(str, facts))}, {rest}}}'
 
 
 def _cost(block: BasicBlock) -> str:

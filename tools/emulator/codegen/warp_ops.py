@@ -110,8 +110,13 @@ def _spell(kernel: KernelDraft, operand: Operand, steps: list[Step]) -> tuple[st
     return "", name
 
 
+def _mode(instruction: Instruction) -> str:
+    """Return what a collective does: CUB writes `vote.ballot.sync` for `vote.sync.ballot`."""
+    return next(part for part in instruction.opcode[1:] if part != "sync")
+
+
 def _shuffle(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    mode = instruction.opcode[2]
+    mode = _mode(instruction)
     if mode not in _SHUFFLES or instruction.opcode[-1] != "b32":
         raise NotSupported
     result, predicate = _targets(instruction.operands[0])
@@ -174,7 +179,7 @@ def _predicate(kernel: KernelDraft, instruction: Instruction, index: int, steps:
 
 
 def _vote(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    mode = instruction.opcode[2]
+    mode = _mode(instruction)
     if mode not in {"all", "any", "uni", "ballot"}:
         raise NotSupported
     target = register(instruction.operands[0])

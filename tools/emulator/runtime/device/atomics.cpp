@@ -144,11 +144,6 @@ struct LaneAtomics {
   void* out;
 };
 
-// Such an update may follow a plain read of the same word, and make it good.
-bool is_guessed(AtomOp op) {
-  return op == AtomOp::cas || op == AtomOp::min || op == AtomOp::max;
-}
-
 // True when some lane changed memory; otherwise the warp may be waiting for somebody.
 template <class U>
 bool perform(const LaneAtomics& r, uint8_t* memory, const Lanes<U>& at, Mask lanes, bool global) {
@@ -191,10 +186,10 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, con
     check_global_known(w, site, lanes, at, width, one, AccessNumber::atomic);
   }
   if (watches_races(w, one)) {
-    check_race_atomic(w, site, lanes, at, width, is_guessed(r.op));
+    check_race_atomic(w, site, lanes, at, width);
     release_lanes(w, site, lanes, at, true);
     keep_earlier(w, lanes, at, width);
-    if (r.out != nullptr) acquire_lanes(w, lanes, at);
+    if (r.out != nullptr) acquire_lanes(w, site, lanes, at);
   }
   if (r.out != nullptr && run_of(w).block->launch->sampling.partial &&
       w->launch->kernel->sites[site].steers) {
@@ -218,7 +213,7 @@ void atomic_shared(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, con
     check_shared_known(w, site, lanes, at, width, AccessNumber::atomic);
   }
   if ((site_traits(w, site) & kAcquire) != 0) order_warp(w);
-  if (watches_races(w)) check_race_atomic(w, site, lanes, at, width, is_guessed(r.op));
+  if (watches_races(w)) check_race_atomic(w, site, lanes, at, width);
   const bool changed = perform(r, w->block->shared, at, lanes, false);
   if (!changed) polled(w, kTurn / 64);
   if (w->block->counted) {

@@ -99,6 +99,7 @@ void arrive(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, boo
   }
   if (arrive_only) {
     w->at_barrier &= ~lanes;
+    run_of(w).order.arrive_time = next_order_time();
     barrier.arrived +=
         whole_warp ? kLanes : static_cast<uint32_t>(__builtin_popcount(lanes));
   } else {
@@ -184,7 +185,7 @@ void raise_deadlock(BlockRun& block) {
 
 void order_warp(Warp* w) {
   WarpRun& run = run_of(w);
-  run.order.block_time = next_order_time();
+  run.order.block_time = run.order.strong_time = next_order_time();
   if (run.home->cluster != nullptr) run.order.cluster_time = run.order.block_time;
 }
 

@@ -31,15 +31,7 @@ bool is_cut(const Warp* w) {
   return w != nullptr && run_of(const_cast<Warp*>(w)).block->launch->sampling.most_trips != kNone;
 }
 
-}  // namespace
-
-void raise(const FaultAt& at) {
-  if (at.warp != nullptr && at.fault != Fault::race) {
-    // What follows from a value that was never written is not the news.
-    BlockRun& block = *run_of(at.warp).block;
-    if (block.doubtful.open) settle_doubtful(block);
-  }
-  FaultRecord& record = device().report->fault;
+void describe(FaultRecord& record, const FaultAt& at) {
   record = FaultRecord{};
   record.kernel = at.kernel;
   record.site = at.site;
@@ -70,8 +62,35 @@ void raise(const FaultAt& at) {
     record.allocation_bytes = at.space_bytes;
   }
   copy_text(record.detail, sizeof record.detail, at.detail);
+}
+
+}  // namespace
+
+void raise(const FaultAt& at) {
+  if (at.warp != nullptr && at.fault != Fault::race) {
+    // What follows from a value that was never written is not the news.
+    BlockRun& block = *run_of(at.warp).block;
+    if (block.doubtful.open) settle_doubtful(block);
+  }
+  FaultRecord& record = device().report->fault;
+  describe(record, at);
   record.fault = static_cast<uint32_t>(is_cut(at.warp) ? Fault::dependent : at.fault);
   _exit(kFaultExit);
+}
+
+void keep_guarded_race(const FaultAt& at) {
+  const auto lines = std::minmax(at.site, at.other_site);
+  for (FaultRecord& record : device().report->guarded) {
+    if (record.fault == 0) {
+      describe(record, at);
+      record.fault = static_cast<uint32_t>(at.fault);
+      return;
+    }
+    if (record.kernel == at.warp->launch->kernel_index &&
+        std::minmax(record.site, record.other_site) == lines) {
+      return;
+    }
+  }
 }
 
 void refuse(Fault fault, const char* detail) {

@@ -29,6 +29,8 @@ struct FaultAt {
 };
 
 [[noreturn]] void raise(const FaultAt& at);
+// Keeps a race of a read that only guards an update (races.h); the call goes on.
+void keep_guarded_race(const FaultAt& at);
 [[noreturn]] void host_touched_device(uint64_t address);
 
 }  // namespace emu

@@ -34,6 +34,11 @@ void put(std::vector<Known>& list, Known known) {
   list.push_back(known);
 }
 
+void acquire_seen(WarpOrder& order) {
+  for (const Known& one : order.seen) put(order.acquired, one);
+  order.seen.clear();
+}
+
 uint32_t lane_time(const WarpOrder& order, int lane, int other) {
   uint32_t time = std::max(order.block_time, order.sync_time);
   if (order.lane_times == nullptr) return time;
@@ -111,8 +116,11 @@ uint32_t next_order_time() { return ++now; }
 
 void start_order(WarpOrder& order) {
   order.block_time = order.flag_time = order.sync_time = now;
+  order.strong_time = order.arrive_time = now;
+  order.left.fill(0);
   order.lane_times.reset();
   order.acquired.clear();
+  order.seen.clear();
   order.fenced.clear();
   order.fenced_logs.clear();
   order.known.clear();
@@ -127,6 +135,7 @@ void join(VectorClock& clock, const VectorClock& other) {
 void lanes_meet(Warp* w, Mask lanes) {
   WarpOrder& order = order_of(w);
   const uint32_t time = ++now;
+  acquire_seen(order);
   if (lanes == w->alive) {
     order.sync_time = time;
     order.lane_times.reset();
@@ -155,6 +164,7 @@ void warps_meet(const std::vector<WarpOrder*>& orders) {
   VectorClock clock;
   for (WarpOrder* order : orders) {
     order->block_time = time;
+    acquire_seen(*order);
     join(clock, order->known);
     for (const Known& one : order->acquired) put(acquired, one);
     for (const Known& one : order->fenced_logs) put(fenced_logs, one);
@@ -193,6 +203,7 @@ void fence_lanes(Warp* w, Mask lanes, bool block_scope) {
   WarpOrder& order = order_of(w);
   const uint32_t block = w->block->linear;
   const uint32_t time = ++now;
+  acquire_seen(order);
   put(order.fenced, key_of(block, kEveryone, kEveryone, block_scope),
       std::max(order.block_time, order.flag_time));
   put(order.fenced, key_of(block, w->index, kEveryone, block_scope),
@@ -241,16 +252,30 @@ void forget_released(Warp* w, uint64_t address) {
   if (!logs.empty()) logs.erase(address);
 }
 
-void acquire_from(Warp* w, uint64_t address) {
+void acquire_from(Warp* w, uint64_t address, bool fenced) {
   const LaunchOrder& launch = launch_order(w);
+  WarpOrder& order = order_of(w);
   auto found = launch.by_address.find(address);
   if (found != launch.by_address.end()) {
-    put(order_of(w).acquired, {found->second, found->second->length});
+    put(fenced ? order.acquired : order.seen, {found->second, found->second->length});
+  }
+}
+
+void lanes_leave(Warp* w, Mask lanes) {
+  WarpOrder& order = order_of(w);
+  for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
+    const int lane = __builtin_ctz(rest);
+    uint32_t told = std::max({order.block_time, order.sync_time, order.arrive_time});
+    for (int other = 0; other < kLanes; ++other) {
+      if (other != lane) told = std::max(told, lane_time(order, other, lane));
+    }
+    order.left[static_cast<size_t>(lane)] = told;
   }
 }
 
 void publish(Warp* w, Mask lanes, VectorClock& clock) {
-  const WarpOrder& order = order_of(w);
+  WarpOrder& order = order_of(w);
+  acquire_seen(order);
   const BlockRun& home = *run_of(w).home;
   const size_t entries = entries_of(home);
   const uint32_t time = ++now;
@@ -280,13 +305,22 @@ void publish_engine(VectorClock& clock, const BlockRun& block, uint32_t lane, ui
   entry = std::max(entry, time);
 }
 
+// Did the thread leave the kernel without telling anybody of the access?
+bool left_untold(const BlockRun& home, const Access& earlier) {
+  if (earlier.warp >= home.warp_count || earlier.lane >= kLanes) return false;
+  const uint32_t left = home.runs[earlier.warp].order.left[earlier.lane];
+  return left != 0 && earlier.time >= left;
+}
+
 bool is_ordered(const Warp* w, int lane, const Access& earlier) {
   const WarpRun& run = run_of(const_cast<Warp*>(w));
   const WarpOrder& order = run.order;
   if (tells_of(order.known, *run.home, earlier)) return true;
   if (earlier.warp == kCopyEngine) return !order.acquired.empty() && is_published(w, earlier);
   if (earlier.time < order.cluster_time && rank_of(*run.home, earlier.block) != kNone) return true;
-  if (earlier.block == run.home->block.linear) {
+  if (earlier.block == run.home->block.linear && left_untold(*run.home, earlier)) {
+    if (earlier.time < std::max(order.strong_time, order.flag_time)) return true;
+  } else if (earlier.block == run.home->block.linear) {
     if (earlier.time < order.block_time) return true;
     if (earlier.warp == w->index) {
       return earlier.lane == lane || earlier.lane == kEveryone ||

@@ -50,6 +50,16 @@ enum AccessFlags : uint8_t {
   kBlockScope = 2,   // strong to its block alone
   kUpdate = 4,       // an atomic read-modify-write
   kSameValue = 8,    // it found the value there already, by somebody it is not ordered with
+  kVolatile = 32,    // of shared memory, by a volatile access
+  kHides = 16,       // it is the last of several writes, which HiddenWrites has more of
+};
+
+// Writes of a word that its last one does not stand for: nothing orders them before it, but all are
+// strong to each other; or they are plain, and by whoever wrote last.
+struct HiddenWrites {
+  Access block;  // the last by another block
+  Access warp;   // the last by another warp of its block
+  Access plain;
 };
 
 struct Log;
@@ -84,10 +94,14 @@ struct WarpOrder {
   uint32_t sync_time;
   std::unique_ptr<std::array<std::array<uint32_t, kLanes>, kLanes>> lane_times;
   std::vector<Known> acquired;
+  std::vector<Known> seen;  // by relaxed or volatile loads: acquired at the next fence, or meeting
   std::vector<Published> fenced;
   std::vector<Known> fenced_logs;
   VectorClock known;      // by mbarriers, barriers of the cluster and waits for bulk copies
   uint32_t cluster_time;  // all of the cluster's threads, by strong accesses between its blocks
+  uint32_t strong_time;   // all of the block's threads, by strong accesses of shared memory
+  uint32_t arrive_time;   // what it did before, it has told at barriers that it did not wait at
+  std::array<uint32_t, kLanes> left;  // of lanes that are gone: what they did from then on they told nobody; else 0
 };
 
 // A launch's part.
@@ -110,7 +124,10 @@ void fence_lanes(Warp* w, Mask lanes, bool block_scope);
 // A strong store or atomic to an address publishes what was fenced; an atomic adds to what is there.
 void release_to(Warp* w, uint64_t address, bool adds);
 void forget_released(Warp* w, uint64_t address);
-void acquire_from(Warp* w, uint64_t address);
+// `fenced`: the load acquires by itself, or as an update; else a fence or a meeting has to follow.
+void acquire_from(Warp* w, uint64_t address, bool fenced);
+// Lanes leave the kernel: no barrier tells others of what they did after their last one.
+void lanes_leave(Warp* w, Mask lanes);
 
 // Adds what the lanes know, themselves included, to a clock that others will learn from.
 void publish(Warp* w, Mask lanes, VectorClock& clock);

@@ -257,7 +257,6 @@ CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3]
   LaunchRun run;
   set_up(run, request, arguments);
   run.launch.level == kSampleLevel ? run_sample(run) : run_grid(run);
-  check_suspects(run);
   report_launch(run);
   progress.in_kernel = 0;
   return kSuccess;

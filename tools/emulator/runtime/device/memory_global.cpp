@@ -36,7 +36,7 @@ void load(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, int64_t o
     check_race_read(w, site, lanes, at, kBytes);
     if ((site_traits(w, site) & kStrong) != 0) {
       late = reads_earlier(w, lanes, at, kBytes);
-      acquire_lanes(w, lanes, at);
+      acquire_lanes(w, site, lanes, at);
     }
   }
   gather<T, N>(reinterpret_cast<const uint8_t*>(w->launch->delta), at, lanes, out);

@@ -1,6 +1,7 @@
 #include "device/races.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "device/fault.h"
 
@@ -13,6 +14,7 @@ constexpr uint64_t kAllBytes = 0xf;
 struct Words {
   Access* writes;
   Readers* readers;
+  std::unordered_map<uint64_t, HiddenWrites>* hidden;
   const uint8_t* memory;  // of the address 0
   uint64_t base;          // address of the first word
   SpaceNumber space;
@@ -21,10 +23,12 @@ struct Words {
     BlockRun& block = *run_of(w).block;
     writes = block.writes.data();
     readers = block.readers.data();
+    hidden = &block.hidden;
     memory = block.shared;
   }
   Words(Warp* w, uint64_t) : space(SpaceNumber::global) {
     const Device& d = device();
+    hidden = &run_of(w).block->launch->hidden;
     writes = d.writes;
     readers = d.readers;
     memory = reinterpret_cast<const uint8_t*>(w->launch->delta);
@@ -47,8 +51,8 @@ struct Checked {
     const uint8_t traits = static_cast<uint8_t>(site_traits(warp, number));
     const WarpRun& run = run_of(warp);
     begin = words.space == SpaceNumber::global ? run.block->launch->order.begin
-            : run.block->asynchronous          ? run.block->begin_time
-                                               : run.order.block_time;
+            : run.block->asynchronous || run.block->has_left ? run.block->begin_time
+                                                             : run.order.block_time;
     mine.time = order_time();
     mine.block = run.home->block.linear;
     mine.site = static_cast<uint16_t>(std::min<uint32_t>(number, 0xffff));
@@ -56,6 +60,10 @@ struct Checked {
     if ((traits & kStrong) != 0 || what == AccessNumber::atomic) mine.flags |= kStrongAccess;
     if ((traits & kBlockOnly) != 0) mine.flags |= kBlockScope;
     if (what == AccessNumber::atomic) mine.flags |= kUpdate;
+    if ((traits & kStrong) != 0 && words.space == SpaceNumber::shared &&
+        std::strstr(warp->launch->kernel->sites[number].opcode, ".volatile") != nullptr) {
+      mine.flags |= kVolatile;
+    }
   }
 
   bool concerns(const Access& earlier, int lane) const {
@@ -66,6 +74,11 @@ struct Checked {
 
   bool is_strong_to(const Access& earlier) const {
     if ((earlier.flags & mine.flags & kStrongAccess) == 0) return false;
+    // Lanes that hand values on through volatile alone trust that they run in step.
+    const bool in_step = earlier.block == mine.block && earlier.warp == mine.warp;
+    if (in_step && kind == AccessNumber::write && (earlier.flags & mine.flags & kVolatile) != 0) {
+      return false;
+    }
     return earlier.block == mine.block || ((earlier.flags | mine.flags) & kBlockScope) == 0;
   }
 
@@ -78,41 +91,31 @@ AccessNumber kind_of_write(const Access& write) {
   return (write.flags & kStrongAccess) != 0 ? AccessNumber::atomic : AccessNumber::write;
 }
 
-[[noreturn]] void raise_race(const Checked& check, int lane, uint64_t address,
-                             const Access& earlier, AccessNumber earlier_kind) {
-  raise({.fault = Fault::race,
-         .warp = check.w,
-         .lane = lane,
-         .site = check.site,
-         .other_site = earlier.site,
-         .space = check.words.space,
-         .access = check.kind,
-         .other_access = earlier_kind,
-         .bytes = check.bytes,
-         .address = address,
-         .space_bytes = check.w->block->shared_bytes});
+FaultAt race_of(const Checked& check, int lane, uint64_t address, const Access& earlier,
+                AccessNumber earlier_kind) {
+  return {.fault = Fault::race,
+          .warp = check.w,
+          .lane = lane,
+          .site = check.site,
+          .other_site = earlier.site,
+          .space = check.words.space,
+          .access = check.kind,
+          .other_access = earlier_kind,
+          .bytes = check.bytes,
+          .address = address,
+          .space_bytes = check.w->block->shared_bytes};
 }
 
-// Remembers the first of the doubtful reads of a site.
-void suspect(const Checked& check, int lane, uint64_t address, const Access& earlier,
-             AccessNumber earlier_kind) {
-  const bool reads_now = check.kind == AccessNumber::read;
-  LaunchRun& launch = *run_of(check.w).block->launch;
-  Suspect& one = launch.suspects[reads_now ? check.mine.site : earlier.site];
-  if (one.known) return;
-  one.known = true;
-  one.site = check.site;
-  one.other_site = earlier.site;
-  one.access = check.kind;
-  one.other_access = earlier_kind;
-  one.space = check.words.space;
-  one.bytes = check.bytes;
-  one.address = address;
-  one.shared_bytes = check.w->block->shared_bytes;
-  for (int axis = 0; axis < 3; ++axis) {
-    one.block[axis] = run_of(check.w).home->block.ctaid[axis];
-    one.thread[axis] = check.w->tid[axis][lane];
-  }
+[[noreturn]] void raise_race(const Checked& check, int lane, uint64_t address,
+                             const Access& earlier, AccessNumber earlier_kind) {
+  raise(race_of(check, lane, address, earlier, earlier_kind));
+}
+
+// May a plain read race with the update, because it only guards such updates?
+bool is_guarded(const Checked& check, uint32_t read, uint32_t update) {
+  const Kernel& kernel = *check.w->launch->kernel;
+  if (read >= kernel.site_count || update >= kernel.site_count) return false;
+  return (kernel.sites[read].updates & kernel.sites[update].updates) != 0;
 }
 
 // Calls `visit(lane, word, address)` for every word of every lane; `mine` says lane and bytes.
@@ -146,13 +149,43 @@ void record_read(const Checked& check, int lane, Readers& readers) {
   readers.last = check.mine;
 }
 
-void record_write(const Checked& check, Access& write, bool same_value) {
+// Keeps what the next write of a word, an update or another strong one, would hide; says whether
+// anything is kept.
+bool hide(const Checked& check, int lane, uint64_t word, const Access& write) {
+  if (write.time < check.begin || (check.mine.flags & kStrongAccess) == 0) return false;
+  const bool hides = (write.flags & kHides) != 0;
+  const bool is_plain = (write.flags & kStrongAccess) == 0;
+  const bool same_warp = write.block == check.mine.block && write.warp == check.mine.warp;
+  const bool own = is_plain && check.is_mine(write, lane);
+  if (!own && (is_plain || same_warp || is_ordered(check.w, lane, write))) return hides;
+  HiddenWrites& kept = (*check.words.hidden)[word];
+  if (!hides) kept = HiddenWrites{};
+  (own ? kept.plain : write.block != check.mine.block ? kept.block : kept.warp) = write;
+  return true;
+}
+
+// Calls `visit` for each hidden write that the access races with.
+template <class Visit>
+void each_hidden_race(const Checked& check, int lane, uint64_t word, const Access& write,
+                      Visit visit) {
+  if (write.time < check.begin || (write.flags & kHides) == 0) return;
+  const HiddenWrites& kept = (*check.words.hidden)[word];
+  for (const Access* one : {&kept.block, &kept.warp, &kept.plain}) {
+    if (one->time >= check.begin && check.concerns(*one, lane) && (one->flags & kSameValue) == 0) {
+      visit(*one);
+    }
+  }
+}
+
+void record_write(const Checked& check, Access& write, bool same_value, bool hides = false) {
+  const uint8_t flags = write.flags & static_cast<uint8_t>(~kHides);
   const bool by_warp = write.time >= check.begin && write.block == check.mine.block &&
-                       write.warp == check.mine.warp && write.flags == check.mine.flags;
+                       write.warp == check.mine.warp && flags == check.mine.flags;
   const uint8_t earlier = by_warp && write.time == check.mine.time ? write.bytes : 0;
   const uint8_t lane = write.lane;
   write = check.mine;
   if (same_value) write.flags |= kSameValue;
+  if (hides) write.flags |= kHides;
   if (earlier == 0) return;
   if (lane != write.lane && (earlier & ~write.bytes) != 0) write.lane = kEveryone;
   write.bytes |= earlier;
@@ -192,14 +225,15 @@ template <class U>
 void check_race_read(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes) {
   Checked check(w, site, AccessNumber::read, bytes, U{});
   each_word(check, lanes, at, [&](int lane, uint64_t word, uint64_t address) {
-    const Access& write = check.words.writes[word];
-    if (write.time >= check.begin && check.concerns(write, lane) &&
-        (write.flags & kSameValue) == 0) {
-      if ((write.flags & kUpdate) == 0 || (check.mine.flags & kStrongAccess) != 0) {
+    const auto found = [&](const Access& write) {
+      if ((write.flags & kUpdate) == 0 || !is_guarded(check, check.site, write.site)) {
         raise_race(check, lane, address, write, kind_of_write(write));
       }
-      suspect(check, lane, address, write, AccessNumber::atomic);
-    }
+      keep_guarded_race(race_of(check, lane, address, write, AccessNumber::atomic));
+    };
+    const Access& write = check.words.writes[word];
+    if (check.concerns(write, lane) && (write.flags & kSameValue) == 0) found(write);
+    each_hidden_race(check, lane, word, write, found);
     record_read(check, lane, check.words.readers[word]);
   });
 }
@@ -238,55 +272,42 @@ void check_race_write(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, ui
       same = !stored.changes(lane, now, from, std::min(check.bytes, 4u));
       if (!same) raise_race(check, lane, address, write, kind_of_write(write));
     }
-    record_write(check, write, same);
+    each_hidden_race(check, lane, word, write, [&](const Access& one) {
+      if (!stored.changes(lane, now, from, std::min(check.bytes, 4u))) return;
+      raise_race(check, lane, address, one, kind_of_write(one));
+    });
+    record_write(check, write, same, hide(check, lane, word, write));
   });
 }
 
 template <class U>
-void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes,
-                       bool guesses) {
+void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes) {
   Checked check(w, site, AccessNumber::atomic, bytes, U{});
-  auto& suspects = run_of(w).block->launch->suspects;
   each_word(check, lanes, at, [&](int lane, uint64_t word, uint64_t address) {
     Access& write = check.words.writes[word];
     const Readers& readers = check.words.readers[word];
     for (const Access* reader : {&readers.first, &readers.last}) {
-      if (reader->time < check.begin || (reader->flags & kStrongAccess) != 0) continue;
-      if (guesses && check.is_mine(*reader, lane)) suspects[reader->site].cleared = true;
-      if (check.concerns(*reader, lane)) {
-        suspect(check, lane, address, *reader, AccessNumber::read);
+      if ((reader->flags & kStrongAccess) != 0 || !check.concerns(*reader, lane)) continue;
+      if (!is_guarded(check, reader->site, site)) {
+        raise_race(check, lane, address, *reader, AccessNumber::read);
       }
+      keep_guarded_race(race_of(check, lane, address, *reader, AccessNumber::read));
     }
     if (check.concerns(write, lane) && (write.flags & kSameValue) == 0) {
       raise_race(check, lane, address, write, kind_of_write(write));
     }
-    record_write(check, write, false);
+    each_hidden_race(check, lane, word, write, [&](const Access& one) {
+      raise_race(check, lane, address, one, kind_of_write(one));
+    });
+    record_write(check, write, false, hide(check, lane, word, write));
   });
-}
-
-void check_suspects(LaunchRun& launch) {
-  for (const auto& [site, one] : launch.suspects) {
-    if (!one.known || one.cleared) continue;
-    raise({.fault = Fault::race,
-           .kernel = launch.launch.kernel_index,
-           .site = one.site,
-           .other_site = one.other_site,
-           .space = one.space,
-           .access = one.access,
-           .other_access = one.other_access,
-           .bytes = one.bytes,
-           .address = one.address,
-           .space_bytes = one.shared_bytes,
-           .block = one.block,
-           .thread = one.thread});
-  }
 }
 
 #define EMU_DEFINE(U)                                                                       \
   template void check_race_read<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t);        \
   template void check_race_write<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t, uint32_t, \
                                     const void* const*);                                    \
-  template void check_race_atomic<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t, bool);
+  template void check_race_atomic<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t);
 EMU_DEFINE(uint32_t)
 EMU_DEFINE(uint64_t)
 #undef EMU_DEFINE

@@ -3,14 +3,12 @@
 // to meet. Accesses that are strong to each other do not race, nor does a write of the value that is
 // there already. The words of `in` buffers, which nobody may write, are not watched.
 //
-// A plain read that an atomic update is not ordered with is a first guess where a compare-and-swap, a
-// minimum or a maximum of the same lane follows. Only when the launch ends is it clear which reads
-// had none.
+// A plain read that an atomic update is not ordered with is kept apart where it only decides whether
+// such an update is made (codegen/guards.py): no result depends on it.
 //
-// Each word remembers its last write, and two of its last readers: the first one since, and the last.
+// Each word remembers its last write, what that hides of writes by others (HiddenWrites), and two of
+// its last readers: the first one since, and the last.
 #pragma once
-
-#include <map>
 
 #include "device/happens_before.h"
 #include "device/lanes.h"
@@ -24,12 +22,8 @@ void check_race_read(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uin
 template <class U>
 void check_race_write(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t width,
                       uint32_t count, const void* const* in);
-// `guesses`: the update may follow a plain read that it makes good.
 template <class U>
-void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes,
-                       bool guesses);
-// Raises what has turned out to be no guess.
-void check_suspects(LaunchRun& launch);
+void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes);
 
 inline bool watches_races(const Warp* w) { return w->launch->level == 2; }
 inline bool watches_races(const Warp* w, const Allocation* one) {

@@ -151,6 +151,7 @@ struct BlockRun {
   bool finished = false;  // its shared memory is nobody's
   uint32_t idle_rounds = 0;  // in which all its warps only waited for phases of mbarriers
   uint32_t begin_time = 0;
+  bool has_left = false;  // some of its threads have left the kernel: barriers do not order all
   std::map<uint32_t, Mbarrier> mbarriers;  // by address
   VectorClock fenced_for_copies;           // by fence.proxy.async
   std::vector<Warpgroup> groups;           // that have executed wgmma
@@ -162,6 +163,7 @@ struct BlockRun {
   DoubtfulRead doubtful;
   std::vector<Access> writes;          // race shadow, one entry a word; empty unless checked
   std::vector<Readers> readers;
+  std::unordered_map<uint64_t, HiddenWrites> hidden;  // by word
   std::vector<uint32_t> earlier;       // what a word held before its last strong store
   std::map<uint64_t, uint64_t> observed;  // writes of others it has read late once, by address
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
@@ -210,17 +212,6 @@ struct Counters {
   uint64_t path_ticks = 0;
 };
 
-// A plain read of what others update, until it turns out to be a first guess (races.h).
-struct Suspect {
-  bool known = false;
-  bool cleared = false;
-  uint32_t site, other_site, bytes;
-  AccessNumber access, other_access;
-  SpaceNumber space;
-  uint64_t address, shared_bytes;
-  uint32_t block[3], thread[3];
-};
-
 struct LaunchRun {
   Launch launch{};
   std::vector<uint8_t> traits;
@@ -234,7 +225,7 @@ struct LaunchRun {
   uint32_t first_wave = 0;
   bool races = false;
   LaunchOrder order;
-  std::map<uint32_t, Suspect> suspects;  // by the site of the read
+  std::unordered_map<uint64_t, HiddenWrites> hidden;  // writes of global memory, by word
   int64_t fuel = 0;
   uint64_t seed = 0;
   Counters counters;

@@ -127,6 +127,10 @@ void send(Warp* w, Mask lanes, uint32_t pc) {
 
 void leave(Warp* w, Mask lanes) {
   WarpRun& run = run_of(w);
+  if (w->watched) {
+    lanes_leave(w, lanes);
+    run.block->has_left = true;
+  }
   w->alive &= ~lanes;
   // A collective, as a barrier, waits for the threads that have not exited, in whatever order the
   // two happen: who waits for a leaving lane meets again. Reading what it would have given is the

@@ -148,6 +148,8 @@ void start_block(BlockRun& slot, uint64_t linear, uint64_t started) {
   std::fill(slot.block_warps.begin(), slot.block_warps.end(), uint64_t{0});
   std::fill(slot.block_lanes.begin(), slot.block_lanes.end(), uint64_t{0});
   slot.begin_time = next_order_time();
+  slot.has_left = false;
+  slot.hidden.clear();
   slot.asynchronous = slot.cluster != nullptr;
   slot.finished = false;
   slot.idle_rounds = 0;

@@ -1,6 +1,7 @@
 #include "device/strong_accesses.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace emu {
 namespace {
@@ -28,10 +29,12 @@ void release_lanes(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at
   }
 }
 
-void acquire_lanes(Warp* w, Mask lanes, const Lanes<uint64_t>& at) {
+void acquire_lanes(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at) {
   if (run_of(w).block->launch->order.by_address.empty()) return;
+  const char* opcode = w->launch->kernel->sites[site].opcode;
+  const bool fenced = std::strncmp(opcode, "ld", 2) != 0 || std::strstr(opcode, ".acquire") != nullptr;
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-    acquire_from(w, at.address[__builtin_ctz(rest)]);
+    acquire_from(w, at.address[__builtin_ctz(rest)], fenced);
   }
 }
 

@@ -10,7 +10,7 @@ namespace emu {
 
 // What a strong access to global memory publishes, and what it learns.
 void release_lanes(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at, bool adds);
-void acquire_lanes(Warp* w, Mask lanes, const Lanes<uint64_t>& at);
+void acquire_lanes(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at);
 // Keeps what the words hold before a strong write replaces it.
 void keep_earlier(Warp* w, Mask lanes, const Lanes<uint64_t>& at, uint32_t bytes);
 void keep_earlier(Warp* w, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes);

@@ -19,6 +19,7 @@ constexpr uint64_t kTextOffset = 4096;
 constexpr uint64_t kTextBytes = 61440;
 constexpr uint64_t kLogOffset = kTextOffset + kTextBytes;
 constexpr uint32_t kLogEntries = 2048;
+constexpr uint32_t kGuardedRaces = 4;
 
 enum class SpaceNumber : uint32_t { none, global, shared, local, constant, param };
 enum class AccessNumber : uint32_t { none, read, write, atomic };
@@ -190,6 +191,7 @@ struct Report {
   Progress progress;
   LaunchError launch_error;
   FaultRecord fault;
+  FaultRecord guarded[kGuardedRaces];  // races of reads that only guard an update; the first of each two lines
 };
 static_assert(sizeof(Report) <= kTextOffset);
 

@@ -192,7 +192,8 @@ def race_patterns() -> Iterator[RacePattern]:
             alone = pattern == "pull" and walk in {"threads", "once"}
             if alone and not {"atomic", "guard"}.isdisjoint(chosen):
                 continue
-            if {"atomic", "guard"} <= set(chosen):
+            plain = {"atomic", "race"} if pattern == "worklist" else {"atomic"}
+            if "guard" in chosen and not plain.isdisjoint(chosen):
                 continue
             yield RacePattern(pattern, walk, chosen)
 

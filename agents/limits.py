@@ -127,6 +127,11 @@ BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
         ("fewer bytes or fewer instructions on their own",),
         refuses="fewer_bytes fewer_instructions",
     ),
+    "blocks": BottleneckText(
+        TERM_NAMES["blocks"],
+        "blocks are handed to the multiprocessors one after another, however little each does",
+        ("smaller blocks of work",),
+    ),
     "issue": BottleneckText(
         TERM_NAMES["issue"],
         "the instructions alone take that long to issue",

@@ -22,6 +22,7 @@ from typing import Any
 import record
 
 from cuda_llm.errors import CudaLLMError
+from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
@@ -70,7 +71,7 @@ async def _time_all(asked: argparse.Namespace) -> None:
     print(f"{len(record.read_rows(asked.out))} of {len(table())} kernels have a row")
 
 
-async def _compile(device: Device, name: str) -> Compiled | Any:
+async def _compile(device: Device, name: str) -> Compiled | Verdict:
     task = load_task(table()[name]["task"])
     await compile_baseline(task, device.hardware.target)
     return await compile_source(task, device, (PAIRS / f"{name}.cu").read_text(), "kernel.cu")
@@ -83,6 +84,7 @@ async def _time(device: Device, name: str) -> Row:
     compiled = await _compile(device, name)
     if not isinstance(compiled, Compiled):
         return row | {"code": compiled.code, "summary": " ".join(describe(compiled)[:1])}
+    timing: KernelTimes | Verdict
     try:
         timing = without_case(await time_compiled(task, device, compiled))
     except CudaLLMError as error:

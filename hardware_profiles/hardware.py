@@ -44,6 +44,8 @@ class Limits:
     registers_per_sm: Count
     registers_per_block: Count
     shared_bytes_per_sm: Count
+    l1_and_shared_bytes_per_sm: Count
+    """The memory that L1 and shared memory divide."""
     shared_bytes_per_block: Count
     """Shared memory of a block without opting in to more."""
     shared_bytes_per_block_optin: Count
@@ -106,6 +108,8 @@ class ModelConstants:
     grid_barrier_us: PositiveOrZero = 0.0
     """Microseconds that a cooperative launch and the barrier of its grid add to a plain launch; 0:
     not known."""
+    block_start_clk: PositiveOrZero = 0.0
+    """Clocks of the whole chip between the starts of two blocks; 0: not known."""
     mma_sync_efficiency: Positive = 1.0
     """Part of the published tensor peaks that `mma.sync` reaches, f64 aside."""
 

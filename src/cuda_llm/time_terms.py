@@ -18,6 +18,7 @@ TERM_NAMES: Mapping[str, str] = {
     "latency": "latency",
     "atomic": "atomics",
     "launch": "the launches themselves",
+    "blocks": "starting blocks",
     "fp32": "fp32 arithmetic",
     "fp64": "fp64 arithmetic",
     "fp16": "fp16 arithmetic",

@@ -34,6 +34,7 @@ class DeviceFacts(ctypes.Structure):
         ("shared_bytes_per_sm", _U32),
         ("shared_bytes_reserved", _U32),
         ("l2_bytes", _U32),
+        ("l1_bytes", _U32),
         ("clock_khz", _U32),
         ("memory_clock_khz", _U32),
         ("memory_bus_bits", _U32),

@@ -7,6 +7,7 @@ from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.counters import SiteCounters
 from cuda_llm.tools.profiler.relief import (
+    FEWER,
     in_single_precision,
     with_data_kept,
     with_fewer_instructions,
@@ -35,6 +36,7 @@ ROOF_ADVICE = {
         "reuse data on the SM: stage tiles in shared memory or registers, larger tiles"
     ),
     "issue": "do more per instruction: vector loads, unrolled loops, simpler index arithmetic",
+    "blocks": "launch fewer blocks: more elements a thread, or a loop over the grid",
     "launch_overhead": "do more work per launch, or fuse launches",
     "latency": "give each thread several independent loads (unroll), or raise occupancy",
     "fp32": "cut operations, or move the products to tensor cores where the tolerance allows",
@@ -68,6 +70,7 @@ def find_roofs(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
         _latency(launch),
         _issue(launch),
         _launch(launch),
+        _blocks(launch),
         *(_pipe(launch, term) for term in _PIPES if terms[term] > 0),
     ]
     return tuple(reason for reason in reasons if reason.share > 0)
@@ -175,6 +178,16 @@ def _launch(launch: ModelledLaunch) -> TimeReason:
         **_saving(launch, launch.time, Term.LAUNCH),
         explanation=f"starting a kernel takes {us:.1f} us whatever it does",
         advice=ROOF_ADVICE["launch_overhead"],
+    )
+
+
+def _blocks(launch: ModelledLaunch) -> TimeReason:
+    us = launch.time.terms_us[Term.BLOCKS]
+    return TimeReason(
+        code="blocks",
+        **_saving(launch, launch.time.with_part(Term.BLOCKS, 1 / FEWER), Term.BLOCKS),
+        explanation=f"starting {launch.account.blocks_total:,} blocks takes {us:.1f} us",
+        advice=ROOF_ADVICE["blocks"],
     )
 
 

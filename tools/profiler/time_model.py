@@ -64,6 +64,7 @@ class Term(StrEnum):
     DRAM = "dram"
     ATOMIC = "atomic"
     LATENCY = "latency"
+    BLOCKS = "blocks"
     LAUNCH = "launch"
 
 
@@ -91,6 +92,11 @@ class LaunchTime:
     def without(self, *terms: Term) -> float:
         """Return the microseconds if `terms` were free."""
         return combine({term: us for term, us in self.terms_us.items() if term not in terms})
+
+    def with_part(self, term: Term, part: float) -> "LaunchTime":
+        """Return the time if `term` took a part, 0 to 1, of what it takes."""
+        terms_us = {**self.terms_us, term: part * self.terms_us.get(term, 0.0)}
+        return replace(self, time_us=combine(terms_us), terms_us=terms_us)
 
     def share(self, *terms: Term) -> float:
         """Return the part of the time, 0 to 1, of `terms`, which share a resource.
@@ -124,6 +130,7 @@ def model_launch(
         Term.DRAM: dram_bytes / (hardware.peaks.dram_gb_s * 1e3 * model.dram_efficiency),
         Term.ATOMIC: traffic.atomic_clk * clk_us,
         Term.LATENCY: _waiting_clk(account, table, hardware, setting) * clk_us,
+        Term.BLOCKS: account.blocks_total * model.block_start_clk * clk_us,
         # The grid of a cooperative launch waits for itself, and nothing else runs meanwhile.
         Term.LAUNCH: model.launch_us
         + (model.grid_barrier_us or GRID_BARRIER_US)

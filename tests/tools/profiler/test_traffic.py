@@ -113,16 +113,27 @@ def test_copies_of_an_atomic_share_what_the_first_one_touched() -> None:
 def test_atomics_on_shared_memory_take_turns_within_a_warp_and_floats_retry() -> None:
     count = SiteCounters(requests=10, lanes=320, wavefronts=10, ideal_wavefronts=10, serial=320)
     integer = traffic("atom.shared.add.u32", "shared", "atomic", count)
-    assert integer.shared_clk == 640
+    assert integer.shared_clk == 320
     assert integer.l2_bytes == 0
     assert traffic("atom.shared.add.f32", "shared", "atomic", count).shared_clk == 1920
 
 
-def test_local_memory_stays_in_l1_and_constants_are_free() -> None:
-    local = traffic("ld.local.f32", "local", "load", COALESCED)
-    assert local.l1_clk == 10
-    assert local.l2_bytes == 0
+def test_local_memory_asks_l2_for_what_l1_has_lost_and_constants_are_free() -> None:
+    kept = replace(COALESCED, l2_sectors=0, dram_sectors=0)
+    for opcode, kind in (("ld.local.f32", "load"), ("st.local.f32", "store")):
+        local = traffic(opcode, "local", kind, kept)
+        assert (local.l1_clk, local.l2_bytes) == (10, 0)
+        lost = traffic(opcode, "local", kind, replace(kept, l2_sectors=30))
+        assert lost.l2_bytes == 30 * 32
     assert traffic("ld.const.f32", "const", "load", COALESCED) == Traffic()
+
+
+def test_l1_looks_up_a_line_a_clock_however_little_of_it_is_wanted() -> None:
+    """An H200 takes 32 clocks for a load whose lanes touch a line each, 8 for a line of four."""
+    rows = replace(COALESCED, sectors=320, lines=320)
+    assert traffic("ld.global.f32", "global", "load", rows).l1_clk == 320
+    sectors = replace(COALESCED, sectors=320, lines=80)
+    assert traffic("ld.global.f32", "global", "load", sectors).l1_clk == 80
 
 
 def test_a_generic_access_is_what_its_counters_say() -> None:

@@ -1,7 +1,7 @@
 """Static tables of a kernel: what each basic block is made of, and where its sites stand."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.emulator.codegen.flow import (
@@ -19,6 +19,7 @@ from cuda_llm.tools.emulator.codegen.waits import (
     cached_chain,
     shared_chain,
 )
+from cuda_llm.tools.emulator.ops.machine_code import machine_code
 from cuda_llm.tools.emulator.ops.table import lane_op
 from cuda_llm.tools.emulator.ops.tensor import (
     ALIGNED,
@@ -102,7 +103,7 @@ def basic_block(
         instruction = one.instruction
         merged = any(sites[site].width == 0 for site in one.sites)
         kind = pipe(instruction)
-        mix[InstructionClass.FREE if merged else kind] += _issues(instruction)
+        mix.update({InstructionClass.FREE: 1} if merged else mix_of(instruction))
         if kind in _FLOATING:
             operations[kind] += _operations(instruction.opcode)
         product = _product(instruction)
@@ -148,6 +149,12 @@ def _costliest(body: Sequence[LoweredInstruction], block: FlowBlock) -> Loc | No
 def _product(instruction: Instruction) -> Product | GroupProduct | None:
     opcode = instruction.opcode
     return product_of(opcode) if is_product(opcode) else group_product_of(opcode)
+
+
+def mix_of(instruction: Instruction) -> Mapping[InstructionClass, int]:
+    """Return the machine instructions that an instruction is worth, by pipe."""
+    parts = machine_code(instruction.opcode)
+    return parts.mix if parts else {pipe(instruction): _issues(instruction)}
 
 
 def _issues(instruction: Instruction) -> int:

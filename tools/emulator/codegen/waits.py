@@ -13,6 +13,7 @@ from cuda_llm.tools.emulator.codegen.flow import Barrier, BlockEnd
 from cuda_llm.tools.emulator.codegen.kernel import SiteDraft, Step
 from cuda_llm.tools.emulator.codegen.liveness import end_reads, step_reads, successors
 from cuda_llm.tools.emulator.codegen.memory import space_of
+from cuda_llm.tools.emulator.ops.machine_code import machine_code
 from cuda_llm.tools.emulator.ops.tensor import CHAIN, instructions_of
 from cuda_llm.tools.emulator.ptx.module import Address, Instruction, Reg
 from cuda_llm.tools.profiler.tables import InstructionClass
@@ -23,10 +24,16 @@ SHUFFLE_CHAIN = 6
 """Latency of a shuffle in dependent arithmetic instructions (Jia et al. 2018: 22 to 24 clocks on
 Volta)."""
 
+FENCE_CHAIN = 100
+"""Latency of a fence of the whole GPU behind a store, in dependent arithmetic instructions: 426
+clocks of an idle H200."""
+
 AT_ONCE = 8
 """Largest number of loads of a warp in flight: a warp has six scoreboards, which some loads share
 (an estimate)."""
 
+_NEAR = frozenset({"cta", "cluster", "proxy", "mbarrier_init"})
+"""What makes a fence wait for nothing that is far away."""
 _LOADS = frozenset({"ld", "ldu", "atom"})
 _ORDERED = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"})
 
@@ -97,9 +104,13 @@ def longest_chain(
 def arithmetic_chain(
     body: Iterable[LoweredInstruction], pipe: Callable[[Instruction], InstructionClass]
 ) -> int:
-    """Return the longest chain of arithmetic, in latencies of an addition."""
+    """Return the longest chain of arithmetic and the fences, in latencies of an addition."""
+    body = list(body)
 
     def weight(one: LoweredInstruction) -> int:
+        parts = machine_code(one.instruction.opcode)
+        if parts is not None:
+            return parts.latencies
         match pipe(one.instruction):
             case InstructionClass.FREE | InstructionClass.LOAD_STORE:
                 return 0
@@ -111,7 +122,12 @@ def arithmetic_chain(
             case _:
                 return 1
 
-    return longest_chain((one for one in body), weight)
+    return longest_chain(body, weight) + FENCE_CHAIN * sum(map(_is_fence, body))
+
+
+def _is_fence(one: LoweredInstruction) -> bool:
+    opcode = one.instruction.opcode
+    return opcode[0] in {"membar", "fence"} and _NEAR.isdisjoint(opcode)
 
 
 def shared_chain(body: Iterable[LoweredInstruction]) -> int:

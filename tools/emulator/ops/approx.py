@@ -11,16 +11,10 @@ def operations() -> Iterator[tuple[str, LaneOp]]:
     """Return every spelling with its operation."""
     for ftz in ("", "ftz"):
         m = modifiers((ftz,))
-        for name in ("ex2", "lg2", "rsqrt"):
+        for name in ("ex2", "lg2", "rsqrt", "sin", "cos", "rcp", "sqrt"):
             yield dotted(name, "approx", ftz, "f32"), _special(f"{name}_approx<{m}>", "f32", 1)
-        for name in ("sin", "cos"):
-            op = _special(f"{name}_approx<{m}>", "f32", 1, vectorises=False)
-            yield dotted(name, "approx", ftz, "f32"), op
-        for name in ("rcp", "sqrt"):
-            op = _special(f"{name}_float<{m}, float>", "f32", 1)
-            yield dotted(name, "approx", ftz, "f32"), op
         yield dotted("div.approx", ftz, "f32"), _special(f"div_approx<{m}>", "f32", 2)
-        yield dotted("div.full", ftz, "f32"), _special(f"div_float<{m}, float>", "f32", 2)
+        yield dotted("div.full", ftz, "f32"), _special(f"div_full<{m}>", "f32", 2)
     yield "tanh.approx.f32", _special("tanh_approx<emu::rn>", "f32", 1)
     yield "rcp.approx.ftz.f64", _special("rcp_gross", "f64", 1)
     yield "rsqrt.approx.ftz.f64", _special("rsqrt_gross", "f64", 1)
@@ -36,11 +30,11 @@ def operations() -> Iterator[tuple[str, LaneOp]]:
             yield spelling + "x2", _special(f"each_half<emu::{function}>", t + "x2", 1)
 
 
-def _special(function: str, t: str, arity: int, *, vectorises: bool = True) -> LaneOp:
+def _special(function: str, t: str, arity: int) -> LaneOp:
     return LaneOp(
         functions=(f"emu::{function}",),
         results=(t,),
         arguments=(t,) * arity,
-        vectorises=vectorises,
+        vectorises=False,
         pipe=InstructionClass.SFU,
     )

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/distinct.h"
+#include "device/l1.h"
 #include "device/lanes.h"
 #include "device/path.h"
 #include "device/touches.h"
@@ -10,10 +11,12 @@
 namespace emu {
 namespace {
 
-// Passes of one round of an atomic on shared memory: read and write, or a compare-and-swap loop where
-// there is no native instruction (estimates; tools/profiler/traffic.py has the same).
-constexpr uint64_t kAtomicPasses = 2;
+// Passes of one round of an atomic on shared memory: an H200 adds integers to one word at a lane a
+// clock; a compare-and-swap loop where there is no native instruction (an estimate). In
+// tools/profiler/traffic.py, too.
+constexpr uint64_t kAtomicPasses = 1;
 constexpr uint64_t kLoopPasses = 6;
+constexpr uint64_t kLocalAtOnce = 8;  // loads of local memory that are under way together (an estimate)
 constexpr uint64_t kLineTicks = 54;  // of a pass of an L2 line, as traffic.py has it in clocks
 
 // A request passes an L2 line once a sector, and once more for each further lane on one address. Of
@@ -61,6 +64,28 @@ bool reads_alike(const Lanes<uint32_t>& at, Mask lanes, int distance) {
     alike &= (lanes >> other & 1) == 0 || at.address[i] == at.address[other];
   });
   return alike;
+}
+
+// Lines of local memory that L1 could not keep. Where the resident threads' local memories are larger
+// than L2, part of them goes on to DRAM.
+void ask_l2(Warp* w, uint32_t site, const LocalTraffic& traffic) {
+  LaunchRun& launch = *run_of(w).block->launch;
+  const DeviceFacts& f = device().facts;
+  const uint64_t blocks = std::min<uint64_t>(launch.wave_blocks, launch.blocks_total);
+  const double footprint = static_cast<double>(blocks * launch.threads) *
+                           static_cast<double>(local_stride(*launch.launch.kernel));
+  const double far = std::clamp(footprint / std::max(1u, f.l2_bytes) - 0.5, 0.0, 1.0);
+  const uint64_t asked = traffic.read + traffic.written;
+  const auto beyond = static_cast<uint64_t>(far * static_cast<double>(asked));
+  launch.counters.sites[site].l2_sectors += asked;
+  launch.counters.site_sectors_first[site] += beyond;
+  launch.counters.site_sectors_wave[site] += beyond;
+  if (launch.sampling.phase == Sampling::Phase::wave) {
+    Sharing& sum = launch.sampling.sites[site];
+    sum.in_block += asked;
+    sum.in_wave += beyond;
+  }
+  if (traffic.read != 0) w->ticks += latency_ticks(Level::l2) / kLocalAtOnce;
 }
 
 }  // namespace
@@ -128,14 +153,20 @@ uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t
   ++c.requests;
   c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
   c.sectors += sectors.size();
-  c.lines += count_lines(sectors);
-  const uint64_t ticks = latency_ticks(touch(w, site, sectors, access));
+  const uint32_t lines = count_lines(sectors);
+  c.lines += lines;
+  const bool cached = access == AccessNumber::read && (site_traits(w, site) & kPastL1) == 0;
+  const uint32_t lost = cached ? lost_sectors(w, sectors) : 0;
+  uint64_t ticks = latency_ticks(touch(w, site, sectors, access, lost));
   if (access == AccessNumber::atomic) {
+    // A kept result is under way for two latencies of L2: 525 clocks of an H200, a load 287.
+    ticks += latency_ticks(Level::l2);
     c.serial += count_serial(at.address, lanes);
     pass_lines(w, site, at.address, lanes, !polls);
   }
   wait(w, site, ticks);
-  occupy(w, std::max<uint64_t>(kPassSectors, sectors.size()));
+  // L1 looks up a line a clock, and moves four sectors.
+  occupy(w, std::max<uint64_t>(kPassSectors * lines, sectors.size()));
   if ((site_traits(w, site) & kStrong) == 0) return ticks;
   LineUse& line = line_at(*run_of(w).block->launch, at.low);
   if (access != AccessNumber::read) line.ticks = std::max(line.ticks, w->ticks);
@@ -220,18 +251,23 @@ void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& a
   if (polls) remember_poll(w, site, at.low, 0);
 }
 
-void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes) {
-  SiteCounters& c = run_of(w).block->launch->counters.sites[site];
+void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes,
+                   AccessNumber access) {
+  LaunchRun& launch = *run_of(w).block->launch;
+  SiteCounters& c = launch.counters.sites[site];
   // Hardware interleaves: the same word of 8 neighbouring lanes shares a sector.
-  Distinct sectors;
+  Distinct sectors, words;
   each_lane(lanes, [&](int i) {
     for (uint32_t b = 0; b < bytes; b += 4) {
+      words.add((address[i] + b) / 4);
       sectors.add(uint64_t{(address[i] + b) / 4} * 4 + static_cast<uint64_t>(i) / 8);
     }
   });
   ++c.requests;
   c.lanes += static_cast<uint64_t>(__builtin_popcount(lanes));
   c.sectors += sectors.size();
+  const LocalTraffic traffic = touch_local(w, words, access == AccessNumber::write);
+  if (traffic.read + traffic.written != 0) ask_l2(w, site, traffic);
   wait(w, site, latency_ticks(Level::l1));
   occupy(w, std::max<uint64_t>(kPassSectors, sectors.size()));
 }

@@ -37,7 +37,8 @@ uint64_t account_run(Warp* w, uint32_t site, uint64_t address, uint64_t bytes, b
 void account_const(Warp* w, uint32_t site, Mask lanes, const uint64_t* address);
 void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
                     AccessNumber access, bool polls = false);
-void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes);
+void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes,
+                   AccessNumber access);
 
 // Writes the launch's entry and counters into the report.
 void report_launch(LaunchRun& launch);

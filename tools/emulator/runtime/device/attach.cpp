@@ -72,6 +72,7 @@ extern "C" void emu_attach(int arena_fd, uint64_t arena_bytes, int report_fd,
   d.block_stamps = static_cast<uint32_t*>(map_lazily(arena_bytes / 8 + 64));
   d.wave_stamps = static_cast<uint32_t*>(map_lazily(arena_bytes / 8 + 64));
   d.dirty_stamps = static_cast<uint32_t*>(map_lazily(arena_bytes / 8 + 64));
+  d.line_fills = static_cast<LineFill*>(map_lazily(arena_bytes / 128 * sizeof(LineFill) + 64));
   d.lines = static_cast<LineUse*>(map_lazily(arena_bytes / 128 * sizeof(LineUse) + 64));
   d.filled = static_cast<uint8_t*>(map_lazily(arena_bytes / kPageBytes / 8 + 64));
   d.writes = static_cast<Access*>(map_lazily(arena_bytes / 4 * sizeof(Access)));

@@ -7,6 +7,7 @@
 #include "device/account.h"
 #include "device/fault.h"
 #include "device/grid.h"
+#include "device/l1.h"
 #include "device/occupancy.h"
 #include "device/races.h"
 #include "device/run.h"
@@ -168,6 +169,7 @@ void take_stamps(LaunchRun& launch) {
     madvise(d.block_stamps, d.bytes / 8, MADV_DONTNEED);
     madvise(d.wave_stamps, d.bytes / 8, MADV_DONTNEED);
     madvise(d.dirty_stamps, d.bytes / 8, MADV_DONTNEED);
+    madvise(d.line_fills, d.bytes / 128 * sizeof(LineFill), MADV_DONTNEED);
     next = 1;
   }
   static uint32_t launches = 0;
@@ -205,6 +207,7 @@ void set_up(LaunchRun& launch, const LaunchRequest& r, void** arguments) {
       1, max_active_blocks(r.kernel, launch.threads, r.dynamic_shared_bytes));
   uint64_t wave = std::max<uint64_t>(1, per_sm * d.facts.sm_count);
   launch.wave_blocks = static_cast<uint32_t>(wave);
+  launch.l1_share = l1_share(launch, per_sm);
   uint64_t slot = uint64_t{launch.threads + kLanes} * (k.register_bytes / kLanes + k.local_bytes) +
                   6 * (k.static_shared_bytes + r.dynamic_shared_bytes) + 16384;
   launch.resident_blocks = static_cast<uint32_t>(std::clamp<uint64_t>(kSlotMemory / slot, 1, wave));

@@ -75,7 +75,9 @@ void load_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, int
   check_window(w, site, lanes, at, kBytes, w->launch->kernel->local_bytes, AccessNumber::read,
                SpaceNumber::local);
   gather<T, N>(w->local, in_warp(w, at), lanes, out);
-  if (w->block->counted) account_local(w, site, lanes, at.address, kBytes);
+  if (w->block->counted) {
+    account_local(w, site, lanes, at.address, kBytes, AccessNumber::read);
+  }
 }
 
 template <class T, int N>
@@ -87,7 +89,9 @@ void store_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, in
   check_window(w, site, lanes, at, kBytes, w->launch->kernel->local_bytes, AccessNumber::write,
                SpaceNumber::local);
   scatter<T, N>(w->local, in_warp(w, at), lanes, in);
-  if (w->block->counted) account_local(w, site, lanes, at.address, kBytes);
+  if (w->block->counted) {
+    account_local(w, site, lanes, at.address, kBytes, AccessNumber::write);
+  }
 }
 
 #define EMU_DEFINE(T, N)                                                                       \

@@ -93,6 +93,8 @@ struct WarpRun {
   std::vector<uint8_t> polled_registers;
 
   std::vector<uint32_t> trips;  // Warp::trips
+  uint32_t fills = 0;                 // lines that the warp has brought into L1
+  std::vector<uint32_t> local_fills;  // of local memory: when each word's line came in, and if stored to
   std::vector<uint64_t> waited_in_copy;  // ticks, by Site::copy
   std::vector<uint64_t> waited_in_loop;  // the most of them, by Site::loop
 
@@ -221,6 +223,7 @@ struct LaunchRun {
   uint64_t blocks_total = 0;
   uint32_t resident_blocks = 1;
   uint32_t wave_blocks = 1;
+  uint32_t l1_share = 1;  // lines of L1 for each resident warp
   uint32_t first_serial = 0;
   uint32_t first_wave = 0;
   bool races = false;

@@ -81,6 +81,10 @@ void start_warp(BlockRun& slot, uint32_t index) {
   run.bulk_stores.clear();
   run.products = {};
   std::fill(std::begin(run.bulk_group), std::end(run.bulk_group), 0u);
+  run.fills = 0;
+  if (slot.block.counted) {
+    run.local_fills.assign(launch.launch.kernel->local_bytes / 4 + 1, 0);
+  }
   run.poll_site = kNone;
   run.poll_waits = false;
   run.waited_in_copy.assign(launch.launch.kernel->copies + 1, 0);

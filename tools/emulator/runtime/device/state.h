@@ -37,6 +37,13 @@ struct Allocation {
 // An empty one, so that a cache entry is never null.
 extern const Allocation kNowhere;
 
+// Which warp of which block brought a line into L1, and as how many-th of its lines.
+struct LineFill {
+  uint32_t block;  // by its serial
+  uint32_t warp;
+  uint32_t fill;
+};
+
 // What one launch did to a line of L2 that its warps meet at: passes of atomics, and the latest path
 // of a warp that wrote there for others to see.
 struct LineUse {
@@ -76,6 +83,7 @@ struct Device {
   uint32_t* block_stamps = nullptr;  // one a 32-byte sector, lazily mapped
   uint32_t* wave_stamps = nullptr;
   uint32_t* dirty_stamps = nullptr;  // the wave that stored to a sector last
+  LineFill* line_fills = nullptr;  // one a 128-byte line, lazily mapped
   LineUse* lines = nullptr;  // one a 128-byte line, lazily mapped
   uint8_t* filled = nullptr;  // one bit a page: filled from its pool already
   Transfer transfer{};       // the one made last

@@ -49,7 +49,7 @@ FirstTouches dirty(const BlockRun& block, const Distinct& sectors, uint64_t in_b
 
 }  // namespace
 
-Level touch(Warp* w, uint32_t site, const Distinct& sectors, AccessNumber access) {
+Level touch(Warp* w, uint32_t site, const Distinct& sectors, AccessNumber access, uint32_t lost) {
   const BlockRun& block = *run_of(w).block;
   LaunchRun& launch = *block.launch;
   Counters& counters = launch.counters;
@@ -58,6 +58,7 @@ Level touch(Warp* w, uint32_t site, const Distinct& sectors, AccessNumber access
   counters.footprint_sectors += found.in_launch;
   const uint64_t touched = partial ? found.in_wave : found.in_launch;
   if (access == AccessNumber::write) found = dirty(block, sectors, found.in_block);
+  found.in_block += lost;
   if (found.in_block == 0) return (site_traits(w, site) & kPastL1) != 0 ? Level::l2 : Level::l1;
   counters.sites[site].l2_sectors += found.in_block;
   counters.site_sectors_first[site] += found.in_launch;

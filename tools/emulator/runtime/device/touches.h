@@ -9,6 +9,8 @@ namespace emu {
 
 // Stamps the sectors; counts those new to the block, to the wave and to the launch. Returns where the
 // slowest of them comes from.
-Level touch(Warp* w, uint32_t site, const Distinct& sectors, AccessNumber access);
+// `lost`: sectors that L1 has had and lost.
+Level touch(Warp* w, uint32_t site, const Distinct& sectors, AccessNumber access,
+            uint32_t lost = 0);
 
 }  // namespace emu

@@ -20,6 +20,7 @@ struct DeviceFacts {
   uint32_t shared_bytes_per_block, shared_bytes_per_block_optin, shared_bytes_per_sm;
   uint32_t shared_bytes_reserved;
   uint32_t l2_bytes;
+  uint32_t l1_bytes;  // of an SM, shared memory among them
   uint32_t clock_khz, memory_clock_khz, memory_bus_bits;
   uint64_t memory_bytes;
   // What the time model assumes of it: clocks of waiting, and words a clock of L1 and shared memory.

@@ -3,6 +3,7 @@
 import math
 import re
 import sys
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -20,6 +21,13 @@ LEAST_CONSTANT = 257
 MOST_CONSTANT = 1 << 31
 _NUMBER = r"(?<![\w.])(0[xX][0-9a-fA-F']+|\d[\d']*(?:\.\d*)?(?:[eE]\d+)?)[uUlLfF]*(?![\w.])"
 _COMBINED = re.compile(rf"{_NUMBER}(?:\s*(<<|\*)\s*{_NUMBER})?")
+_PLAIN = _NUMBER.replace("(0[xX]", "(?:0[xX]")
+_TERM = rf"(?:{_PLAIN}(?:\s*(?:<<|\*)\s*\d+)?|[A-Za-z_]\w*)"
+_COMPARED = re.compile(rf"(?<![\w.])({_TERM})\s*(?:<=|>=|==|!=|<(?!<)|>(?!>))\s*\(?\s*({_TERM})")
+_NAMED = re.compile(
+    r"(?:#\s*define\s+|(?:constexpr|const)\s+(?:\w+\s+)+)([A-Za-z_]\w*)"
+    r"\s*=?\s*\(?([\w' *<]+?)\)?\s*[;\n]"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +114,35 @@ def numbers_in(source: str) -> tuple[int, ...]:
         elif operator and values[1] < MOST_CONSTANT.bit_length():
             found.add(values[0] << values[1])
     return tuple(sorted(one for one in found if LEAST_CONSTANT <= one < MOST_CONSTANT))
+
+
+def thresholds_in(source: str, names: Collection[str]) -> Mapping[str, tuple[int, ...]]:
+    """Return the numbers that a source compares variables of these names with, in order.
+
+    Numbers may have a name of their own: `#define LIMIT 4096`, `constexpr int LIMIT = 1 << 12`.
+    """
+    text = blank_strings(source)
+    known = {match[1]: _value(match[2]) for match in _NAMED.finditer(text)}
+    found: dict[str, set[int]] = {}
+    for match in _COMPARED.finditer(text):
+        for name, other in ((match[1], match[2]), (match[2], match[1])):
+            value = known[other] if other in known else _value(other)
+            if name in names and 0 < value < MOST_CONSTANT:
+                found.setdefault(name, set()).add(value)
+    return {name: tuple(sorted(values)) for name, values in found.items()}
+
+
+def _value(text: str) -> int:
+    """Return a number, or a product or shift of two; 0 where it is neither."""
+    match = _COMBINED.fullmatch(text.strip())
+    if match is None:
+        return 0
+    first, operator, second = match.groups()
+    value = _whole_number(first)
+    if operator == "*":
+        return value * _whole_number(second)
+    bits = _whole_number(second) if operator else 0
+    return value << bits if bits < MOST_CONSTANT.bit_length() else 0
 
 
 def _whole_number(text: str) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cuda_llm.source_file import numbers_in, short_kernel_name
+from cuda_llm.source_file import numbers_in, short_kernel_name, thresholds_in
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,23 @@ def test_whole_numbers_shifts_and_products_are_found(source: str, numbers: tuple
 )
 def test_a_long_kernel_name_is_cut_to_what_tells(name: str, shown: str) -> None:
     assert short_kernel_name(name) == shown
+
+
+THRESHOLDS = """
+#define LIMIT 4096
+constexpr int MOST = 1 << 12;
+static const size_t CAP = 256 * 1024;
+__global__ void k(int n, int cols) {
+    if (n > LIMIT) return;
+    if (cols <= MOST) x();
+    for (int i = 0; i < 8; ++i) y();
+    if (1024 < n || n >= CAP || n > 256 * 64) z();
+    a = n << 3, b = n >> 2;
+    k<<<n, 3>>>();  // n < 77
+}
+"""
+
+
+def test_numbers_that_an_extent_is_compared_with_are_found_by_any_name() -> None:
+    found = thresholds_in(THRESHOLDS, ("n", "cols", "rows"))
+    assert found == {"n": (1024, 4096, 256 * 64, 256 * 1024), "cols": (4096,)}

@@ -40,7 +40,7 @@ from cuda_llm.errors import (
 from cuda_llm.log import Log
 from cuda_llm.outcomes import InfraFailed, Passed, PublishedCheck, Quarantined, Verdict
 from cuda_llm.profile import Profile
-from cuda_llm.source_file import numbers_in
+from cuda_llm.source_file import numbers_in, thresholds_in
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Session, Site, Work
@@ -609,6 +609,7 @@ async def validate_there(
             nonce=secret,
             arrays=site.arrays,
             numbers=numbers_in(compiled.source),
+            thresholds=thresholds_in(compiled.source, task.dims),
             on_case=note,
             on_inputs=called_on.append,
         )

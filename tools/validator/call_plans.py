@@ -4,6 +4,7 @@ No process can tell by its calls whether it is validated or timed, and none may 
 kept of an earlier call.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -110,7 +111,7 @@ def share_that_shows(calls: int) -> float:
 
     (1 - p) ** calls = 1 - SURE, for a kernel that is wrong at random, whatever it is called on.
     """
-    return 1.0 - (1.0 - SURE) ** (1.0 / calls)
+    return 1.0 - math.pow(1.0 - SURE, 1.0 / calls)
 
 
 REPETITIONS = (

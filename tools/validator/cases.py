@@ -27,7 +27,7 @@ from cuda_llm.tools.validator.distributions import (
     spellings_in,
 )
 from cuda_llm.tools.validator.float_values import EXACT_SUM
-from cuda_llm.tools.validator.hidden_sizes import draw_hidden
+from cuda_llm.tools.validator.hidden_sizes import NO_THRESHOLDS, draw_hidden
 from cuda_llm.tools.validator.tolerances import Terms
 
 NONCE_BYTES = 16
@@ -132,17 +132,23 @@ class Case:
         )
 
 
-def plan(task: Task, rng: np.random.Generator, numbers: Sequence[int] = ()) -> tuple[Case, ...]:
+def plan(
+    task: Task,
+    rng: np.random.Generator,
+    numbers: Sequence[int] = (),
+    thresholds: Mapping[str, Sequence[int]] = NO_THRESHOLDS,
+) -> tuple[Case, ...]:
     """Plan cases from cheap to dear: all edge sizes and distributions, hidden sizes, probes.
 
-    Some of the hidden sizes lie beside `numbers`, those of the candidate's source.
+    Some of the hidden sizes lie beside `numbers`, those of the candidate's source, and on either
+    side of the `thresholds` that it compares an extent with.
 
     The cheapest size begins, with the first row of distributions. Rows are dealt to the informative
     sizes first, those with the most work at the head; sizes left over repeat them. Larger emulated
     sizes are left to the timed calls, which are compared just as well.
     """
     sizes = [("edge", dims) for dims in task.sizes.edge]
-    sizes += [("hidden", dims) for dims in draw_hidden(task, rng, numbers)]
+    sizes += [("hidden", dims) for dims in draw_hidden(task, rng, numbers, thresholds)]
     sizes.sort(key=lambda size: work(task, size[1]))
     rows = distribution_rows(task)
     cases = [_case(task, *sizes[0], rows[0])]

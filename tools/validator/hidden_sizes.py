@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,17 +15,28 @@ from cuda_llm.tasks.task import DimRange, Task
 FEWEST_HIDDEN = 2
 MOST_AT_CONSTANTS = 2
 """Sizes beside numbers of the source, besides the others."""
+MOST_AT_THRESHOLDS = 4
+"""Sizes on either side of numbers that the source compares an extent with."""
+MOST_BESIDE_ONE = 2
+"""Timed sizes of which one extent alone is changed, where there are several."""
+STEPS = (1, 1, 1, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61)
+"""One, and prime numbers, by which one extent is changed."""
+NO_THRESHOLDS: Mapping[str, Sequence[int]] = MappingProxyType({})
 _MOST_DRAWS = 2000
 _FEW_DRAWS = 60
 
 
 def draw_hidden(
-    task: Task, rng: np.random.Generator, numbers: Sequence[int] = ()
+    task: Task,
+    rng: np.random.Generator,
+    numbers: Sequence[int] = (),
+    thresholds: Mapping[str, Sequence[int]] = NO_THRESHOLDS,
 ) -> tuple[Dims, ...]:
     """Draw sizes that meet `requires` and the cost limit. Raises TaskError where there are none.
 
-    Half of them lie anywhere. The others lie beside a timed size, where `requires` just holds, and
-    one below, at and one above `numbers`, as far as the task's ranges allow.
+    Half of them lie anywhere. The others lie beside timed sizes, in one extent alone too, where
+    `requires` just holds, one below, at and one above `numbers`, and on either side of the
+    `thresholds` of an extent, as far as the task's ranges allow.
     """
     if not task.sizes.hidden.dims:
         return ()
@@ -39,7 +51,12 @@ def draw_hidden(
         raise TaskError(
             f"{task.folder}: sizes.hidden: found no {FEWEST_HIDDEN} sizes that fit {task.requires}"
         )
-    chosen = _first_new(task, _beside_numbers(task, rng, numbers), known, MOST_AT_CONSTANTS)
+    in_one = min(MOST_BESIDE_ONE, len(task.dims) - 1)
+    chosen = [
+        *_first_new(task, _beside_in_one(task, rng), known, in_one),
+        *_first_new(task, _beside_numbers(task, rng, numbers), known, MOST_AT_CONSTANTS),
+        *_first_new(task, _at_thresholds(task, rng, thresholds), known, MOST_AT_THRESHOLDS),
+    ]
     return (*free, *aimed, *chosen)
 
 
@@ -48,7 +65,7 @@ def _first_new(
 ) -> list[Dims]:
     """Return the first sizes that fit and are new, and add them to the known sizes."""
     found: list[Dims] = []
-    for size in sizes:
+    for size in sizes if count > 0 else ():
         if dict(size) not in known and _fits(task, size):
             known.append(dict(size))
             found.append(size)
@@ -81,6 +98,37 @@ def _beside_timed(task: Task, rng: np.random.Generator) -> Iterator[Dims]:
             for name in rng.permutation(names)[: rng.integers(1, len(names), endpoint=True)]:
                 size[name] += int(rng.integers(-3, 4)) * limits[name].multiple_of
         yield size
+
+
+def _beside_in_one(task: Task, rng: np.random.Generator) -> Iterator[Dims]:
+    """Yield timed sizes with one extent more or less by 1 or by a prime number, each in turn."""
+    timed = [size for size in task.sizes.emulated if _fits(task, size)]
+    limits = task.sizes.hidden.dims
+    for _ in range(_FEW_DRAWS // 2 * bool(timed)):
+        size = timed[rng.integers(len(timed))]
+        for name in rng.permutation(list(limits)):
+            step = int(rng.choice(STEPS)) * limits[name].multiple_of
+            yield {**size, name: size[name] + int(rng.choice((-1, 1))) * step}
+
+
+def _at_thresholds(
+    task: Task, rng: np.random.Generator, thresholds: Mapping[str, Sequence[int]]
+) -> Iterator[Dims]:
+    """Yield sizes of which one extent lies below and above a threshold, each in turn."""
+    limits = task.sizes.hidden.dims
+    sides = [
+        (name, number + side * limits[name].multiple_of)
+        for name, numbers in thresholds.items()
+        if name in limits
+        for number in numbers
+        for side in (-1, 0, 1)
+        if limits[name].minimum < number <= limits[name].maximum
+    ]
+    for _ in range(_FEW_DRAWS // 4):
+        for place in rng.permutation(len(sides)):
+            name, extent = sides[place]
+            step = limits[name].multiple_of
+            yield {**next(_anywhere(task, rng)), name: -(-extent // step) * step}
 
 
 def _at_the_limit(task: Task, rng: np.random.Generator) -> Iterator[Dims]:

@@ -24,6 +24,7 @@ from cuda_llm.tools.validator.cases import (
 )
 from cuda_llm.tools.validator.check_case import CheckedCase, check_case, ignore
 from cuda_llm.tools.validator.find_patterns import JudgedCase, find_case_pattern
+from cuda_llm.tools.validator.hidden_sizes import NO_THRESHOLDS
 from cuda_llm.tools.validator.oracle import Inputs, Oracle, reference_oracle
 
 
@@ -50,6 +51,7 @@ async def validate(
     oracle: Oracle | None = None,
     nonce: bytes | None = None,
     numbers: Sequence[int] = (),
+    thresholds: Mapping[str, Sequence[int]] = NO_THRESHOLDS,
     on_case: Callable[[Case, int, int], None] | None = None,
     on_inputs: Callable[[Inputs], None] = ignore,
 ) -> Validated | Verdict:
@@ -58,13 +60,14 @@ async def validate(
     The first verdict ends it; after a wrong result the other cheap cases still run, to find which
     sizes or inputs are wrong. `oracle` replaces the task's reference and is required where it has
     none; `arrays` is where the session's buffers lie. Some hidden sizes lie beside `numbers`, those
-    of the candidate's source. `on_case(case, number, total)` is called before each case runs,
-    `on_inputs` as by `check_case`. Raises TaskError where the task's reference is broken.
+    of the candidate's source, and on either side of the `thresholds` of an extent.
+    `on_case(case, number, total)` is called before each case runs, `on_inputs` as by `check_case`.
+    Raises TaskError where the task's reference is broken.
     """
     oracle = reference_oracle(task, arrays) if oracle is None else oracle
     nonce = fresh_nonce() if nonce is None else nonce
     choices, small = generator(nonce, task.name, "order", 0), begins_small(nonce)
-    cases = plan(task, generator(nonce, task.name, "plan", 0), numbers)
+    cases = plan(task, generator(nonce, task.name, "plan", 0), numbers, thresholds)
     if not small and arrays is not HOST:
         cases = (*cases, draw_timed(task, choices))
     order = order_cases(cases, choices, small=small)

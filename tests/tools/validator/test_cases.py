@@ -268,3 +268,22 @@ def test_a_task_that_states_no_work_is_planned_by_its_buffers() -> None:
     efforts = [work(task, dims) for dims in sorted(task.sizes.bench, key=lambda dims: dims["n"])]
     assert efforts == sorted(efforts)
     assert min(efforts) > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sizes_lie_on_either_side_of_what_a_source_compares_an_extent_with(seed: int) -> None:
+    task = load_task("rms_norm")
+    sizes = draw_hidden(task, np.random.default_rng(seed), (), {"cols": (77,), "eps": (3,)})
+    assert {76, 77, 78} <= {size["cols"] for size in sizes}
+    assert all(size["rows"] * size["cols"] <= task.sizes.hidden.max_cost for size in sizes)
+
+
+def test_one_extent_alone_is_changed_of_a_timed_size_with_several() -> None:
+    task = load_task("matrix_multiplication")
+    changed = set()
+    for seed in range(8):
+        for size in draw_hidden(task, np.random.default_rng(seed)):
+            for timed in task.sizes.emulated:
+                other = [name for name in size if size[name] != timed[name]]
+                changed.update(other if len(other) == 1 else ())
+    assert changed == {"M", "N", "K"}

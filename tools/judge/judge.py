@@ -61,6 +61,7 @@ from cuda_llm.tools.judge.watched_check import (
     replay_case,
     with_not_run,
 )
+from cuda_llm.tools.profiler.bottlenecks import limit_savings
 from cuda_llm.tools.timing.baseline_time import read_times, times_file, write_times
 from cuda_llm.tools.timing.contest import Duel
 from cuda_llm.tools.timing.failures import (
@@ -69,6 +70,7 @@ from cuda_llm.tools.timing.failures import (
     baseline_refused,
     find_failed_case,
     find_impossible_model,
+    least_size_us,
 )
 from cuda_llm.tools.timing.measure import measure_baseline, measure_candidate
 from cuda_llm.tools.timing.measurement import open_oracle
@@ -671,14 +673,26 @@ def assemble_passed(
 ) -> Passed:
     """Return the verdict of a kernel that was validated and timed."""
     sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
+
+    def needed_us(dims: Dims) -> float:
+        return least_size_us(task, device.hardware, dims, l2_warm=False)
+
+    largest = timing.launched or (timing.times[-1][0] if timing.times else None)
+    largest_us = needed_us(largest) if largest is not None else 0.0
     profile = Profile(
         device=timing.device or device.name,
         hardware=timing.hardware or device.hardware.name,
         source=device.capabilities.time_source,
         sizes=sizes,
         launches=timing.launches,
-        bottlenecks=timing.bottlenecks,
-        smaller=timing.smaller,
+        bottlenecks=limit_savings(timing.bottlenecks, largest_us),
+        smaller=tuple(
+            replace(
+                one,
+                bottlenecks=limit_savings(one.bottlenecks, needed_us(timing.times[one.size][0])),
+            )
+            for one in timing.smaller
+        ),
         resources=compiled.kernels,
         speedup=score_of(task, sizes),
         objective=task.objective,

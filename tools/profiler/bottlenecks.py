@@ -101,10 +101,24 @@ def find_bottlenecks(launches: Sequence[ModelledLaunch]) -> tuple[Bottleneck, ..
     )
 
 
+def limit_savings(bottlenecks: Sequence[Bottleneck], least_us: float) -> tuple[Bottleneck, ...]:
+    """Return bottlenecks of which none promises a time below `least_us`, which the task needs on
+    any kernel; those that save nothing then stay as the part of the time that they account for."""
+    return tuple(_limited(one, least_us) for one in bottlenecks)
+
+
+def _limited(one: Bottleneck, least_us: float) -> Bottleneck:
+    most_us = max(0.0, one.time_us - least_us)
+    if one.saved_us <= most_us:
+        return one
+    return replace(one, saved_us=most_us, share=most_us / one.time_us if most_us else one.share)
+
+
 def _of_launches(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
     for launch in launches:
         wastes = find_wastes(launch)
         saved = {waste.code: waste.saved_us for waste in wastes}
+        most_us = launch.time.time_us - launch.least_us
         for finding in (*wastes, *find_roofs(launch)):
             weight_us = finding.share * launch.time.time_us
             causes = [saved.get(cause, 0.0) for cause in EXPLAINED_BY.get(finding.code, ())]
@@ -112,7 +126,7 @@ def _of_launches(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
             yield _Ranked(
                 finding=finding,
                 kernel=launch.name,
-                saved_us=finding.saved_us,
+                saved_us=min(finding.saved_us, most_us),
                 weight_us=0.0 if explained else weight_us,
             )
 

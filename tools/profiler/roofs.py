@@ -81,7 +81,7 @@ def _memory(launch: ModelledLaunch) -> TimeReason:
     return TimeReason(
         code="dram_bandwidth",
         **_saving(launch, with_data_kept(launch), Term.DRAM),
-        explanation=f"{_megabytes(moved)} to and from DRAM take at least {us:.1f} us",
+        explanation=f"{_megabytes(moved)} to and from DRAM take {us:.1f} us",
         advice=ROOF_ADVICE["dram_bandwidth"],
         spot=_costliest_site(launch, lambda _, count: count.dram_sectors),
     )
@@ -92,7 +92,7 @@ def _l2(launch: ModelledLaunch) -> TimeReason:
     return TimeReason(
         code="l2_bandwidth",
         **_saving(launch, with_larger_tiles(launch), Term.L2),
-        explanation=f"{_megabytes(moved)} through L2 take at least {us:.1f} us",
+        explanation=f"{_megabytes(moved)} through L2 take {us:.1f} us",
         advice=ROOF_ADVICE["l2_bandwidth"],
         spot=_costliest_site(launch, lambda site, count: _traffic_bytes(launch, site, count)),
     )

@@ -242,6 +242,16 @@ class ModelledLaunch:
         per_sm = -(-self.account.blocks_total // self.hardware.sm_count)
         return min(self.setting.blocks_per_sm, per_sm) * warps_per_block(self.account)
 
+    @property
+    def least_us(self) -> float:
+        """Return the microseconds below which no change of this kernel leads: each byte of its
+        footprint once, and its own arithmetic spread evenly, at published peaks."""
+        even = self.what_if(setting=replace(self.setting, even_split=True)).terms_us
+        own_us = max(even[term] for term in (Term.FP32, Term.FP16, Term.TENSOR))
+        bytes_once = min(self.time.dram_bytes, self.account.footprint_bytes)
+        moving_us = bytes_once / (self.hardware.peaks.dram_gb_s * 1e3)
+        return min(self.time.time_us, self.hardware.model.launch_us + max(own_us, moving_us))
+
     def what_if(
         self,
         *,

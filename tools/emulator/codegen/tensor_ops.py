@@ -164,6 +164,7 @@ def _moving(
         writes=held if loads else (),
         moves=code,
         data=held,
+        origins="group",
         use="address",
     )
 

@@ -68,10 +68,13 @@ class MovesUndefined {
     const uint32_t origin = w_->origins[__builtin_ctz(given_)];
     for (uint32_t& each : w_->origins) each = origin;
   }
+  // The origins of a register that is written. A lane of a matrix holds what another lane has read.
   void take(uint32_t* origins) const {
+    uint32_t any = ~uint32_t{0};
+    for (uint32_t origin : w_->origins) any = any != ~uint32_t{0} ? any : origin;
     for (Mask rest = lanes_; rest; rest &= rest - 1) {
       const int i = __builtin_ctz(rest);
-      origins[i] = w_->origins[i];
+      origins[i] = w_->origins[i] != ~uint32_t{0} ? w_->origins[i] : any;
     }
   }
   void of_origins() { w_->pass = Pass::origins; }

@@ -87,6 +87,8 @@ class CallFrame(ctypes.Structure):
         ("level", _U32),
         ("device_to_host", _U32),
         ("sample_cost", _U64),
+        ("certain_offset", _U64),
+        ("certain_bytes", _U64),
     )
 
 

@@ -171,6 +171,15 @@ class SamplingSession(Session, Protocol):
         to need all blocks, which ends the session."""
         ...
 
+    def certain_ranges(self, name: str) -> Array:
+        """Return which bytes of an output the last sampled call is sure of, as rows of begin and
+        end: what they hold is what a call of all blocks would leave there."""
+        ...
+
+    def unfilled_elements(self, name: str, indices: Array) -> Array:
+        """Return what a kernel finds in a buffer that a pool fills, at these flat indices."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:

@@ -18,7 +18,7 @@ from cuda_llm.tasks.library import load_library
 from cuda_llm.tasks.torch_module import import_torch
 from cuda_llm.tasks.torch_trace import Operator, record_operators
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level, Scalar
-from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer
+from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer
 from cuda_llm.tools.device.candidate import LibraryCall
 
 _GUARD_BYTES = 4096
@@ -71,6 +71,14 @@ class HostLibrarySession:
         if options.level is not Level.SAMPLE:
             return await self.call(arguments, options)
         return self._report(arguments, 0.0)
+
+    def certain_ranges(self, name: str) -> Array:
+        """Return that no bytes of any output are certain: nothing was computed."""
+        return np.zeros((0, 2), np.int64)
+
+    def unfilled_elements(self, name: str, indices: Array) -> Array:
+        """Raise ValueError: no buffer has contents where nothing is computed."""
+        raise ValueError(f"{name} has no contents")
 
     def _report(self, arguments: Sequence[Argument], wall_s: float) -> CallReport:
         operators = self._operators(arguments)

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from cuda_llm.each_loop import EachLoop
 from cuda_llm.outcomes import DependentLaunch, InfraFailed, UninitialisedRead, Verdict
 from cuda_llm.tools.device import Argument, CallOptions, CallReport, Level
 from cuda_llm.tools.device.arguments import put_arguments
-from cuda_llm.tools.device.buffers import BufferSpec, PlacedBuffer, Role
+from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Role
 from cuda_llm.tools.device.channel import SharedMemory
 from cuda_llm.tools.device.protocol import MAX_BUFFERS, CallFrame, ReplyFrame
 from cuda_llm.tools.device.runner import Runner, RunnerEnded, UnexpectedReply
@@ -28,11 +29,16 @@ _TRACKING_COST = 20
 """Multiple of its time limit that a call may take where undefined values are tracked."""
 _PAGE_BYTES = 4096
 _ALIGNMENT = 256
+CERTAIN_BYTES = 1 << 20
+"""Room for the ranges of outputs that a sampled call is sure of."""
 _LEVELS = {Level.CHECK: 0, Level.ACCOUNT: 1, Level.FULL: 2, Level.SAMPLE: 3}
 _ROLES = {Role.IN: 0, Role.OUT: 1, Role.INOUT: 2}
 _BACK_EDGES_PER_S = 200_000_000
 """Allowed loop iterations per second of a call's time limit: more than any machine emulates, so
 that the time limit ends an endless launch."""
+_CERTAIN = BufferSpec(
+    name="ranges of certain bytes", role=Role.OUT, dtype="uint64", shape=(CERTAIN_BYTES // 8,)
+)
 _core_slots = EachLoop[asyncio.Semaphore]()
 
 
@@ -86,6 +92,14 @@ class ArenaLayout:
         return np.frombuffer(self._arena.map, np.uint8, end - begin, begin)
 
 
+def mixed(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Return `emu::mixed` of each: by it the runtime chooses the page of a pool."""
+    x = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
 def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
@@ -122,6 +136,9 @@ class EmulatedSession:
         self._buffers: tuple[BufferSpec, ...] = ()
         self._pools: Mapping[str, BufferSpec] = {}
         """Pool whose contents fill the pages of a buffer, by the buffer's name."""
+        self._contents: Mapping[str, npt.NDArray[np.uint8]] = {}
+        """Private copies of the pools."""
+        self._certain: npt.NDArray[np.uint64] = np.zeros(1, np.uint64)
         self._sequence = 0
         self._verdict: Verdict | None = None
 
@@ -142,8 +159,10 @@ class EmulatedSession:
             )
             for name, pool in pools.items()
         }
-        placed = self._layout.place([*buffers, *pool_specs.values()])
+        placed = self._layout.place([*buffers, *pool_specs.values(), _CERTAIN])
         self._buffers, self._pools = tuple(buffers), pool_specs
+        self._contents = {name: np.frombuffer(pool, np.uint8) for name, pool in pools.items()}
+        self._certain = placed.pop(_CERTAIN.name).data
         for name, pool in pools.items():
             placed.pop(pool_specs[name].name).data[:] = np.frombuffer(pool, np.uint8)
         return placed
@@ -261,6 +280,26 @@ class EmulatedSession:
                 kept[spec.name] = bytes(self._arena.map[begin : begin + spec.nbytes])
         return kept
 
+    def certain_ranges(self, name: str) -> npt.NDArray[np.int64]:
+        """Return which bytes of an output the last sampled call is sure of, as rows of begin and
+        end: what they hold is what a call of all blocks would leave there."""
+        spec = next(one for one in self._buffers if one.name == name)
+        count = min(int(self._certain[0]), (self._certain.size - 1) // 2)
+        rows = self._certain[1 : 1 + 2 * count].astype(np.int64).reshape(count, 2)
+        begins = rows[:, 0] - self._layout.offsets[name]
+        ranges = np.stack([begins, begins + rows[:, 1]], axis=1).clip(0, spec.nbytes)
+        return ranges[ranges[:, 0] < ranges[:, 1]]
+
+    def unfilled_elements(self, name: str, indices: Array) -> Array:
+        """Return what a kernel finds in a buffer that a pool fills, at these flat indices."""
+        spec = next(one for one in self._buffers if one.name == name)
+        dtype = np.dtype(spec.dtype)
+        pool = self._contents[name].view(dtype)
+        at = self._layout.offsets[name] + indices * dtype.itemsize
+        pages = mixed(at // _PAGE_BYTES) % np.uint64(pool.nbytes // _PAGE_BYTES)
+        inside = at % _PAGE_BYTES // dtype.itemsize
+        return pool[pages.astype(np.int64) * (_PAGE_BYTES // dtype.itemsize) + inside]
+
     def _frame(self, arguments: Sequence[Argument], options: CallOptions) -> CallFrame:
         self._sequence += 1
         frame = CallFrame(
@@ -274,6 +313,9 @@ class EmulatedSession:
             buffer_count=len(self._buffers),
         )
         put_arguments(frame, arguments, self._layout.offsets)
+        if options.level is Level.SAMPLE:
+            frame.certain_offset = self._layout.offsets[_CERTAIN.name]
+            frame.certain_bytes = _CERTAIN.nbytes
         for index, spec in enumerate(self._buffers):
             buffer = frame.buffers[index]
             buffer.offset = self._layout.offsets[spec.name]

@@ -29,6 +29,7 @@ from cuda_llm.tools.device import (
 )
 from cuda_llm.tools.device.buffers import BufferSpec
 from cuda_llm.tools.device.candidate import Baseline
+from cuda_llm.tools.judge.sampled_outputs import SampledCall, compare_sampled
 from cuda_llm.tools.timing.failures import ModelledCall, least_size_us, modelled_floor_us
 from cuda_llm.tools.timing.measurement import open_oracle
 from cuda_llm.tools.timing.times import (
@@ -199,6 +200,8 @@ class _Modeller:
         self._nonce = hashlib.blake2b(compiled.source.encode(), digest_size=NONCE_BYTES).digest()
         self._proved = [(verified.times[-1][0], verified.operations or {})]
         """Sizes whose outputs were compared, and the operations counted there."""
+        self._in_part: dict[tuple[tuple[str, int], ...], Compared] = {}
+        """By size: what was compared of the blocks of its first sample."""
         self.dependent: DependentLaunch | None = None
 
     @property
@@ -248,11 +251,13 @@ class _Modeller:
         return _ModelledSize(report=reports[0], compared=compared)
 
     async def _compare(self, dims: Dims, report: CallReport) -> Compared | Verdict:
-        """Compare the outputs of another call that is executed whole, where that is affordable."""
-        if instructions_of(report) > MOST_INSTRUCTIONS:
-            return _nothing(self._task, dims, "costly")
-        if self._reference is None or not affords_on_host(self._task, dims, self._reference):
-            return _nothing(self._task, dims, "reference")
+        """Compare the outputs of another call that is executed whole, where that is affordable;
+        else tell what was compared of the executed blocks."""
+        if not self._affords_whole(dims, report):
+            in_part = self._in_part.get(tuple(dims.items()))
+            return in_part or _nothing(
+                self._task, dims, "reference" if self._reference is None else "costly"
+            )
         case = side_by_side_case(self._task, dims, "bench")
         rng = generator(self._nonce, self._task.name, "compared", 0)
         async with self._site.open(self._compiled) as session:
@@ -289,9 +294,27 @@ class _Modeller:
             if not isinstance(session, Session):
                 return session
             assert isinstance(session, SamplingSession)
-            return await call_unfilled(
+            call = place_unfilled(
                 self._task, session, dims, nonce=self._nonce, level=level, sample=sample
             )
+            outcome = await make_unfilled(call)
+            looks = self._compares and level is Level.SAMPLE and sample == 0
+            if not looks or not isinstance(outcome, CallReport) or self._reference is None:
+                return outcome
+            if self._affords_whole(dims, outcome):
+                return outcome
+            found = compare_sampled(call, self._reference, call.case.schedule_seed)
+            if not isinstance(found, Compared):
+                return found
+            self._in_part[tuple(dims.items())] = found
+            return outcome
+
+    def _affords_whole(self, dims: Dims, report: CallReport) -> bool:
+        return (
+            0 < instructions_of(report) <= MOST_INSTRUCTIONS
+            and self._reference is not None
+            and affords_on_host(self._task, dims, self._reference)
+        )
 
 
 async def call_unfilled(
@@ -305,23 +328,50 @@ async def call_unfilled(
 ) -> CallReport | DependentLaunch | Verdict:
     """Call `solve` once, pages of large inputs filled when they are touched; outputs are not
     verified."""
+    call = place_unfilled(task, session, dims, nonce=nonce, level=level, sample=sample)
+    return await make_unfilled(call)
+
+
+def place_unfilled(
+    task: Task,
+    session: SamplingSession,
+    dims: Dims,
+    *,
+    nonce: bytes,
+    level: Level,
+    sample: int = 0,
+) -> SampledCall:
+    """Draw small inputs whole, and a pool of contents for each large one."""
     specs = {spec.name: spec for spec in buffer_specs(task, dims)}
     rng = generator(nonce, task.name, "sampled", sample)
+    case = timed_case(task, dims, level, "bench")
     drawn = {
         name: draw(spelling, rng, _drawn_shape(specs[name]), specs[name].dtype, dims)
-        for name, spelling in timed_case(task, dims, level).distributions.items()
+        for name, spelling in case.distributions.items()
     }
     is_part = {name: specs[name].nbytes > POOL_BYTES for name in drawn}
     pools = {name: values.tobytes() for name, values in drawn.items() if is_part[name]}
     placed = session.place_unfilled(tuple(specs.values()), pools)
-    for name, values in drawn.items():
-        if not is_part[name]:
-            placed[name].data[...] = values
+    whole = {name: values for name, values in drawn.items() if not is_part[name]}
+    for name, values in whole.items():
+        placed[name].data[...] = values
     # Who knew which blocks are executed could work in those alone.
     seed = int(rng.integers(2, 1 << 32)) if level is Level.SAMPLE else 0
-    options = call_options(task, dims, level=level, schedule_seed=seed)
-    limited = replace(options, limit_s=LIMIT_S, most_back_edges=MOST_BACK_EDGES[level])
-    return await session.sample(call_arguments(task, dims), limited)
+    return SampledCall(
+        task=task,
+        case=replace(case, schedule_seed=seed),
+        session=session,
+        placed=placed,
+        drawn=whole,
+    )
+
+
+async def make_unfilled(call: SampledCall) -> CallReport | DependentLaunch | Verdict:
+    """Call `solve` once on what was placed."""
+    case = call.case
+    options = call_options(call.task, case.dims, level=case.level, schedule_seed=case.schedule_seed)
+    limited = replace(options, limit_s=LIMIT_S, most_back_edges=MOST_BACK_EDGES[case.level])
+    return await call.session.sample(call_arguments(call.task, case.dims), limited)
 
 
 def _drawn_shape(spec: BufferSpec) -> tuple[int, ...]:

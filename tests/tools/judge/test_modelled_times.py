@@ -1,66 +1,31 @@
 """Sizes that are too large to be executed whole, modelled from some blocks."""
 
-import asyncio
 import os
 import resource
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from corpus_sample import sample
-from unfilled_calls import NONCE, call_source
+from modelled_calls import called, device, timed, with_sizes
 
-from cuda_llm.outcomes import DependentLaunch, LeftOut, Quarantined, Verdict, WrongResult
+from cuda_llm.outcomes import DependentLaunch, LeftOut, Quarantined, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, floating_operations
-from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.emulator.device import EmulatedDevice
-from cuda_llm.tools.judge.compile import compile_source
-from cuda_llm.tools.judge.judge import time_compiled
 from cuda_llm.tools.judge.modelled_times import extrapolate, find_less_work
-from cuda_llm.tools.open_device import open_emulated
-from cuda_llm.tools.timing.failures import FailedCase
 from cuda_llm.tools.timing.times import KernelTimes
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 MOST_MEMORY_BYTES = 2 << 30
 
 
-def device() -> EmulatedDevice:
-    return open_emulated("H200")
-
-
 def source_of(task: Task, name: str) -> str:
     if name == "baseline":
         return task.baseline.read_text()
     return (FIXTURES / name).with_suffix(".cu").read_text()
-
-
-def called(
-    task: Task, source: str, dims: Dims, level: Level
-) -> CallReport | DependentLaunch | Verdict:
-    return asyncio.run(call_source(task, device(), source, dims, level))
-
-
-def timed(task: Task, source: str, remark: str = "") -> KernelTimes | Verdict | FailedCase:
-    """Times of a kernel; a remark behind its source has other inputs drawn."""
-
-    async def work() -> KernelTimes | Verdict | FailedCase:
-        compiled = await compile_source(task, device(), source, "solve.cu")
-        assert isinstance(compiled, Compiled), compiled
-        remarked = replace(compiled, source=source + remark)
-        return await time_compiled(task, device(), remarked, nonce=NONCE)
-
-    return asyncio.run(work())
-
-
-def with_sizes(task: Task, emulated: Dims, *bench: Dims) -> Task:
-    sizes = replace(task.sizes, emulated=(emulated,), bench=bench)
-    return replace(task, sizes=sizes, weights=())
 
 
 CASES: list[tuple[str, str, Dims]] = [

@@ -77,6 +77,8 @@ void call_once(const runner::EmulatedDevice& device, int link, const runner::Cal
   options.fuel = frame.fuel;
   options.device_to_host = frame.device_to_host;
   options.sample_cost = frame.sample_cost;
+  options.certain_offset = frame.certain_offset;
+  options.certain_bytes = frame.certain_bytes;
   options.buffers = frame.buffers;
   runner::HostCall call{};
   call.sequence = frame.sequence;

@@ -52,6 +52,8 @@ struct CallFrame {
   uint32_t level;
   uint32_t device_to_host;
   uint64_t sample_cost;
+  uint64_t certain_offset;
+  uint64_t certain_bytes;
 };
 
 // The sequence of the host part's two `ready`.

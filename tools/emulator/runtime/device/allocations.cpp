@@ -5,6 +5,7 @@
 #include <linux/falloc.h>
 #include <sys/mman.h>
 
+#include "device/certain.h"
 #include "device/pages.h"
 #include "device/undefined.h"
 
@@ -153,6 +154,8 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
     // Pages are filled from a pool during the call, so no scratch may lie on a pool.
     top = std::max({top, buffer.offset + buffer.bytes, buffer.pool_offset + buffer.pool_bytes});
   }
+  top = std::max(top, options->certain_offset + options->certain_bytes);
+  forget_certain();
   // The last buffer has a guard behind it that the referee looks at.
   d.scratch_begin = round_up(top + kGap, 4096);
   uint64_t bytes = d.report_bytes;
@@ -165,6 +168,11 @@ extern "C" void emu_end(void) {
   using namespace emu;
   Device& d = device();
   check_outputs();
+  const CallOptions& options = d.options;
+  if (options.certain_bytes != 0) {
+    auto* to = reinterpret_cast<uint64_t*>(d.host(d.base + options.certain_offset));
+    report_certain(to, options.certain_bytes);
+  }
   uint64_t highest = d.scratch_begin;
   for (const auto* list : {&d.allocations, &d.freed}) {
     for (const Allocation& one : *list) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/account.h"
+#include "device/certain.h"
 #include "device/checks.h"
 #include "device/cluster.h"
 #include "device/races.h"
@@ -125,6 +126,7 @@ void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int6
         }
       }
     }
+    read_for_certain(w, reading, from, nullptr);
     if (w->block->counted) {
       ready = account_global(w, site, reading, from, AccessNumber::read);
       ready += w->ticks;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "device/account.h"
+#include "device/certain.h"
 #include "device/checks.h"
 #include "device/cluster.h"
 #include "device/races.h"
@@ -195,6 +196,8 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, con
       w->launch->kernel->sites[site].steers) {
     raise_dependent(w, site, __builtin_ctz(lanes));
   }
+  blur(w, at, lanes, one);
+  if (r.out != nullptr) be_uncertain(w);
   const bool changed = perform(r, reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, true);
   if (!changed) polled(w, kTurn / 64);
   if (w->block->counted) account_global(w, site, lanes, at, AccessNumber::atomic, !changed);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/certain.h"
 #include "device/fault.h"
 #include "device/races.h"
 
@@ -145,6 +146,11 @@ void check_bulk_global(const BulkIssue& issue, uint64_t address, uint64_t bytes,
     raise(about(issue, Fault::read_only, SpaceNumber::global, access, address, kBulkUnit));
   }
   fill_pages(*one, address, address + bytes);
+  if (access == AccessNumber::read) {
+    read_for_certain(issue.w, address);
+  } else {
+    blur(issue.w, address);
+  }
   if (access == AccessNumber::write || !one->tracked) return;
   // A block that is not executed may have written it.
   if (issue.w->launch->level == kSampleLevel) return;

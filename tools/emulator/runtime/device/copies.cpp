@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/certain.h"
 #include "device/l2.h"
 #include "device/pages.h"
 #include "device/undefined.h"
@@ -82,6 +83,7 @@ CudaError device_set(uint64_t address, int value, uint64_t bytes, bool part) {
   const auto kind = 256 + static_cast<uint32_t>(static_cast<uint8_t>(value));
   count(part, {kind, address, 0, bytes, 0, 0}, sectors(address, bytes), 0);
   if (device().options.level == kSampleLevel) fill_pages(*one, address, address + 1);
+  copied(nullptr, one, written(bytes) == bytes);
   std::memset(device().host(address), value, written(bytes));
   now_initialised(*one, address, bytes);
   leave_in_l2(*one, address, bytes);
@@ -93,6 +95,7 @@ CudaError copy_to_device(uint64_t to, const void* from, uint64_t bytes, bool par
   Allocation* one = allocation_of(to, bytes);
   if (one == nullptr) return kInvalidValue;
   count(part, {1, to, 0, bytes, 0, 0}, sectors(to, bytes), bytes);
+  copied(nullptr, one, true);
   std::memcpy(device().host(to), from, bytes);
   now_initialised(*one, to, bytes);
   leave_in_l2(*one, to, bytes);
@@ -105,6 +108,7 @@ CudaError copy_from_device(void* to, uint64_t from, uint64_t bytes, bool part) {
   if (one == nullptr) return kInvalidValue;
   if (device().options.device_to_host == 0) refuse_copy(Fault::host_copy, 0);
   count(part, {2, 0, from, bytes, 0, 0}, sectors(from, bytes), bytes);
+  copied(one, nullptr, true);
   fill_pages(*one, from, from + bytes);
   std::memcpy(to, device().host(from), bytes);
   return kSuccess;
@@ -119,6 +123,7 @@ CudaError copy_on_device(uint64_t to, uint64_t from, uint64_t bytes, bool part) 
   count(part, {3, to, from, bytes, 0, 0}, sectors(to, bytes) + sectors(from, bytes), 0);
   leave_in_l2(*source, from, bytes);
   leave_in_l2(*target, to, bytes);
+  copied(source, target, written(bytes) == bytes);
   fill_pages(*source, from, from + written(bytes));
   std::memmove(d.host(to), d.host(from), written(bytes));
   bool known = !source->tracked || all_set(d.initialised, from - d.base, bytes);

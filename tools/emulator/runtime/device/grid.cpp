@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "device/account.h"
+#include "device/certain.h"
 #include "device/cluster.h"
 #include "device/fault.h"
 #include "device/order.h"
@@ -219,6 +220,7 @@ class Residents {
   // A slot is free again when its whole cluster has finished: until then others may ask for its memory.
   void finish(BlockRun& slot) {
     finish_bulk_stores(slot);
+    end_certain(slot);
     slot.finished = true;
     ClusterRun* cluster = slot.cluster;
     if (cluster == nullptr || cluster == slot.alone.get()) {

@@ -1,5 +1,6 @@
 // Loads and stores of global and constant memory.
 #include "device/account.h"
+#include "device/certain.h"
 #include "device/checks.h"
 #include "device/races.h"
 #include "device/strong_accesses.h"
@@ -31,6 +32,7 @@ void load(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, int64_t o
   if (w->pass != Pass::values) return undefined_of_global<T, N>(w, site, lanes, at, out);
   const Allocation* one = check_global(w, site, lanes, at, kBytes, AccessNumber::read, space);
   if (!w->tracked) check_global_known(w, site, lanes, at, kBytes, one, AccessNumber::read);
+  read_for_certain(w, lanes, at, one);
   Mask late = 0;
   if (space == SpaceNumber::global && watches_races(w, one)) {
     check_race_read(w, site, lanes, at, kBytes);
@@ -81,6 +83,7 @@ void store_global(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, i
   }
   scatter<T, N>(reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, in);
   mark_global_known(lanes, at, kBytes, one);
+  store_for_certain(w, lanes, at, kBytes, one);
   if (w->block->counted) account_global(w, site, lanes, at, AccessNumber::write);
 }
 

@@ -128,6 +128,11 @@ struct DoubtfulRead {
   bool decides;      // the reader does not keep track of what is undefined
 };
 
+// Bytes of an output, by device addresses.
+struct StoredRange {
+  uint64_t begin, end;
+};
+
 struct BlockRun {
   Block block{};
   LaunchRun* launch = nullptr;
@@ -168,6 +173,8 @@ struct BlockRun {
   std::unordered_map<uint64_t, HiddenWrites> hidden;  // by word
   std::vector<uint32_t> earlier;       // what a word held before its last strong store
   std::map<uint64_t, uint64_t> observed;  // writes of others it has read late once, by address
+  bool uncertain = false;              // its values may not be those of a whole call (certain.h)
+  std::vector<StoredRange> stored;     // to outputs, where launches are sampled
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
 };
 

@@ -10,8 +10,10 @@
 #include "device/sample.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "device/certain.h"
 #include "device/checks.h"
 #include "device/cluster.h"
 #include "device/executed.h"
@@ -50,6 +52,7 @@ class Sampler {
       return;
     }
     launch_.sampling.partial = true;
+    begin_certain_anew();
     run_waves(cost, allowed / 2);
     run_blocks(std::clamp(allowed / 2 / cost, kFewestBlocks, kMostBlocks), cost);
   }
@@ -67,6 +70,7 @@ class Sampler {
       if (rounds == kMostRounds) depends();
     }
     finish_bulk_stores(slot_);
+    end_certain(slot_);
     slot_.finished = true;
   }
 
@@ -144,6 +148,7 @@ class Sampler {
     const uint64_t count = std::min(wanted, total);
     sampling.shared_line = 0;
     sampling.phase = Phase::blocks;
+    begin_certain_anew();
     launch_.serial ^= kOtherLines;
     std::vector<Executed> blocks;
     for (uint64_t i = 0; i < count; ++i) {
@@ -166,6 +171,10 @@ class Sampler {
       blocks.insert(at, execute(*doubt));
       doubt = find_doubt(blocks);
     }
+    for (uint64_t end : ends_of_grid()) {
+      const auto is_it = [&](const Executed& one) { return one.linear == end; };
+      if (affords_more() && std::none_of(blocks.begin(), blocks.end(), is_it)) execute_for_results(end);
+    }
     count_for_all(launch_, blocks, unlike);
     sampling.counted_blocks = static_cast<uint32_t>(blocks.size());
   }
@@ -182,6 +191,20 @@ class Sampler {
     weigh(slot_);
     const uint64_t cost = cost_of_block();
     return {linear, cost, std::move(launch_.counters)};
+  }
+
+  // The first block, the last, and the last along each side: what is wrong at the end of a side shows
+  // there.
+  std::set<uint64_t> ends_of_grid() const {
+    const uint64_t x = launch_.launch.grid[0], y = launch_.launch.grid[1], z = launch_.launch.grid[2];
+    return {0, x - 1, x * (y - 1), x * y * (z - 1), x * y * z - 1};
+  }
+
+  // Nobody counts it.
+  void execute_for_results(uint64_t linear) {
+    forget_counters();
+    wave_ += 2;
+    run_one(linear);
   }
 
   LaunchRun& launch_;

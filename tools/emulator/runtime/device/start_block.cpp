@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "device/account.h"
+#include "device/certain.h"
 #include "device/order.h"
 #include "device/run.h"
 
@@ -163,6 +164,7 @@ void start_block(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.slices = launch.races && launch.seed > 1 ? kSlicesPerWarp * slot.warp_count : 0;
   slot.known_prefix = 0;
   slot.doubtful.open = false;
+  begin_certain(slot);
   slot.observed.clear();
   slot.origins.clear();
   poison(slot);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "device/bulk.h"
+#include "device/certain.h"
 #include "device/fault.h"
 #include "device/fragments.h"
 #include "device/matrix_descriptor.h"
@@ -257,7 +258,10 @@ void multiply_group(Warp* w, uint32_t site, const GroupProduct& p, const GroupOp
   }
   const uint64_t ready = w->block->counted ? account_product(w, site, p, held) : 0;
   run_of(w).products.pending.push_back({run_of(w).products.group, time, ready});
-  if (!values) return;
+  if (!values) {
+    be_uncertain(w);
+    return;
+  }
   if (p.d == Element::s32) return add_integers(p, o, adds, x.d);
   add_floats(p, o, adds, x.d);
 }

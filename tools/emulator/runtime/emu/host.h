@@ -51,6 +51,9 @@ struct CallOptions {
   uint64_t fuel;           // back-edges a launch may take before it counts as endless
   uint32_t device_to_host; // 1: cudaMemcpyDeviceToHost is allowed
   uint64_t sample_cost;    // level sample: instructions and requests of warps a launch may take
+  // Where the call reports which bytes of the outputs it is sure of (device/certain.h); 0 bytes: nowhere.
+  uint64_t certain_offset;  // in the arena
+  uint64_t certain_bytes;
   const CallBuffer* buffers;
 };
 

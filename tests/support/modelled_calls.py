@@ -1,0 +1,45 @@
+"""Calls and times of sources on an emulated H200, at sizes of a test's own."""
+
+import asyncio
+from dataclasses import replace
+
+from unfilled_calls import NONCE, call_source
+
+from cuda_llm.outcomes import DependentLaunch, Verdict
+from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.task import Task
+from cuda_llm.tools.device import CallReport, Level
+from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulator.device import EmulatedDevice
+from cuda_llm.tools.judge.compile import compile_source
+from cuda_llm.tools.judge.judge import time_compiled
+from cuda_llm.tools.open_device import open_emulated
+from cuda_llm.tools.timing.failures import FailedCase
+from cuda_llm.tools.timing.times import KernelTimes
+
+
+def device() -> EmulatedDevice:
+    return open_emulated("H200")
+
+
+def called(
+    task: Task, source: str, dims: Dims, level: Level
+) -> CallReport | DependentLaunch | Verdict:
+    return asyncio.run(call_source(task, device(), source, dims, level))
+
+
+def timed(task: Task, source: str, remark: str = "") -> KernelTimes | Verdict | FailedCase:
+    """Times of a kernel; a remark behind its source has other inputs drawn."""
+
+    async def work() -> KernelTimes | Verdict | FailedCase:
+        compiled = await compile_source(task, device(), source, "solve.cu")
+        assert isinstance(compiled, Compiled), compiled
+        remarked = replace(compiled, source=source + remark)
+        return await time_compiled(task, device(), remarked, nonce=NONCE)
+
+    return asyncio.run(work())
+
+
+def with_sizes(task: Task, emulated: Dims, *bench: Dims) -> Task:
+    sizes = replace(task.sizes, emulated=(emulated,), bench=bench)
+    return replace(task, sizes=sizes, weights=())

@@ -59,9 +59,8 @@ def test_some_blocks_tell_the_time_of_all(task_name: str, kernel: str, dims: Dim
     assert isinstance(every, CallReport), every
     assert any(launch.figures.get("sampled_blocks") for launch in some.launches)
     assert some.time_us == pytest.approx(every.time_us, rel=0.1)
-    assert some.operations is not None
-    assert every.operations is not None
-    counted = [floating_operations(one.operations) for one in (some, every)]
+    counted = [floating_operations(one.operations or {}) for one in (some, every)]
+    assert counted[0]
     assert counted[0] == pytest.approx(counted[1], rel=0.02)
     assert some.stored_bytes == pytest.approx(every.stored_bytes, rel=0.02)
 

@@ -512,6 +512,9 @@ class TimedOut:
     """Whether the grid has more blocks than are resident at once, which may deadlock."""
     processor_time: bool = False
     """Whether `limit_s` is processor time."""
+    only_slow: bool = False
+    """Whether blocks were still ending when the time was up, on the emulated device: the kernel is
+    slow there, and need not be endless."""
     error: CudaError | None = None
     replay: Replay | None = None
 

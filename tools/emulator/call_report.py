@@ -153,7 +153,7 @@ def verdict_on_end(
 
 def _fault(record: CallRecord, fault: Verdict, limit_s: float) -> Verdict:
     if isinstance(fault, TimedOut):
-        return replace(fault, limit_s=limit_s)
+        return replace(fault, limit_s=limit_s, only_slow=record.only_slow)
     # The cause is the refused allocation, not the access through its pointer.
     if record.out_of_memory is not None and not isinstance(fault, InfraFailed):
         return record.out_of_memory

@@ -96,6 +96,8 @@ class CallRecord:
     held_bytes: int = 0
     """Bytes of device memory that `solve` allocated and did not free."""
     held_allocations: int = 0
+    only_slow: bool = False
+    """Whether blocks were still ending when the time was up."""
     complete: bool = True
     """False when there were more launches than the report has room for."""
     output: str = ""
@@ -156,6 +158,7 @@ def read_report(
         host_bytes=int(head["host_bytes"]),
         held_bytes=int(head["held_bytes"]),
         held_allocations=int(head["held_allocations"]),
+        only_slow=bool(head["only_slow"]),
         complete=launches <= LOG_ENTRIES and not head["counters_overflowed"],
         output=text + ("\n[more was printed]\n" if head["text_truncated"] else ""),
         running=table.symbol if table else "",

@@ -126,6 +126,7 @@ REPORT = np.dtype(
         ("host_bytes", "u8"),
         ("held_bytes", "u8"),
         ("held_allocations", "u8"),
+        ("only_slow", "u8"),
         ("progress", PROGRESS),
         ("launch_error", LAUNCH_ERROR),
         ("fault", FAULT_RECORD),

@@ -37,8 +37,16 @@ from cuda_llm.errors import (
     WorkerLost,
     describe_error,
 )
+from cuda_llm.figure_wording import describe_dims
 from cuda_llm.log import Log
-from cuda_llm.outcomes import InfraFailed, Passed, PublishedCheck, Quarantined, Verdict
+from cuda_llm.outcomes import (
+    InfraFailed,
+    Passed,
+    PublishedCheck,
+    Quarantined,
+    TimedOut,
+    Verdict,
+)
 from cuda_llm.profile import Profile
 from cuda_llm.source_file import numbers_in, thresholds_in
 from cuda_llm.tasks.reference import Dims
@@ -77,7 +85,7 @@ from cuda_llm.tools.timing.measurement import open_oracle
 from cuda_llm.tools.timing.options import MeasureOptions, Tier
 from cuda_llm.tools.timing.times import KernelTimes, compare_with_baseline, score_of
 from cuda_llm.tools.validator.call_plans import begins_small
-from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce
+from cuda_llm.tools.validator.cases import Case, case_generator, fresh_nonce, without_size
 from cuda_llm.tools.validator.oracle import Inputs
 from cuda_llm.tools.validator.validate import Validated, validate
 from cuda_llm.verdict_wording import phrase
@@ -93,6 +101,8 @@ NO_WATCHER = "no device that watches every access was given"
 INCUMBENT_INSPECTION = InspectionOptions(counters=False)
 """Sanitizers and the machine code; counters are counted where a person asks for them."""
 
+MOST_LEFT_OUT = 3
+"""Most sizes that a validation leaves out because an emulated device does not finish in time."""
 BASELINE_FORMAT = 3
 BASELINE_NONCE = b"baseline"
 """Nonce of the inputs on which a baseline is timed: always the same, because where the time depends
@@ -593,8 +603,28 @@ async def validate_there(
 ) -> Validated | Verdict | FailedCase:
     """Compare every element of every case with the reference, at the site.
 
-    Raises TaskError where the reference is broken.
+    A size that an emulated device does not finish in time, though blocks of the kernel keep ending,
+    is left out, and a note names it: a GPU takes milliseconds there. Raises TaskError where the
+    reference is broken.
     """
+    notes: list[str] = []
+    while True:
+        outcome, case = await _validate_once(site, task, compiled, baseline, nonce)
+        if isinstance(outcome, Validated):
+            return replace(outcome, notes=(*outcome.notes, *notes))
+        smaller = None if case is None else without_size(task, case)
+        is_slow = isinstance(outcome, TimedOut) and outcome.only_slow
+        if not is_slow or case is None or smaller is None or len(notes) == MOST_LEFT_OUT:
+            return outcome
+        size = "a hidden size" if case.group == "hidden" else describe_dims(case.dims)
+        notes.append(f"not compared at {size}: too slow on the emulated device")
+        task = smaller
+
+
+async def _validate_once(
+    site: Site, task: Task, compiled: Compiled, baseline: Baseline, nonce: bytes | None
+) -> tuple[Validated | Verdict | FailedCase, Case | None]:
+    """Validate in one runner; return the outcome, and the case that was called last."""
     secret, begun = fresh_nonce() if nonce is None else nonce, []
     called_on: deque[Inputs] = deque(maxlen=1)
 
@@ -603,7 +633,7 @@ async def validate_there(
 
     async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
         if not isinstance(session, Session):
-            return session
+            return session, None
         outcome = await validate(
             task,
             session,
@@ -615,11 +645,11 @@ async def validate_there(
             on_case=note,
             on_inputs=called_on.append,
         )
-    if isinstance(outcome, Validated) or not begun:
-        return outcome
-    case, number = begun[-1]
+    case, number = begun[-1] if begun else (None, 0)
+    if isinstance(outcome, Validated) or case is None:
+        return outcome, case
     rng = case_generator(secret, task, number, site.arrays)
-    return find_failed_case(site, task, outcome, case, rng, *called_on)
+    return find_failed_case(site, task, outcome, case, rng, *called_on), case
 
 
 async def time_compiled(

@@ -1,6 +1,7 @@
 """Plans the cases of an evaluation: sizes (hidden sizes too), inputs, random streams."""
 
 import hashlib
+import math
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -185,6 +186,24 @@ def _adversaries(
     cheap = many[: -(-len(many) // 2)]
     for row in adversary_rows(task, distribution_rows(task), cheap[0][1], rng):
         yield replace(_case(task, *cheap[int(rng.integers(len(cheap)))], row), level=Level.CHECK)
+
+
+def without_size(task: Task, case: Case) -> Task | None:
+    """Return the task without the size of a case, or with hidden sizes of half the cost; None where
+    no other size of its group is left."""
+    sizes = task.sizes
+    if case.group == "hidden":
+        if math.isinf(sizes.hidden.max_cost):
+            return None
+        cheaper = replace(sizes.hidden, max_cost=sizes.hidden.max_cost / 2)
+        return replace(task, sizes=replace(sizes, hidden=cheaper))
+    if case.group == "edge" and len(sizes.edge) > 1:
+        edge = tuple(dims for dims in sizes.edge if dims != case.dims)
+        return replace(task, sizes=replace(sizes, edge=edge))
+    if case.group == "emulated" and len(sizes.emulated) > 1:
+        emulated = tuple(dims for dims in sizes.emulated if dims != case.dims)
+        return replace(task, sizes=replace(sizes, emulated=emulated))
+    return None
 
 
 def _is_small_hidden(task: Task, group: str, dims: Dims) -> bool:

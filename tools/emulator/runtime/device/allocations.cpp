@@ -129,6 +129,7 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
   Device& d = device();
   d.options = *options;
   d.expired = 0;
+  d.begun_ns = d.block_ended_ns = now_ns();
   if (d.options.level > 3) refuse(Fault::infrastructure, "unknown level");
   d.allocations.clear();
   d.freed.clear();

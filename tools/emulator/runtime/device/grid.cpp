@@ -38,6 +38,13 @@ int64_t slice_of(BlockRun& slot) {
 }
 
 // Runs the warp until it gives up its turn. True when it did something but poll.
+// Blocks went on ending until the time was up: the launch is slow here, which is no fault of it.
+bool is_only_slow() {
+  const Device& d = device();
+  return d.expired != 0 && d.block_ended_ns != d.begun_ns &&
+         (now_ns() - d.block_ended_ns) * 4 < d.block_ended_ns - d.begun_ns;
+}
+
 bool take_turn(BlockRun& slot, uint32_t index) {
   LaunchRun& launch = *slot.launch;
   Warp& w = slot.warps[index];
@@ -56,6 +63,7 @@ bool take_turn(BlockRun& slot, uint32_t index) {
   progress.basic_block = where(w);
   progress.block = slot.block.linear;
   if (over) {
+    device().report->only_slow = is_only_slow() ? 1 : 0;
     raise({.fault = Fault::endless_loop,
            .warp = &w,
            .lane = __builtin_ctz(foremost(w)),
@@ -263,6 +271,7 @@ void run_grid(LaunchRun& launch, uint64_t started) {
     if (residents.has_room()) residents.enter();
     BlockRun& slot = residents.next();
     if (run_block(slot) == Outcome::finished) {
+      device().block_ended_ns = now_ns();
       weigh(slot);
       residents.finish(slot);
     } else {

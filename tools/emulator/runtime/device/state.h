@@ -1,6 +1,7 @@
 // The one device of this process: its arena, its allocations, its module, its report.
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <string>
@@ -74,6 +75,11 @@ struct Transfer {
 // What a cooperative grid meets at.
 constexpr uint64_t kWorkspaceBytes = 256;
 
+// By a clock that never goes back.
+inline int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
 struct Device {
   DeviceFacts facts{};
   uint64_t base = 0;   // first device address of the arena
@@ -102,6 +108,8 @@ struct Device {
 
   CallOptions options{};
   volatile std::sig_atomic_t expired = 0;  // the call is out of time
+  int64_t begun_ns = 0;                    // when the call began
+  int64_t block_ended_ns = 0;              // when a block of the call ended last
   std::vector<Allocation> allocations;  // live ones, by address; includes the permanent ones
   std::vector<Allocation> freed;        // of this call, for better messages
   uint64_t scratch_begin = 0;           // offset of the first byte above the call's buffers

@@ -188,6 +188,7 @@ struct Report {
   uint64_t host_bytes;      // that they moved between host and device
   uint64_t held_bytes;      // that solve allocated and has not freed
   uint64_t held_allocations;
+  uint64_t only_slow;  // blocks were still ending when the time was up
   Progress progress;
   LaunchError launch_error;
   FaultRecord fault;

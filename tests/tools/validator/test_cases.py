@@ -280,7 +280,7 @@ def test_sizes_lie_on_either_side_of_what_a_source_compares_an_extent_with(seed:
 
 def test_one_extent_alone_is_changed_of_a_timed_size_with_several() -> None:
     task = load_task("matrix_multiplication")
-    changed = set()
+    changed: set[str] = set()
     for seed in range(8):
         for size in draw_hidden(task, np.random.default_rng(seed)):
             for timed in task.sizes.emulated:

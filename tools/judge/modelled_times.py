@@ -14,7 +14,17 @@ from statistics import fmean
 
 import numpy as np
 
-from cuda_llm.outcomes import DependentLaunch, LeftOut, Quarantined, TimedOut, Verdict
+from cuda_llm.outcomes import (
+    DependentLaunch,
+    IllegalAccess,
+    LaunchFailed,
+    LeftOut,
+    Misaligned,
+    Quarantined,
+    TimedOut,
+    Verdict,
+    WrongResult,
+)
 from cuda_llm.profile import Compared, NotCompared
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims, load_reference
@@ -42,6 +52,7 @@ from cuda_llm.tools.validator.budget import affords_on_host
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.cases import (
     NONCE_BYTES,
+    Case,
     generator,
     side_by_side_case,
     timed_case,
@@ -49,6 +60,7 @@ from cuda_llm.tools.validator.cases import (
 )
 from cuda_llm.tools.validator.check_case import CheckedCase, check_case
 from cuda_llm.tools.validator.distributions import draw
+from cuda_llm.tools.validator.hidden_sizes import draw_ragged
 from cuda_llm.tools.validator.oracle import reference_oracle
 from cuda_llm.tools.validator.parts import elements
 
@@ -59,6 +71,8 @@ WHOLE_BYTES = 1 << 30
 MOST_BACK_EDGES = {Level.SAMPLE: 1_500_000, Level.ACCOUNT: 6_000_000}
 """Most iterations of loops of a launch, of all warps, which take seconds. They are counted, since a
 clock would make it depend on the machine's load which sizes are extrapolated."""
+LARGE_BYTES = 12 << 30
+"""Most bytes of all buffers of a call at a task's `large` size."""
 LIMIT_S = 30.0
 """Longest seconds of one call."""
 MOST_INSTRUCTIONS = 40_000_000
@@ -130,6 +144,9 @@ async def model_sizes(
         if not isinstance(outcome, _ModelledSize):
             return outcome
         modelled[number] = outcome
+    beyond = await modeller.compare_beyond()
+    if beyond is not None:
+        return beyond
     reports = {number: one.report for number, one in modelled.items()}
     known = [*verified.times, *((sizes[number], reports[number].time_us) for number in reports)]
     points = sorted((modeller.work(dims), time_us) for dims, time_us in known)
@@ -200,6 +217,8 @@ class _Modeller:
         self._nonce = hashlib.blake2b(compiled.source.encode(), digest_size=NONCE_BYTES).digest()
         self._proved = [(verified.times[-1][0], verified.operations or {})]
         """Sizes whose outputs were compared, and the operations counted there."""
+        self._whole: list[Dims] = []
+        """Sizes that were compared whole, the largest last."""
         self._in_part: dict[tuple[tuple[str, int], ...], Compared] = {}
         """By size: what was compared of the blocks of its first sample."""
         self.dependent: DependentLaunch | None = None
@@ -258,19 +277,47 @@ class _Modeller:
             return in_part or _nothing(
                 self._task, dims, "reference" if self._reference is None else "costly"
             )
-        case = side_by_side_case(self._task, dims, "bench")
-        rng = generator(self._nonce, self._task.name, "compared", 0)
-        async with self._site.open(self._compiled) as session:
-            if not isinstance(session, Session):
-                return session
-            found = await check_case(
-                self._task, session, case, reference_oracle(self._task, self._site.arrays), rng
-            )
+        found = await self._check(side_by_side_case(self._task, dims, "bench"))
         if isinstance(found, TimedOut):
             return _nothing(self._task, dims, "costly")
         if not isinstance(found, CheckedCase):
             return found
+        self._whole.append(dims)
         return Compared(elements=found.elements, compared=found.elements)
+
+    async def compare_beyond(self) -> Verdict | None:
+        """Return what is wrong beside the largest size that was compared whole, where no extent is
+        round, or at the task's `large` sizes, of which some blocks are executed; None where nothing
+        is, or where neither is known."""
+        if not self._compares or self._reference is None:
+            return None
+        rng = generator(self._nonce, self._task.name, "ragged", 0)
+        beside = draw_ragged(self._task, self._whole[-1], rng) if self._whole else None
+        if beside is not None:
+            found = await self._check(side_by_side_case(self._task, beside, "hidden"))
+            if not isinstance(found, CheckedCase | TimedOut):
+                return found
+        for dims in self._task.sizes.large if self.dependent is None else ():
+            if sum(spec.nbytes for spec in buffer_specs(self._task, dims)) > LARGE_BYTES:
+                continue
+            outcome = await self._call(dims, Level.SAMPLE)
+            if isinstance(outcome, IllegalAccess | Misaligned | LaunchFailed | WrongResult):
+                return outcome
+        return None
+
+    async def _check(self, case: Case) -> CheckedCase | Verdict:
+        """Execute a call whole in a fresh runner, and compare its outputs; once more where the call
+        is not done in time, as other work on the machine may have held it up."""
+        oracle = reference_oracle(self._task, self._site.arrays)
+        for _ in range(2):
+            rng = generator(self._nonce, self._task.name, "compared", 0)
+            async with self._site.open(self._compiled) as session:
+                if not isinstance(session, Session):
+                    return session
+                found = await check_case(self._task, session, case, oracle, rng)
+            if not isinstance(found, TimedOut):
+                break
+        return found
 
     async def _model(self, dims: Dims, sample: int) -> CallReport | Verdict | None:
         """Return the call at a size, executed in part or whole; None where neither ends in time."""

@@ -21,8 +21,8 @@ LONGEST_S = 5.0
 HOST_FLOPS = 4e9
 """Most float64 operations of a reference on the host, where calls are executed for their results
 alone: about a second on one core."""
-HOST_BYTES = 1 << 30
-"""Most memory of such a reference."""
+HOST_BYTES = 1 << 28
+"""Most memory of such a reference: drawing, computing and comparing takes about a second, too."""
 SHARE_OF_PEAK = 0.5
 """Share of the published float64 rate that a reference is assumed to reach."""
 GUARD_BYTES = 1 << 16

@@ -60,6 +60,21 @@ def draw_hidden(
     return (*free, *aimed, *chosen)
 
 
+def draw_ragged(task: Task, dims: Dims, rng: np.random.Generator) -> Dims | None:
+    """Draw a size of which each extent is a few more than that of `dims` or less; None where the
+    task allows no such size."""
+    limits = task.sizes.hidden.dims
+    for _ in range(_FEW_DRAWS):
+        size = dict(dims)
+        for name, one in limits.items():
+            step = int(rng.choice(STEPS)) * one.multiple_of
+            size[name] += step if size[name] <= step or rng.random() < 0.5 else -step
+        is_allowed = not task.requires or evaluate(task.requires, size)
+        if size != dict(dims) and is_allowed:
+            return size
+    return None
+
+
 def _first_new(
     task: Task, sizes: Iterator[Dims], known: list[dict[str, int]], count: int
 ) -> list[Dims]:

@@ -44,8 +44,6 @@ class Limits:
     registers_per_sm: Count
     registers_per_block: Count
     shared_bytes_per_sm: Count
-    l1_and_shared_bytes_per_sm: Count
-    """The memory that L1 and shared memory divide."""
     shared_bytes_per_block: Count
     """Shared memory of a block without opting in to more."""
     shared_bytes_per_block_optin: Count
@@ -136,6 +134,9 @@ class Hardware:
     memory_bus_bits: Count
     memory_bytes: Count
     l2_bytes: Count
+    l1_and_shared_bytes_per_sm: CountOrZero = 0
+    """Bytes of an SM that L1 and shared memory divide; 0: not known, and as many as shared memory
+    can have are taken."""
     limits: Limits
     peaks: Peaks
     pipes: Pipes

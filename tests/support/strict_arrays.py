@@ -15,6 +15,7 @@ from launch_on_host import launch_on_host, random_on_host
 from cuda_llm.tools.device.buffers import HOST, Arrays, LaunchKernel
 
 IN_CUPY = [
+    "copysign",
     "abs",
     "all",
     "any",

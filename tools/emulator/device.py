@@ -67,7 +67,7 @@ def device_facts(hardware: Hardware) -> DeviceFacts:
         shared_bytes_per_sm=limits.shared_bytes_per_sm,
         shared_bytes_reserved=limits.shared_bytes_reserved_per_block,
         l2_bytes=hardware.l2_bytes,
-        l1_bytes=limits.l1_and_shared_bytes_per_sm,
+        l1_bytes=hardware.l1_and_shared_bytes_per_sm or limits.shared_bytes_per_sm,
         clock_khz=round(hardware.boost_clock_mhz * 1000),
         memory_clock_khz=round(hardware.memory_clock_mhz * 1000),
         memory_bus_bits=hardware.memory_bus_bits,

@@ -113,6 +113,7 @@ def size_fields(size: SizeTime) -> dict[str, Any]:
         "speedup": size.speedup,
         "source": size.source,
         **{name: getattr(size, name) for name in CERTAINTY},
+        "compared": None if size.compared is None else asdict(size.compared),
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lane_oracle.formats import Format
+from lane_oracle.formats import Format, decode
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,19 @@ class Near:
     alternative: int | None = None
 
 
-Expected = int | AnyNan | Near
+@dataclass(frozen=True)
+class Within:
+    """An encoding at most `steps` away, or of a value at most `most` away from the exact one."""
+
+    form: Format
+    bits: int
+    steps: int
+    exact: float
+    most: float
+    alternative: int | None = None
+
+
+Expected = int | AnyNan | Near | Within
 Oracle = Callable[[tuple[int, ...]], tuple[Expected, ...]]
 
 
@@ -33,5 +45,11 @@ def agrees(expected: Expected, bits: int) -> bool:
             return bits & ((1 << (form.width - 1)) - 1) > (form.infinity or form.largest)
         case Near(bits=near, steps=steps, alternative=alternative):
             return abs(bits - near) <= steps or bits == alternative
+        case Within():
+            near = abs(bits - expected.bits) <= expected.steps or bits == expected.alternative
+            got = decode(expected.form, bits)
+            if near or got is None or got.size is None:
+                return near
+            return abs(float(got.value) - expected.exact) <= expected.most
         case _:
             return bits == expected

@@ -187,7 +187,7 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, con
     check_global_known(w, site, lanes, at, width, one, AccessNumber::atomic);
   }
   if (watches_races(w, one)) {
-    check_race_atomic(w, site, lanes, at, width);
+    check_race_atomic(w, site, lanes, at, width, r.out != nullptr);
     release_lanes(w, site, lanes, at, true);
     keep_earlier(w, lanes, at, width);
     if (r.out != nullptr) acquire_lanes(w, site, lanes, at);
@@ -216,7 +216,7 @@ void atomic_shared(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, con
     check_shared_known(w, site, lanes, at, width, AccessNumber::atomic);
   }
   if ((site_traits(w, site) & kAcquire) != 0) order_warp(w);
-  if (watches_races(w)) check_race_atomic(w, site, lanes, at, width);
+  if (watches_races(w)) check_race_atomic(w, site, lanes, at, width, r.out != nullptr);
   const bool changed = perform(r, w->block->shared, at, lanes, false);
   if (!changed) polled(w, kTurn / 64);
   if (w->block->counted) {

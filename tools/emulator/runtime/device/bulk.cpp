@@ -284,7 +284,7 @@ void queue_store(const BulkIssue& issue, BulkStore store) {
     in_chunks<uint64_t>(issue, piece.global, piece.bytes, store.data.data() + piece.first,
                         [&](const Lanes<uint64_t>& at, uint32_t bytes, const void* const* values) {
                           if (store.reduction.reduces) {
-                            check_race_atomic(issue.w, issue.site, issue.bit(), at, bytes);
+                            check_race_atomic(issue.w, issue.site, issue.bit(), at, bytes, false);
                           } else {
                             check_race_write(issue.w, issue.site, issue.bit(), at, 4, bytes / 4, values);
                           }

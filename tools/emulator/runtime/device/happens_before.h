@@ -50,6 +50,7 @@ enum AccessFlags : uint8_t {
   kBlockScope = 2,   // strong to its block alone
   kUpdate = 4,       // an atomic read-modify-write
   kSameValue = 8,    // it found the value there already, by somebody it is not ordered with
+  kObserves = 64,    // an update whose result is used: it comes after those before it, in every order
   kVolatile = 32,    // of shared memory, by a volatile access
   kHides = 16,       // it is the last of several writes, which HiddenWrites has more of
 };

@@ -68,6 +68,8 @@ void change_transactions(Warp* w, uint32_t site, int lane, Mbarrier& one, int64_
 }
 
 void take_arrival(Warp* w, uint32_t site, int lane, Mbarrier& one, uint32_t count) {
+  // Whoever arrives does more than wait, however short the way to its next wait is.
+  run_of(w).block->idle_rounds = 0;
   if (count > one.pending) raise_count(w, site, lane, ReasonNumber::too_many_arrivals);
   one.pending -= count;
 }

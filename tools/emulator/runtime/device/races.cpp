@@ -170,7 +170,11 @@ void each_hidden_race(const Checked& check, int lane, uint64_t word, const Acces
                       Visit visit) {
   if (write.time < check.begin || (write.flags & kHides) == 0) return;
   const HiddenWrites& kept = (*check.words.hidden)[word];
+  // Whoever has seen the result of an update of the word comes after the updates before that one.
+  const bool has_seen = (write.flags & kObserves) != 0 && write.block == check.mine.block &&
+                        is_ordered(check.w, lane, write);
   for (const Access* one : {&kept.block, &kept.warp, &kept.plain}) {
+    if (has_seen && (one->flags & kStrongAccess) != 0) continue;
     if (one->time >= check.begin && check.concerns(*one, lane) && (one->flags & kSameValue) == 0) {
       visit(*one);
     }
@@ -281,8 +285,10 @@ void check_race_write(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, ui
 }
 
 template <class U>
-void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes) {
+void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes,
+                       bool observes) {
   Checked check(w, site, AccessNumber::atomic, bytes, U{});
+  if (observes) check.mine.flags |= kObserves;
   each_word(check, lanes, at, [&](int lane, uint64_t word, uint64_t address) {
     Access& write = check.words.writes[word];
     const Readers& readers = check.words.readers[word];
@@ -307,7 +313,7 @@ void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, u
   template void check_race_read<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t);        \
   template void check_race_write<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t, uint32_t, \
                                     const void* const*);                                    \
-  template void check_race_atomic<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t);
+  template void check_race_atomic<U>(Warp*, uint32_t, Mask, const Lanes<U>&, uint32_t, bool);
 EMU_DEFINE(uint32_t)
 EMU_DEFINE(uint64_t)
 #undef EMU_DEFINE

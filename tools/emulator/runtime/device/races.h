@@ -23,7 +23,8 @@ template <class U>
 void check_race_write(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t width,
                       uint32_t count, const void* const* in);
 template <class U>
-void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes);
+void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes,
+                       bool observes);
 
 inline bool watches_races(const Warp* w) { return w->launch->level == 2; }
 inline bool watches_races(const Warp* w, const Allocation* one) {

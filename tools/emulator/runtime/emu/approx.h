@@ -15,9 +15,9 @@ EMU_OP double parabola(const double* part, double at) { return part[0] + at * (p
 // The parabola at `at`, which counts in parts.
 template <int kParts>
 EMU_OP double parabola_at(const double (&table)[kParts][3], double at) {
-  const int part = int(at);
-  const int known = part < 0 ? 0 : part >= kParts ? kParts - 1 : part;
-  return parabola(table[known], at - known);
+  // A NaN is in the first part.
+  const int part = int(at >= 0 ? (at < kParts - 1 ? at : kParts - 1) : 0);
+  return parabola(table[part], at - part);
 }
 // A positive normal number as mantissa, 1 to 2, and exponent.
 struct Parted {

@@ -40,7 +40,7 @@ DeviceFacts small_gpu() {
 }
 
 void declare_kernel() {
-  for (uint32_t i = 0; i < kSites; ++i) sites[i] = {declared.opcodes[i], 10 * (i + 1), 0, 4, 0, 0, 0, i == 0 && declared.steers};
+  for (uint32_t i = 0; i < kSites; ++i) sites[i] = {declared.opcodes[i], 10 * (i + 1), 0, 4, 0, 0, 0, i == 0 && declared.steers, declared.updates[i]};
   for (uint32_t i = 0; i < 8; ++i) params[i] = {8 * i, 8};
   slot.symbol = "kernel";
   slot.register_bytes = sizeof(Regs);

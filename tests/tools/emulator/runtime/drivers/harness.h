@@ -119,6 +119,7 @@ struct Declared {
                                  "st.shared.u32", "bar.sync", "shfl.sync", "atom.add.u32",
                                  "cp.async"};
   bool steers = false;  // what site 0 loads
+  uint16_t updates[kSites] = {};
 };
 extern Declared declared;
 

@@ -232,10 +232,15 @@ void guess(Warp* w, Mask m, uint32_t) {
   leave(w, m);
 }
 
+// As a site says of a load that only guards such an update, and of the update.
+constexpr uint16_t kSwaps = 1u << static_cast<uint32_t>(AtomOp::cas);
+
 template <Step step>
-Scenario blocks(uint64_t p1, uint64_t p2, const char* opcode = "atom.global.add.u32") {
+Scenario blocks(uint64_t p1, uint64_t p2, const char* opcode = "atom.global.add.u32",
+                uint16_t updates = 0) {
   return [=](Call& c) {
     declared.opcodes[6] = opcode;
+    declared.updates[0] = declared.updates[6] = updates;
     const uint64_t memory = c.buffer(64, BufferRole::inout);
     c.begin();
     c.launch(run<step>, 4, 32, {memory, p1, p2});
@@ -273,7 +278,7 @@ Register all[] = {
     {"race_update_in_block_scope", blocks<update>(0, 0, "atom.global.cta.add.u32")},
     {"update_in_device_scope", blocks<update>(0, 0)},
     {"race_read_before_an_addition", blocks<guess>(0, 0)},
-    {"read_before_a_swap", blocks<guess>(1, 0)},
+    {"read_before_a_swap", blocks<guess>(1, 0, "atom.global.cas.b32", kSwaps)},
     {"flag_spin",
      [](Call& c) {
        declared.opcodes[0] = "ld.volatile.shared.u32";

@@ -25,17 +25,24 @@ void put(std::vector<Published>& list, uint64_t key, uint32_t time) {
   list.push_back({key, time});
 }
 
-void put(std::vector<Known>& list, Known known) {
+// Says whether the list tells more than before.
+bool put(std::vector<Known>& list, Known known) {
   for (Known& one : list) {
     if (one.log != known.log) continue;
+    const bool more = known.length > one.length;
     one.length = std::max(one.length, known.length);
-    return;
+    return more;
   }
   list.push_back(known);
+  return true;
+}
+
+void acquire(WarpOrder& order, Known known) {
+  if (put(order.acquired, known)) order.told = nullptr;
 }
 
 void acquire_seen(WarpOrder& order) {
-  for (const Known& one : order.seen) put(order.acquired, one);
+  for (const Known& one : order.seen) acquire(order, one);
   order.seen.clear();
 }
 
@@ -56,45 +63,58 @@ size_t entry_of(const BlockRun& home, const Access& access) {
   return rank * entries_of(home) + warp * size_t{kLanes} + access.lane % kLanes;
 }
 
-bool holds(const Known& known, uint64_t key, uint32_t time) {
-  auto found = known.log->entries.find(key);
-  if (found == known.log->entries.end()) return false;
-  for (auto at = found->second.rbegin(); at != found->second.rend(); ++at) {
-    if (at->position < known.length) return at->time > time;
+// The time that the first `length` entries of a log tell of a key; 0 where they tell nothing.
+uint32_t time_in(const std::vector<Log::At>& entries, uint32_t length) {
+  for (auto at = entries.rbegin(); at != entries.rend(); ++at) {
+    if (at->position < length) return at->time;
   }
-  return false;
+  return 0;
 }
 
-bool tells_of(const Known& known, const Access& access, bool same_block) {
-  for (bool block_scope : {false, true}) {
-    if (block_scope && !same_block) break;
-    if (holds(known, key_of(access.block, kEveryone, kEveryone, block_scope), access.time) ||
-        holds(known, key_of(access.block, access.warp, kEveryone, block_scope), access.time) ||
-        (access.lane != kEveryone &&
-         holds(known, key_of(access.block, access.warp, access.lane, block_scope), access.time))) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Looks through the logs acquired, and those that their writers had acquired from. A protocol of too
-// many steps is believed.
 constexpr size_t kMostLogs = 2048;
 
-bool is_published(const Warp* w, const Access& access) {
-  std::vector<Known> logs = run_of(const_cast<Warp*>(w)).order.acquired;
-  const bool same_block = access.block == run_of(const_cast<Warp*>(w)).home->block.linear;
+std::shared_ptr<const Told> look_through(std::vector<Known> logs) {
+  auto told = std::make_shared<Told>();
+  std::unordered_map<const Log*, uint32_t> lengths;
+  for (const Known& one : logs) lengths[one.log] = std::max(lengths[one.log], one.length);
   for (size_t i = 0; i < logs.size(); ++i) {
     const Known known = logs[i];
-    if (i == kMostLogs) return true;
-    if (tells_of(known, access, same_block)) return true;
+    if (i == kMostLogs) {
+      told->believed = true;
+      return told;
+    }
+    for (const auto& [key, entries] : known.log->entries) {
+      uint32_t& time = told->times[key];
+      time = std::max(time, time_in(entries, known.length));
+    }
     for (const auto& [position, other] : known.log->others) {
       if (position >= known.length) break;
-      bool seen = std::any_of(logs.begin(), logs.end(), [&](const Known& one) {
-        return one.log == other.log && one.length >= other.length;
-      });
-      if (!seen) logs.push_back(other);
+      uint32_t& length = lengths[other.log];
+      if (length >= other.length) continue;
+      length = other.length;
+      logs.push_back(other);
+    }
+  }
+  return told;
+}
+
+bool is_published(const Warp* w, const Access& access) {
+  WarpOrder& order = run_of(const_cast<Warp*>(w)).order;
+  if (order.told == nullptr) order.told = look_through(order.acquired);
+  const Told& told = *order.told;
+  if (told.believed) return true;
+  const auto holds = [&](uint64_t key) {
+    const auto found = told.times.find(key);
+    return found != told.times.end() && found->second > access.time;
+  };
+  const bool same_block = access.block == run_of(const_cast<Warp*>(w)).home->block.linear;
+  for (bool block_scope : {false, true}) {
+    if (block_scope && !same_block) break;
+    if (holds(key_of(access.block, kEveryone, kEveryone, block_scope)) ||
+        holds(key_of(access.block, access.warp, kEveryone, block_scope)) ||
+        (access.lane != kEveryone &&
+         holds(key_of(access.block, access.warp, access.lane, block_scope)))) {
+      return true;
     }
   }
   return false;
@@ -120,6 +140,7 @@ void start_order(WarpOrder& order) {
   order.left.fill(0);
   order.lane_times.reset();
   order.acquired.clear();
+  order.told = nullptr;
   order.seen.clear();
   order.fenced.clear();
   order.fenced_logs.clear();
@@ -174,8 +195,13 @@ void warps_meet(const std::vector<WarpOrder*>& orders) {
     for (WarpOrder* order : orders) order->known = clock;
   }
   if (acquired.empty() && fenced.empty()) return;
+  std::shared_ptr<const Told> told;
+  for (WarpOrder* order : orders) {
+    if (order->acquired == acquired) told = order->told;
+  }
   for (WarpOrder* order : orders) {
     order->acquired = acquired;
+    order->told = told;
     order->fenced = fenced;
     order->fenced_logs = fenced_logs;
   }
@@ -257,7 +283,12 @@ void acquire_from(Warp* w, uint64_t address, bool fenced) {
   WarpOrder& order = order_of(w);
   auto found = launch.by_address.find(address);
   if (found != launch.by_address.end()) {
-    put(fenced ? order.acquired : order.seen, {found->second, found->second->length});
+    const Known known{found->second, found->second->length};
+    if (fenced) {
+      acquire(order, known);
+    } else {
+      put(order.seen, known);
+    }
   }
 }
 

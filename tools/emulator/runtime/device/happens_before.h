@@ -69,6 +69,8 @@ struct Log;
 struct Known {
   const Log* log;
   uint32_t length;
+
+  bool operator==(const Known& other) const { return log == other.log && length == other.length; }
 };
 
 // All accesses of a block, warp or lane before `time`, published to `key`'s scope.
@@ -88,6 +90,13 @@ struct Log {
   uint32_t length = 0;
 };
 
+// What logs tell, with those that their writers had acquired from: by key, the time before which all
+// accesses are ordered.
+struct Told {
+  bool believed = false;  // a protocol of too many steps to look through
+  std::unordered_map<uint64_t, uint32_t> times;
+};
+
 // A warp's part.
 struct WarpOrder {
   uint32_t block_time;
@@ -95,6 +104,7 @@ struct WarpOrder {
   uint32_t sync_time;
   std::unique_ptr<std::array<std::array<uint32_t, kLanes>, kLanes>> lane_times;
   std::vector<Known> acquired;
+  std::shared_ptr<const Told> told;  // by `acquired`, where it has been asked for since that changed
   std::vector<Known> seen;  // by relaxed or volatile loads: acquired at the next fence, or meeting
   std::vector<Published> fenced;
   std::vector<Known> fenced_logs;

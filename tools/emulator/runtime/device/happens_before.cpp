@@ -38,7 +38,7 @@ bool put(std::vector<Known>& list, Known known) {
 }
 
 void acquire(WarpOrder& order, Known known) {
-  if (put(order.acquired, known)) order.told = nullptr;
+  if (put(order.acquired, known)) order.told_all = false;
 }
 
 void acquire_seen(WarpOrder& order) {
@@ -73,34 +73,36 @@ uint32_t time_in(const std::vector<Log::At>& entries, uint32_t length) {
 
 constexpr size_t kMostLogs = 2048;
 
-std::shared_ptr<const Told> look_through(std::vector<Known> logs) {
-  auto told = std::make_shared<Told>();
-  std::unordered_map<const Log*, uint32_t> lengths;
-  for (const Known& one : logs) lengths[one.log] = std::max(lengths[one.log], one.length);
-  for (size_t i = 0; i < logs.size(); ++i) {
+// Looks through what has been acquired since the last time. Others may hold what was told until then.
+void look_through(WarpOrder& order) {
+  const bool is_own = order.told != nullptr && order.told.use_count() == 1;
+  if (!is_own) {
+    order.told = order.told == nullptr ? std::make_shared<Told>() : std::make_shared<Told>(*order.told);
+  }
+  order.told_all = true;
+  Told& told = *order.told;
+  std::vector<Known> logs = order.acquired;
+  for (size_t i = 0; i < logs.size() && !told.believed; ++i) {
     const Known known = logs[i];
-    if (i == kMostLogs) {
-      told->believed = true;
-      return told;
-    }
+    uint32_t& length = told.lengths[known.log];
+    if (length >= known.length) continue;
+    const uint32_t from = length;
+    length = known.length;
+    told.believed = told.lengths.size() > kMostLogs;
     for (const auto& [key, entries] : known.log->entries) {
-      uint32_t& time = told->times[key];
+      uint32_t& time = told.times[key];
       time = std::max(time, time_in(entries, known.length));
     }
-    for (const auto& [position, other] : known.log->others) {
-      if (position >= known.length) break;
-      uint32_t& length = lengths[other.log];
-      if (length >= other.length) continue;
-      length = other.length;
-      logs.push_back(other);
-    }
+    const auto& others = known.log->others;
+    auto other = std::lower_bound(others.begin(), others.end(), from,
+                                  [](const auto& one, uint32_t position) { return one.first < position; });
+    for (; other != others.end() && other->first < known.length; ++other) logs.push_back(other->second);
   }
-  return told;
 }
 
 bool is_published(const Warp* w, const Access& access) {
   WarpOrder& order = run_of(const_cast<Warp*>(w)).order;
-  if (order.told == nullptr) order.told = look_through(order.acquired);
+  if (order.told == nullptr || !order.told_all) look_through(order);
   const Told& told = *order.told;
   if (told.believed) return true;
   const auto holds = [&](uint64_t key) {
@@ -141,6 +143,7 @@ void start_order(WarpOrder& order) {
   order.lane_times.reset();
   order.acquired.clear();
   order.told = nullptr;
+  order.told_all = false;
   order.seen.clear();
   order.fenced.clear();
   order.fenced_logs.clear();
@@ -195,13 +198,18 @@ void warps_meet(const std::vector<WarpOrder*>& orders) {
     for (WarpOrder* order : orders) order->known = clock;
   }
   if (acquired.empty() && fenced.empty()) return;
-  std::shared_ptr<const Told> told;
+  // What was told of a part of it is a beginning.
+  std::shared_ptr<Told> told;
+  bool told_all = false;
   for (WarpOrder* order : orders) {
-    if (order->acquired == acquired) told = order->told;
+    const bool is_all = order->told != nullptr && order->told_all && order->acquired == acquired;
+    if (told == nullptr || (is_all && !told_all)) told = order->told;
+    told_all = told_all || is_all;
   }
   for (WarpOrder* order : orders) {
     order->acquired = acquired;
     order->told = told;
+    order->told_all = told_all;
     order->fenced = fenced;
     order->fenced_logs = fenced_logs;
   }

@@ -95,6 +95,7 @@ struct Log {
 struct Told {
   bool believed = false;  // a protocol of too many steps to look through
   std::unordered_map<uint64_t, uint32_t> times;
+  std::unordered_map<const Log*, uint32_t> lengths;  // how far each log was looked through
 };
 
 // A warp's part.
@@ -104,7 +105,8 @@ struct WarpOrder {
   uint32_t sync_time;
   std::unique_ptr<std::array<std::array<uint32_t, kLanes>, kLanes>> lane_times;
   std::vector<Known> acquired;
-  std::shared_ptr<const Told> told;  // by `acquired`, where it has been asked for since that changed
+  std::shared_ptr<Told> told;  // by `acquired`, or by what it was when it was last asked for
+  bool told_all;               // by all of `acquired`
   std::vector<Known> seen;  // by relaxed or volatile loads: acquired at the next fence, or meeting
   std::vector<Published> fenced;
   std::vector<Known> fenced_logs;

@@ -7,7 +7,7 @@
 namespace emu {
 namespace {
 
-constexpr uint64_t kLineBytes = 128;
+constexpr uint64_t kL1LineBytes = 128;
 constexpr uint32_t kLineSectors = 4;
 constexpr uint32_t kLeastLines = 4;
 constexpr uint32_t kDirty = 0x80000000;
@@ -24,7 +24,7 @@ uint32_t l1_share(const LaunchRun& launch, uint64_t blocks_per_sm) {
   const uint64_t least = f.l1_bytes - std::min(f.l1_bytes, f.shared_bytes_per_sm);
   const uint64_t left = std::max<uint64_t>(least, f.l1_bytes - std::min<uint64_t>(f.l1_bytes, taken));
   const uint64_t warps = resident * ((launch.threads + kLanes - 1) / kLanes);
-  return std::max(kLeastLines, static_cast<uint32_t>(left / kLineBytes / std::max<uint64_t>(1, warps)));
+  return std::max(kLeastLines, static_cast<uint32_t>(left / kL1LineBytes / std::max<uint64_t>(1, warps)));
 }
 
 uint32_t lost_sectors(Warp* w, const Distinct& sectors) {

@@ -64,8 +64,11 @@ def record_functions() -> None:
             command = [str(program), str(written)]
             subprocess.run(command, stdout=file, timeout=asked.limit_s, check=False)
         packs = [
-            (asked.out / target, [path for path in written.iterdir() if path.name.startswith(told)])
-            for target, told in ZIPS.items()
+            (
+                asked.out / target,
+                [one for one in written.iterdir() if one.name.startswith(prefix)],
+            )
+            for target, prefix in ZIPS.items()
         ]
         with ProcessPoolExecutor() as pool:
             for target, size in pool.map(pack, packs):

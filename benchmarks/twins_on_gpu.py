@@ -139,11 +139,11 @@ def _compare_pair(
     slower: str, twin: str, measured: Mapping[str, Row], modelled: Mapping[str, Row]
 ) -> list[Row]:
     """Return a row for each size of a pair: both ratios, and what the slower kernel gains."""
-    told: list[list[Any]] = [
+    times: list[list[Any]] = [
         [rows.get(name, {}).get("times") for name in (slower, twin)]
         for rows in (measured, modelled)
     ]
-    if not all(all(times) for times in told):
+    if not all(map(all, times)):
         codes = [
             [rows.get(name, {}).get("code", "no row") for name in (slower, twin)]
             for rows in (measured, modelled)
@@ -151,7 +151,7 @@ def _compare_pair(
         return [{"slower": slower, "codes": codes, "gain": None}]
     found: list[Row] = []
     for (dims, slow_us), (_, twin_us), (_, slow_there_us), (_, twin_there_us) in zip(
-        *told[0], *told[1], strict=True
+        *times[0], *times[1], strict=True
     ):
         gpu, model = slow_us / twin_us, slow_there_us / twin_there_us
         found.append(

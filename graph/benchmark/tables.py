@@ -291,5 +291,5 @@ def share(value: float | None) -> str:
 
 
 def money(usd: float | None) -> str:
-    """Return `$0.06`."""
+    """Return an amount of US dollars as text with cents, such as `$0.06`."""
     return "price unknown" if usd is None else f"${usd:.2f}"

@@ -56,14 +56,14 @@ def describe_dims(dims: Mapping[str, int]) -> str:
 
 
 def describe_compared(sizes: Sequence[SizeTime]) -> str:
-    """Return at which timed sizes outputs were compared, as far as that was told.
+    """Return at which timed sizes outputs were compared; empty where no size says so.
 
     `every element at 3 of 5; none at n = 8 (a call takes too long to be executed whole)`.
     """
-    told = [(size.dims, size.compared) for size in sizes if size.compared is not None]
-    whole = sum(compared.is_whole for _, compared in told)
-    parts = [f"every element at {whole} of {len(told)}"] if whole else []
-    for dims, compared in told:
+    known = [(size.dims, size.compared) for size in sizes if size.compared is not None]
+    whole = sum(compared.is_whole for _, compared in known)
+    parts = [f"every element at {whole} of {len(known)}"] if whole else []
+    for dims, compared in known:
         if compared.is_whole:
             continue
         share = f"{compared.compared:,} of {compared.elements:,}" if compared.compared else "none"

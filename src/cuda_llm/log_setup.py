@@ -82,7 +82,7 @@ class StderrHandler(logging.Handler):
     """Writes to what `sys.stderr` is at the moment: a progress display stands in for it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler."""
+        """Print one log record on stderr, as `logging.Handler` asks."""
         try:
             print(self.format(record), file=sys.stderr, flush=True)
         except Exception:
@@ -104,7 +104,7 @@ class RecordFormatter(logging.Formatter):
         self._structlogs: logging.Formatter | None = None
 
     def format(self, record: logging.LogRecord) -> str:
-        """See logging.Formatter."""
+        """Return one log record as a line, as `logging.Formatter` asks."""
         if self._structlogs is None:
             self._structlogs = _formatter(self._format, colours=self._colours)
         if isinstance(record.msg, Entry) and record.exc_info:

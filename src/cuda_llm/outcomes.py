@@ -146,7 +146,7 @@ class NoCode:
 
 @dataclass(frozen=True, kw_only=True)
 class Duplicate:
-    """The same kernel was judged before."""
+    """The kernel repeats a kernel that was judged before."""
 
     code: ClassVar[str] = "DUPLICATE"
     of: str
@@ -725,7 +725,7 @@ Instability = Literal["order-of-execution", "spread"]
 
 @dataclass(frozen=True, kw_only=True)
 class Nondeterministic:
-    """The same input gave different results."""
+    """Two calls of the kernel on equal inputs gave different results."""
 
     code: ClassVar[str] = "NONDETERMINISTIC"
     buffer: str
@@ -965,6 +965,13 @@ def failure_key(verdict: Verdict) -> str:
     Two kernels with equal keys failed in the same way. A passed kernel has its code alone.
     """
     return "/".join([verdict.code, *(str(fact) for fact in _cause_facts(verdict) if fact)])
+
+
+def fault_key(verdict: Verdict) -> tuple[object, ...]:
+    """Return what two verdicts on one kernel share where they name one fault: the code, the buffer
+    or rule, and the lines of the source, whichever of two lines was executed first."""
+    lines = frozenset(getattr(verdict, name, None) for name in ("spot", "other"))
+    return (verdict.code, lines, *(getattr(verdict, name, None) for name in ("buffer", "rule")))
 
 
 def _cause_facts(verdict: Verdict) -> tuple[str | None, ...]:

@@ -17,7 +17,7 @@ _U32, _U64 = ctypes.c_uint32, ctypes.c_uint64
 
 
 class DeviceFacts(ctypes.Structure):
-    """`emu::DeviceFacts`."""
+    """The facts of a GPU that the emulated device imitates, laid out as `emu::DeviceFacts`."""
 
     _fields_ = (
         ("name", ctypes.c_char * 64),

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from cuda_llm.outcomes import LateWrite, Verdict
+from cuda_llm.outcomes import LateWrite, Verdict, fault_key
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site, Work
@@ -143,10 +143,13 @@ async def sanitize_there(
     for number, dims in enumerate(sizes):
         rng = generator(nonce, task.name, "sanitize", number)
         completed: list[SanitizedCall] = []
-        for case in _orders(task, dims, rng):
+        first = timed_case(task, dims, Level.FULL, "edge")
+        inputs = generator(nonce, task.name, "inputs", number)
+        contents = {**draw_inputs(task, first, inputs, HOST), **given}
+        for case in _orders(first, rng):
             if len(found) >= MOST_FAULTS:
                 break
-            outcome = await _call(site, task, compiled, case, given, nonce, number)
+            outcome = await _call(site, task, compiled, case, contents, rng)
             calls += 1
             if isinstance(outcome, SanitizedCall):
                 completed.append(outcome)
@@ -155,7 +158,7 @@ async def sanitize_there(
             else:
                 verdict = outcome
             if verdict is not None:
-                before = found.get(key := same_fault(verdict))
+                before = found.get(key := fault_key(verdict))
                 seen = 1 if before is None else before.calls + 1
                 found[key] = SanitizedFault(
                     verdict=verdict if before is None else before.verdict,
@@ -173,16 +176,8 @@ async def sanitize_there(
     )
 
 
-def same_fault(verdict: Verdict) -> tuple[object, ...]:
-    """Return what two verdicts share that are of one fault: the code, the buffer or rule, and the
-    lines of the source, whichever of two lines came first."""
-    lines = frozenset(getattr(verdict, name, None) for name in ("spot", "other"))
-    return (verdict.code, lines, *(getattr(verdict, name, None) for name in ("buffer", "rule")))
-
-
-def _orders(task: Task, dims: Dims, rng: np.random.Generator) -> list[Case]:
-    """Return the calls at one size: the same inputs, other orders, and poison in turns."""
-    first = timed_case(task, dims, Level.FULL, "edge")
+def _orders(first: Case, rng: np.random.Generator) -> list[Case]:
+    """Return the calls at one size: the inputs of the first, other orders, and poison in turns."""
     drawn = [int(one) for one in rng.integers(2, MOST_SCHEDULES, ORDERS - 2)]
     return [
         replace(first, schedule_seed=seed, poison=POISONS[number % len(POISONS)])
@@ -195,18 +190,15 @@ async def _call(
     task: Task,
     compiled: Compiled,
     case: Case,
-    given: Mapping[str, Array],
-    nonce: bytes,
-    number: int,
+    contents: Mapping[str, Array],
+    rng: np.random.Generator,
 ) -> SanitizedCall | Verdict:
     """Call `solve` once in a fresh runner: a module variable may hold what a call before left."""
-    rng = generator(nonce, task.name, "inputs", number)
-    contents = {**draw_inputs(task, case, rng, HOST), **given}
     async with site.open(compiled) as session:
         if not isinstance(session, Session):
             return session
         caller = Caller(task=task, session=session, rng=rng, arrays=HOST)
-        place = caller.place(case, generator(nonce, task.name, "place", number))
+        place = caller.place(case, rng)
         called = await caller.call(case, contents, place)
         if not isinstance(called, CompletedCall):
             return called

@@ -106,9 +106,7 @@ DOMINANT = frozenset({"magnitudes", "bit_patterns", "outliers"})
 REGIONS = "regions of "
 """Prefix of the spelling of several distributions in one array; no task writes it."""
 
-FILLED = frozenset(
-    {"all_equal", "constant_rows", "spike", "outliers", "first_high"} | {"landmarks"}
-)
+FILLED = frozenset({"all_equal", "constant_rows", "spike", "outliers", "first_high", "landmarks"})
 """Nothing is made on the way but what is drawn in parts."""
 SORTED_BYTES = 16
 """An element of whole numbers, on the way to them: eight bytes each, sorted beside themselves."""

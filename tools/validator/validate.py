@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cuda_llm.outcomes import DataRace, UninitialisedRead, Verdict, WrongResult
+from cuda_llm.outcomes import DataRace, UninitialisedRead, Verdict, WrongResult, fault_key
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Session
 from cuda_llm.tools.device.buffers import HOST, Arrays
@@ -105,8 +105,9 @@ def one_for_each_pair(races: Iterable[DataRace]) -> tuple[DataRace, ...]:
     """Return the first race of each two lines, in whichever order the lines were executed."""
     found: dict[object, DataRace] = {}
     for race in races:
-        found.setdefault(frozenset({race.spot, race.other}), race)
-    return tuple(found[pair] for pair in sorted(found, key=str))
+        found.setdefault(fault_key(race), race)
+    # Sets of lines have no order that every process shares.
+    return tuple(sorted(found.values(), key=lambda race: sorted(map(str, (race.spot, race.other)))))
 
 
 async def _explain(

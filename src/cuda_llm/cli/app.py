@@ -142,14 +142,14 @@ def find_tempdir() -> None:
 
 
 class LogFormat(StrEnum):
-    """Choices of --log-format."""
+    """The formats of log records that --log-format offers."""
 
     console = "console"
     json = "json"
 
 
 class LogLevel(StrEnum):
-    """Choices of --log-level."""
+    """The lowest levels of log records that --log-level offers."""
 
     debug = "debug"
     info = "info"

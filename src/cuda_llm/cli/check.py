@@ -1,6 +1,7 @@
 """`cuda-llm check`: the faults of a kernel on the emulated device, without reference or times."""
 
 import asyncio
+import math
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -220,45 +221,36 @@ def fit_inputs(
         if argument.name not in arrays:
             continue
         array, wanted = arrays[argument.name], shape_of(argument, sizes[0])
-        if array.size != _count(wanted):
+        count = math.prod(wanted)
+        if array.size != count:
             raise UsageError(
                 f"--inputs: {argument.name} has {array.size:,} elements; expected "
-                f"{_count(wanted):,}, {' x '.join(map(str, wanted))}"
+                f"{count:,}, {' x '.join(map(str, wanted))}"
             )
         fitted[argument.name] = array.astype(argument.dtype).reshape(wanted)
     return fitted
 
 
-def _count(shape: Sequence[int]) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
-
-
 def report(found: "Sanitized | Verdict") -> list[tuple[str, str]]:
     """Return the rows that are printed: a label, and a line of text."""
+    from cuda_llm.cli.evaluate_output import labelled
     from cuda_llm.figure_wording import describe_dims
     from cuda_llm.tools.judge.sanitize import Sanitized
     from cuda_llm.verdict_wording import describe
 
     if not isinstance(found, Sanitized):
-        return _labelled(found.code, describe(found))
+        return labelled(found.code, describe(found))
     rows: list[tuple[str, str]] = []
     for fault in found.faults:
         calls = f"{fault.calls} of {found.calls} calls"
         first = f"first at {describe_dims(fault.dims)}; in {calls}"
-        rows += _labelled(fault.verdict.code, (*describe(fault.verdict), first))
+        rows += labelled(fault.verdict.code, (*describe(fault.verdict), first))
     rows += [("note", describe_remark(one)) for one in found.remarks]
     sizes = f"{len(found.sizes)} size{'s' * (len(found.sizes) != 1)}"
     if not found.faults:
         called = f"{found.calls} calls at {sizes}, in several orders of blocks and warps"
         rows.append(("no fault", f"{called}: races, bounds, initialisation, barriers"))
     return rows
-
-
-def _labelled(label: str, lines: Sequence[str]) -> list[tuple[str, str]]:
-    return [(label if number == 0 else "", line) for number, line in enumerate(lines)]
 
 
 def describe_remark(remark: "Remark") -> str:

@@ -172,8 +172,12 @@ def report(judged: Judged) -> Iterator[Row]:
         yield from profile_rows(verdict.profile)
         yield from (("note", line) for line in describe(verdict))
         return
-    lines = describe(verdict)
-    yield from zip((verdict.code, *[""] * len(lines)), lines, strict=False)
+    yield from labelled(verdict.code, describe(verdict))
+
+
+def labelled(label: str, lines: Sequence[str]) -> list[Row]:
+    """Return a row for each line, the label beside the first."""
+    return [(label if number == 0 else "", line) for number, line in enumerate(lines)]
 
 
 def widest(sizes: Sequence[SizeTime]) -> float | None:
@@ -206,7 +210,7 @@ def inspected_rows(found: Inspection | None) -> Iterator[Row]:
     label = "NOT INSPECTED" if found.not_inspected else "inspected"
     files = (f"{name}: {path}" for name, path in found.artefacts.items())
     lines = [line for line in (found.not_inspected, *found.notes, *files) if line]
-    yield from zip((label, *[""] * len(lines)), lines, strict=False)
+    yield from labelled(label, lines)
 
 
 def profile_rows(profile: Profile) -> Iterator[Row]:

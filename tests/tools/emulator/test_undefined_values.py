@@ -43,8 +43,8 @@ def judge(which: int, options: CallOptions | None = None) -> Judged:
 
 def line(mark: str, which: int) -> int:
     """The line that a comment of the source says."""
-    told = re.compile(rf"//.*\b{mark} {which}\b")
-    found = [number for number, text in enumerate(SOURCE.splitlines(), 1) if told.search(text)]
+    marked = re.compile(rf"//.*\b{mark} {which}\b")
+    found = [number for number, text in enumerate(SOURCE.splitlines(), 1) if marked.search(text)]
     assert len(found) == 1, found
     return found[0]
 

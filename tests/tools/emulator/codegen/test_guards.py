@@ -1,4 +1,4 @@
-"""Plain loads that only guard an update of the same word are told from those that do more."""
+"""Plain loads that only guard an update of their word are distinguished from others."""
 
 import asyncio
 import re

@@ -38,7 +38,7 @@ bool put(std::vector<Known>& list, Known known) {
 }
 
 void acquire(WarpOrder& order, Known known) {
-  if (put(order.acquired, known)) order.told_all = false;
+  if (put(order.acquired, known)) order.is_closure_whole = false;
 }
 
 void acquire_seen(WarpOrder& order) {
@@ -73,24 +73,24 @@ uint32_t time_in(const std::vector<Log::At>& entries, uint32_t length) {
 
 constexpr size_t kMostLogs = 2048;
 
-// Looks through what has been acquired since the last time. Others may hold what was told until then.
+// Looks through what has been acquired since the last time. Other warps may share the closure until then.
 void look_through(WarpOrder& order) {
-  const bool is_own = order.told != nullptr && order.told.use_count() == 1;
+  const bool is_own = order.closure != nullptr && order.closure.use_count() == 1;
   if (!is_own) {
-    order.told = order.told == nullptr ? std::make_shared<Told>() : std::make_shared<Told>(*order.told);
+    order.closure = order.closure == nullptr ? std::make_shared<Closure>() : std::make_shared<Closure>(*order.closure);
   }
-  order.told_all = true;
-  Told& told = *order.told;
+  order.is_closure_whole = true;
+  Closure& closure = *order.closure;
   std::vector<Known> logs = order.acquired;
-  for (size_t i = 0; i < logs.size() && !told.believed; ++i) {
+  for (size_t i = 0; i < logs.size() && !closure.believed; ++i) {
     const Known known = logs[i];
-    uint32_t& length = told.lengths[known.log];
+    uint32_t& length = closure.lengths[known.log];
     if (length >= known.length) continue;
     const uint32_t from = length;
     length = known.length;
-    told.believed = told.lengths.size() > kMostLogs;
+    closure.believed = closure.lengths.size() > kMostLogs;
     for (const auto& [key, entries] : known.log->entries) {
-      uint32_t& time = told.times[key];
+      uint32_t& time = closure.times[key];
       time = std::max(time, time_in(entries, known.length));
     }
     const auto& others = known.log->others;
@@ -102,12 +102,12 @@ void look_through(WarpOrder& order) {
 
 bool is_published(const Warp* w, const Access& access) {
   WarpOrder& order = run_of(const_cast<Warp*>(w)).order;
-  if (order.told == nullptr || !order.told_all) look_through(order);
-  const Told& told = *order.told;
-  if (told.believed) return true;
+  if (order.closure == nullptr || !order.is_closure_whole) look_through(order);
+  const Closure& closure = *order.closure;
+  if (closure.believed) return true;
   const auto holds = [&](uint64_t key) {
-    const auto found = told.times.find(key);
-    return found != told.times.end() && found->second > access.time;
+    const auto found = closure.times.find(key);
+    return found != closure.times.end() && found->second > access.time;
   };
   const bool same_block = access.block == run_of(const_cast<Warp*>(w)).home->block.linear;
   for (bool block_scope : {false, true}) {
@@ -142,8 +142,8 @@ void start_order(WarpOrder& order) {
   order.left.fill(0);
   order.lane_times.reset();
   order.acquired.clear();
-  order.told = nullptr;
-  order.told_all = false;
+  order.closure = nullptr;
+  order.is_closure_whole = false;
   order.seen.clear();
   order.fenced.clear();
   order.fenced_logs.clear();
@@ -198,18 +198,18 @@ void warps_meet(const std::vector<WarpOrder*>& orders) {
     for (WarpOrder* order : orders) order->known = clock;
   }
   if (acquired.empty() && fenced.empty()) return;
-  // What was told of a part of it is a beginning.
-  std::shared_ptr<Told> told;
-  bool told_all = false;
+  // The closure of a part of it is a beginning.
+  std::shared_ptr<Closure> closure;
+  bool is_whole = false;
   for (WarpOrder* order : orders) {
-    const bool is_all = order->told != nullptr && order->told_all && order->acquired == acquired;
-    if (told == nullptr || (is_all && !told_all)) told = order->told;
-    told_all = told_all || is_all;
+    const bool is_all = order->closure != nullptr && order->is_closure_whole && order->acquired == acquired;
+    if (closure == nullptr || (is_all && !is_whole)) closure = order->closure;
+    is_whole = is_whole || is_all;
   }
   for (WarpOrder* order : orders) {
     order->acquired = acquired;
-    order->told = told;
-    order->told_all = told_all;
+    order->closure = closure;
+    order->is_closure_whole = is_whole;
     order->fenced = fenced;
     order->fenced_logs = fenced_logs;
   }
@@ -304,11 +304,11 @@ void lanes_leave(Warp* w, Mask lanes) {
   WarpOrder& order = order_of(w);
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctz(rest);
-    uint32_t told = std::max({order.block_time, order.sync_time, order.arrive_time});
+    uint32_t ordered_until = std::max({order.block_time, order.sync_time, order.arrive_time});
     for (int other = 0; other < kLanes; ++other) {
-      if (other != lane) told = std::max(told, lane_time(order, other, lane));
+      if (other != lane) ordered_until = std::max(ordered_until, lane_time(order, other, lane));
     }
-    order.left[static_cast<size_t>(lane)] = told;
+    order.left[static_cast<size_t>(lane)] = ordered_until;
   }
 }
 
@@ -344,8 +344,8 @@ void publish_engine(VectorClock& clock, const BlockRun& block, uint32_t lane, ui
   entry = std::max(entry, time);
 }
 
-// Did the thread leave the kernel without telling anybody of the access?
-bool left_untold(const BlockRun& home, const Access& earlier) {
+// Did the thread leave the kernel with nothing that orders the access?
+bool left_unordered(const BlockRun& home, const Access& earlier) {
   if (earlier.warp >= home.warp_count || earlier.lane >= kLanes) return false;
   const uint32_t left = home.runs[earlier.warp].order.left[earlier.lane];
   return left != 0 && earlier.time >= left;
@@ -357,7 +357,7 @@ bool is_ordered(const Warp* w, int lane, const Access& earlier) {
   if (tells_of(order.known, *run.home, earlier)) return true;
   if (earlier.warp == kCopyEngine) return !order.acquired.empty() && is_published(w, earlier);
   if (earlier.time < order.cluster_time && rank_of(*run.home, earlier.block) != kNone) return true;
-  if (earlier.block == run.home->block.linear && left_untold(*run.home, earlier)) {
+  if (earlier.block == run.home->block.linear && left_unordered(*run.home, earlier)) {
     if (earlier.time < std::max(order.strong_time, order.flag_time)) return true;
   } else if (earlier.block == run.home->block.linear) {
     if (earlier.time < order.block_time) return true;

@@ -90,9 +90,9 @@ struct Log {
   uint32_t length = 0;
 };
 
-// What logs tell, with those that their writers had acquired from: by key, the time before which all
-// accesses are ordered.
-struct Told {
+// What follows from logs and those that their writers had acquired from: by key, the time before which
+// all accesses are ordered.
+struct Closure {
   bool believed = false;  // a protocol of too many steps to look through
   std::unordered_map<uint64_t, uint32_t> times;
   std::unordered_map<const Log*, uint32_t> lengths;  // how far each log was looked through
@@ -105,16 +105,16 @@ struct WarpOrder {
   uint32_t sync_time;
   std::unique_ptr<std::array<std::array<uint32_t, kLanes>, kLanes>> lane_times;
   std::vector<Known> acquired;
-  std::shared_ptr<Told> told;  // by `acquired`, or by what it was when it was last asked for
-  bool told_all;               // by all of `acquired`
+  std::shared_ptr<Closure> closure;  // of `acquired`, or of what that was when it was last asked for
+  bool is_closure_whole;             // of all of `acquired`
   std::vector<Known> seen;  // by relaxed or volatile loads: acquired at the next fence, or meeting
   std::vector<Published> fenced;
   std::vector<Known> fenced_logs;
   VectorClock known;      // by mbarriers, barriers of the cluster and waits for bulk copies
   uint32_t cluster_time;  // all of the cluster's threads, by strong accesses between its blocks
   uint32_t strong_time;   // all of the block's threads, by strong accesses of shared memory
-  uint32_t arrive_time;   // what it did before, it has told at barriers that it did not wait at
-  std::array<uint32_t, kLanes> left;  // of lanes that are gone: what they did from then on they told nobody; else 0
+  uint32_t arrive_time;   // barriers at which it did not wait order what it did before
+  std::array<uint32_t, kLanes> left;  // of lanes that are gone: nothing orders what they did from then on; else 0
 };
 
 // A launch's part.

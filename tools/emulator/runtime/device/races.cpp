@@ -1,7 +1,6 @@
 #include "device/races.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "device/fault.h"
 
@@ -48,7 +47,7 @@ struct Checked {
   template <class U>
   Checked(Warp* warp, uint32_t number, AccessNumber what, uint32_t width, U)
       : w(warp), site(number), kind(what), words(warp, U{}), bytes(width), mine{} {
-    const uint8_t traits = static_cast<uint8_t>(site_traits(warp, number));
+    const uint32_t traits = site_traits(warp, number);
     const WarpRun& run = run_of(warp);
     begin = words.space == SpaceNumber::global ? run.block->launch->order.begin
             : run.block->asynchronous || run.block->has_left ? run.block->begin_time
@@ -60,10 +59,7 @@ struct Checked {
     if ((traits & kStrong) != 0 || what == AccessNumber::atomic) mine.flags |= kStrongAccess;
     if ((traits & kBlockOnly) != 0) mine.flags |= kBlockScope;
     if (what == AccessNumber::atomic) mine.flags |= kUpdate;
-    if ((traits & kStrong) != 0 && words.space == SpaceNumber::shared &&
-        std::strstr(warp->launch->kernel->sites[number].opcode, ".volatile") != nullptr) {
-      mine.flags |= kVolatile;
-    }
+    if ((traits & kIsVolatile) != 0 && words.space == SpaceNumber::shared) mine.flags |= kVolatile;
   }
 
   bool concerns(const Access& earlier, int lane) const {

@@ -23,7 +23,7 @@ constexpr int64_t kTurn = 4096;      // back-edges of a warp before others run
 constexpr uint32_t kPollHurry = 64;  // picks of patience that one poll uses up
 
 // What an opcode's qualifiers and name say about ordering and polling.
-enum SiteTraits : uint8_t {
+enum SiteTraits : uint16_t {
   kStrong = 1,   // .volatile .relaxed .acquire .release ...: never half of a race with its like
   kAcquire = 2,  // may see what another thread published before
   kWarpSync = 4, // bar.warp.sync: lanes may meet at different places
@@ -32,6 +32,8 @@ enum SiteTraits : uint8_t {
   kBlockOnly = 32,  // .cta: strong to the block alone
   kRelease = 64,    // .release, .acq_rel: a fence before it
   kSwaps = 128,     // compare-and-swap
+  kIsVolatile = 256,
+  kRelaxedLoad = 512,  // acquires at the next fence, not at once
 };
 
 struct Barrier {
@@ -61,7 +63,7 @@ struct ClusterRun {
 struct WarpRun {
   BlockRun* block;  // whose shared memory is accessed
   BlockRun* home;   // the warp's own
-  const uint8_t* traits;  // SiteTraits of each site
+  const uint16_t* traits;  // SiteTraits of each site
   const Allocation* recent[8];  // last allocation, by site
 
   // pick: lanes that starve behind a loop get a turn now and then.
@@ -223,7 +225,7 @@ struct Counters {
 
 struct LaunchRun {
   Launch launch{};
-  std::vector<uint8_t> traits;
+  std::vector<uint16_t> traits;
   std::vector<uint8_t> params;
   uint32_t threads = 0;
   uint32_t cluster[3] = {1, 1, 1};

@@ -31,8 +31,7 @@ void release_lanes(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at
 
 void acquire_lanes(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at) {
   if (run_of(w).block->launch->order.by_address.empty()) return;
-  const char* opcode = w->launch->kernel->sites[site].opcode;
-  const bool fenced = std::strncmp(opcode, "ld", 2) != 0 || std::strstr(opcode, ".acquire") != nullptr;
+  const bool fenced = (site_traits(w, site) & kRelaxedLoad) == 0;
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     acquire_from(w, at.address[__builtin_ctz(rest)], fenced);
   }

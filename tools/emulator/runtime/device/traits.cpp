@@ -9,9 +9,9 @@ namespace {
 
 bool has(const char* opcode, const char* part) { return std::strstr(opcode, part) != nullptr; }
 
-uint8_t traits_of(const char* opcode) {
+uint16_t traits_of(const char* opcode) {
   if (std::strncmp(opcode, "bar.warp.sync", 13) == 0) return kWarpSync;
-  uint8_t traits = 0;
+  uint16_t traits = 0;
   if (has(opcode, ".volatile") || has(opcode, ".relaxed") || has(opcode, ".acquire") ||
       has(opcode, ".release") || has(opcode, ".acq_rel") || has(opcode, ".mmio")) {
     traits |= kStrong;
@@ -30,14 +30,16 @@ uint8_t traits_of(const char* opcode) {
     traits |= kPastL1;
   }
   if (atomic && has(opcode, ".cas")) traits |= kSwaps;
+  if (has(opcode, ".volatile")) traits |= kIsVolatile;
+  if (load && !has(opcode, ".acquire")) traits |= kRelaxedLoad;
   if (has(opcode, "f64") || has(opcode, "f32") || has(opcode, "f16")) traits |= kFloat;
   return traits;
 }
 
 }  // namespace
 
-std::vector<uint8_t> traits_of_sites(const Kernel& kernel) {
-  std::vector<uint8_t> traits(kernel.site_count + 1);
+std::vector<uint16_t> traits_of_sites(const Kernel& kernel) {
+  std::vector<uint16_t> traits(kernel.site_count + 1);
   for (uint32_t i = 0; i < kernel.site_count; ++i) traits[i] = traits_of(kernel.sites[i].opcode);
   return traits;
 }

@@ -8,6 +8,6 @@
 
 namespace emu {
 
-std::vector<uint8_t> traits_of_sites(const Kernel& kernel);
+std::vector<uint16_t> traits_of_sites(const Kernel& kernel);
 
 }  // namespace emu

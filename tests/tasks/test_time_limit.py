@@ -49,9 +49,9 @@ def test_what_never_returns_is_ended(work: Callable[[], None]) -> None:
 def test_a_timer_of_the_callers_own_goes_on() -> None:
     rung: list[float] = []
     before = signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic()))
+    begun_s = time.monotonic()
     own = signal.setitimer(signal.ITIMER_REAL, 0.3)
     try:
-        begun_s = time.monotonic()
         with pytest.raises(Overdue):
             call_within(LIMIT_S, wait)
         assert not rung

@@ -10,7 +10,7 @@ import pytest
 from corpus_sample import sample
 from modelled_calls import called, device, timed, with_sizes
 
-from cuda_llm.outcomes import DependentLaunch, LeftOut, Quarantined, WrongResult
+from cuda_llm.outcomes import DependentLaunch, IllegalAccess, LeftOut, Quarantined, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
@@ -99,6 +99,46 @@ def test_a_queue_of_work_is_found_out_at_its_line() -> None:
     assert isinstance(outcome, DependentLaunch), outcome
     assert outcome.spot is not None
     assert "atomicAdd(next_chunk, 1)" in outcome.spot.text
+
+
+COUNTED_FIRST = """
+#include <cuda_runtime.h>
+
+__global__ void count(int* done, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int turn = 0; turn < 64; ++turn)
+        if (i < n) atomicAdd(done + turn, 1);
+}
+
+__global__ void add(const float* a, const float* b, float* c, const int* done, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i + (long long)(*done - n) * FAR] = a[i] + b[i];
+}
+
+extern "C" void solve(const float* a, const float* b, float* c, int n) {
+    int* done;
+    cudaMalloc(&done, 64 * sizeof(int));
+    cudaMemset(done, 0, 64 * sizeof(int));
+    int blocks = (n + 255) / 256;
+    count<<<blocks, 256>>>(done, n);
+    add<<<blocks, 256>>>(a, b, c, done, n);
+    cudaDeviceSynchronize();
+    cudaFree(done);
+}
+"""
+
+
+def test_an_address_that_follows_from_blocks_left_out_is_no_fault() -> None:
+    source = COUNTED_FIRST.replace("FAR", "4096")
+    outcome = called(load_task("vector_add"), source, {"n": 1 << 24}, Level.SAMPLE)
+    assert isinstance(outcome, DependentLaunch), outcome
+    assert "add" in outcome.kernel
+
+
+def test_an_address_that_follows_from_the_inputs_alone_is_a_fault_in_a_sample() -> None:
+    source = COUNTED_FIRST.replace("(*done - n)", "n").replace("FAR", "4096")
+    outcome = called(load_task("vector_add"), source, {"n": 1 << 24}, Level.SAMPLE)
+    assert isinstance(outcome, IllegalAccess), outcome
 
 
 @pytest.mark.evidence

@@ -26,9 +26,12 @@ void name_allocation(FaultRecord& record, uint64_t address) {
   record.allocation_bytes = near->end - near->begin;
 }
 
-// A block of which part is left out may come to where no other can.
-bool is_cut(const Warp* w) {
-  return w != nullptr && run_of(const_cast<Warp*>(w)).block->launch->sampling.most_trips != kNone;
+// A block of which part is left out, or that has read what blocks that were left out should have written,
+// may come to where no block of the whole grid can.
+bool follows_from_sample(const Warp* w) {
+  if (w == nullptr) return false;
+  const BlockRun& block = *run_of(const_cast<Warp*>(w)).home;
+  return block.uncertain || block.launch->sampling.most_trips != kNone;
 }
 
 void describe(FaultRecord& record, const FaultAt& at) {
@@ -74,7 +77,7 @@ void raise(const FaultAt& at) {
   }
   FaultRecord& record = device().report->fault;
   describe(record, at);
-  record.fault = static_cast<uint32_t>(is_cut(at.warp) ? Fault::dependent : at.fault);
+  record.fault = static_cast<uint32_t>(follows_from_sample(at.warp) ? Fault::dependent : at.fault);
   _exit(kFaultExit);
 }
 

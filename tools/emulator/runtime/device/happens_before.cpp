@@ -64,16 +64,18 @@ size_t entry_of(const BlockRun& home, const Access& access) {
 }
 
 // The time that the first `length` entries of a log tell of a key; 0 where they tell nothing.
-uint32_t time_in(const std::vector<Log::At>& entries, uint32_t length) {
-  for (auto at = entries.rbegin(); at != entries.rend(); ++at) {
-    if (at->position < length) return at->time;
-  }
-  return 0;
+uint32_t time_in(const Known& known, uint64_t key) {
+  const auto found = known.log->entries.find(key);
+  if (found == known.log->entries.end()) return 0;
+  const auto& entries = found->second;
+  const auto end = std::partition_point(entries.begin(), entries.end(),
+                                        [&](const Log::At& at) { return at.position < known.length; });
+  return end == entries.begin() ? 0 : std::prev(end)->time;
 }
 
 constexpr size_t kMostLogs = 2048;
 
-// Looks through what has been acquired since the last time. Other warps may share the closure until then.
+// Follows what has been acquired since the last time. Other warps may share the closure until then.
 void look_through(WarpOrder& order) {
   const bool is_own = order.closure != nullptr && order.closure.use_count() == 1;
   if (!is_own) {
@@ -88,27 +90,43 @@ void look_through(WarpOrder& order) {
     if (length >= known.length) continue;
     const uint32_t from = length;
     length = known.length;
+    closure.steps.push_back(known);
     closure.believed = closure.lengths.size() > kMostLogs;
-    for (const auto& [key, entries] : known.log->entries) {
-      uint32_t& time = closure.times[key];
-      time = std::max(time, time_in(entries, known.length));
-    }
     const auto& others = known.log->others;
     auto other = std::lower_bound(others.begin(), others.end(), from,
                                   [](const auto& one, uint32_t position) { return one.first < position; });
     for (; other != others.end() && other->first < known.length; ++other) logs.push_back(other->second);
   }
+  // All lengths say it in fewer steps.
+  if (closure.steps.size() > 4 * closure.lengths.size() + 64) {
+    closure.steps_before += closure.steps.size();
+    closure.steps.clear();
+  }
+}
+
+// The time before which all accesses of a key are ordered by the closure; 0 where none is.
+uint32_t time_of(Closure& closure, uint64_t key) {
+  Closure::Ordered& ordered = closure.times[key];
+  const uint64_t end = closure.steps_before + closure.steps.size();
+  if (ordered.step < closure.steps_before || end - ordered.step > closure.lengths.size()) {
+    for (const auto& [log, length] : closure.lengths) {
+      ordered.time = std::max(ordered.time, time_in({log, length}, key));
+    }
+  } else {
+    for (uint64_t step = ordered.step; step < end; ++step) {
+      ordered.time = std::max(ordered.time, time_in(closure.steps[step - closure.steps_before], key));
+    }
+  }
+  ordered.step = end;
+  return ordered.time;
 }
 
 bool is_published(const Warp* w, const Access& access) {
   WarpOrder& order = run_of(const_cast<Warp*>(w)).order;
   if (order.closure == nullptr || !order.is_closure_whole) look_through(order);
-  const Closure& closure = *order.closure;
+  Closure& closure = *order.closure;
   if (closure.believed) return true;
-  const auto holds = [&](uint64_t key) {
-    const auto found = closure.times.find(key);
-    return found != closure.times.end() && found->second > access.time;
-  };
+  const auto holds = [&](uint64_t key) { return time_of(closure, key) > access.time; };
   const bool same_block = access.block == run_of(const_cast<Warp*>(w)).home->block.linear;
   for (bool block_scope : {false, true}) {
     if (block_scope && !same_block) break;

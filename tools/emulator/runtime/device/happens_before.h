@@ -90,12 +90,18 @@ struct Log {
   uint32_t length = 0;
 };
 
-// What follows from logs and those that their writers had acquired from: by key, the time before which
-// all accesses are ordered.
+// Logs and those that their writers had acquired from, each as far as it is known.
 struct Closure {
+  // The time before which all accesses of a key are ordered, as of so many steps.
+  struct Ordered {
+    uint32_t time = 0;
+    uint64_t step = 0;
+  };
   bool believed = false;  // a protocol of too many steps to look through
-  std::unordered_map<uint64_t, uint32_t> times;
-  std::unordered_map<const Log*, uint32_t> lengths;  // how far each log was looked through
+  std::unordered_map<const Log*, uint32_t> lengths;
+  std::vector<Known> steps;   // how `lengths` grew, but for the `steps_before` first times
+  uint64_t steps_before = 0;
+  std::unordered_map<uint64_t, Ordered> times;  // of the keys that were asked for
 };
 
 // A warp's part.

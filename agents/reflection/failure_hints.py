@@ -78,7 +78,7 @@ _RULES: Mapping[str, str] = {
     ),
     "no-launch": "The result must be computed by a kernel that `solve` launches.",
     "host-copy": "Keep data on the device: no copies to the host, no computing there.",
-    "api-call": "Use the default stream and plain runtime calls only.",
+    "api-call": "Use plain runtime calls only, and wait for streams of your own before returning.",
     "runner-protocol": "Write to no descriptor: print nothing from the host.",
     "memory-quota": "Stay within the scratch memory that the task allows.",
 }

@@ -263,6 +263,7 @@ BreachKind = Literal[
     "system-call",
     "large-copy",
     "large-copies",
+    "unjoined-stream",
 ]
 """How exactly a rule is broken, where the rule can be broken in several ways."""
 

@@ -438,6 +438,11 @@ def _breach(breach: PolicyBreach) -> str:
             return f"cudaMemcpy of more than {limit} from host to device"
         case "large-copies":
             return f"more than {limit} from host to device in one call"
+        case "unjoined-stream":
+            return (
+                f"solve returned before {names or 'work'} in another stream was waited for: call "
+                "cudaStreamSynchronize, or cudaEventRecord and cudaStreamWaitEvent on stream 0"
+            )
 
 
 def _exceeded_limit(limit: ExceededLimit) -> str:

@@ -71,6 +71,12 @@ BREACHES: dict[BreachKind, tuple[str, dict[str, Any], str]] = {
         {"limit_bytes": 4 << 20},
         "api-call: more than 4 MiB from host to device in one call",
     ),
+    "unjoined-stream": (
+        "api-call",
+        {"names": ("add",)},
+        "api-call: solve returned before add in another stream was waited for: call "
+        "cudaStreamSynchronize, or cudaEventRecord and cudaStreamWaitEvent on stream 0",
+    ),
 }
 RULES = {
     "embed-file": "a kernel may not embed files",

@@ -51,7 +51,7 @@ def _build_shim(extra: Sequence[str]) -> Path:
     # A sanitizer's own functions come with the program.
     link += [] if extra else ["-Wl,-z,defs"]
     flags = [*_FLAGS, "-fPIC", "-shared", *_includes(), *link, *extra]
-    sources = sorted((_NATIVE / "shim").glob("*.cpp"))
+    sources = [*sorted((_NATIVE / "shim").glob("*.cpp")), *sorted(_PROTOTYPES.glob("*.cpp"))]
     return build(name, sources, flags, [_NATIVE, _COMMON, _PROTOTYPES])
 
 

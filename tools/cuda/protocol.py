@@ -62,6 +62,7 @@ class Forbidden(IntEnum):
     LARGE_COPY = 1
     HOST_COPY = 2
     LARGE_COPIES = 3
+    UNJOINED = 4
 
 
 class ArmFlag(IntFlag):

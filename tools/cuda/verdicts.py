@@ -51,9 +51,10 @@ _CALLS_SOLVE = frozenset({Order.CALL, Order.CAPTURE, Order.GO})
 A failure of the runner's own part in these orders has a context error, which is `FAULTED`, or lacks
 memory. Any other failure is claimed by the candidate, or follows from its writes to the driver.
 """
-_LARGE: dict[int, BreachKind] = {
+_BREACHES: dict[int, BreachKind] = {
     Forbidden.LARGE_COPY: "large-copy",
     Forbidden.LARGE_COPIES: "large-copies",
+    Forbidden.UNJOINED: "unjoined-stream",
 }
 
 
@@ -145,7 +146,7 @@ def failed_to_start(outcome: object) -> InfrastructureError:
 def _forbidden(reply: ReplyFrame) -> Verdict:
     if reply.number == Forbidden.HOST_COPY:
         return PolicyViolation(rule="host-copy")
-    kind = _LARGE.get(reply.number)
+    kind = _BREACHES.get(reply.number)
     if kind is None:
         return FORGED
     breach = PolicyBreach(kind=kind, limit_bytes=reply.address or None)

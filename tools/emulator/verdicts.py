@@ -70,6 +70,7 @@ class FaultKind(IntEnum):
     DEPENDENT = 18
     UNWAITED = 19
     UNFENCED = 20
+    UNJOINED = 21
 
 
 def _words(kind: Any) -> dict[Reason, Any]:
@@ -213,6 +214,10 @@ def fault_verdict(
             return PolicyViolation(rule="api-call", breach=breach)
         case FaultKind.LARGE_COPIES:
             breach = PolicyBreach(kind="large-copies", limit_bytes=fault.address)
+            return PolicyViolation(rule="api-call", breach=breach)
+        case FaultKind.UNJOINED:
+            names = (table.symbol,) if table.symbol else ()
+            breach = PolicyBreach(kind="unjoined-stream", names=names)
             return PolicyViolation(rule="api-call", breach=breach)
         case FaultKind.HOST_COPY:
             return PolicyViolation(rule="host-copy")

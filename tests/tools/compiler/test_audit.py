@@ -81,7 +81,12 @@ def test_cub_passes(compile_source: Compile) -> None:
 REFUSED = {
     "file": ("#include <cstdio>", 'fopen("x", "w");', "import", "fopen"),
     "thread": ("#include <thread>", "std::thread([] {}).join();", "import", "thread"),
-    "event": ("", "cudaEvent_t e; cudaEventCreate(&e);", "import", "cudaEventCreate"),
+    "event": (
+        "",
+        "cudaEvent_t e; float ms; cudaEventElapsedTime(&ms, e, e);",
+        "import",
+        "cudaEventElapsedTime",
+    ),
     "blas": ('extern "C" int cublasCreate_v2(void*);', "cublasCreate_v2(b);", "import", "cublas"),
     "constructor": (
         "int seen; __attribute__((constructor)) static void early() { seen = 1; }",
@@ -161,7 +166,8 @@ def test_calls_of_the_c_and_cpp_libraries_outside_the_list_are_refused(symbol: s
 
 
 REFUSED_CUDA = """
-cudaStreamCreate cudaStreamCreateWithFlags cudaEventRecord cudaGraphLaunch cudaIpcOpenMemHandle
+cudaEventElapsedTime cudaStreamBeginCapture cudaStreamAddCallback cudaGraphLaunch
+cudaIpcOpenMemHandle
 cudaHostAlloc cudaMallocHost cudaHostRegister cudaMallocManaged cudaMemPrefetchAsync cudaMemAdvise
 cudaDeviceSetLimit cudaStreamSetAttribute cudaCtxResetPersistingL2Cache cudaProfilerStart
 cuGetProcAddress cudaLaunchHostFunc cuInit cuMemAlloc_v2 nvrtcCompileProgram nvmlInit_v2

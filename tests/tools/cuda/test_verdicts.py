@@ -228,6 +228,7 @@ def test_a_crowd_of_blocks_hints_at_a_deadlock() -> None:
         (died(-signal.SIGSYS), "syscall"),
         (last(RunnerReply.FORBIDDEN, Forbidden.LARGE_COPY), "api-call"),
         (last(RunnerReply.FORBIDDEN, Forbidden.LARGE_COPIES), "api-call"),
+        (last(RunnerReply.FORBIDDEN, Forbidden.UNJOINED), "api-call"),
         (last(RunnerReply.FORBIDDEN, Forbidden.HOST_COPY), "host-copy"),
         (last(RunnerReply.DIED, signal.SIGSEGV, 1500), "host-touches-device-memory"),
         (UnexpectedReply(), "runner-protocol"),

@@ -61,6 +61,7 @@ enum class Forbidden : uint32_t {
   large_copy = 1,    // more brought from the host in one copy than a table takes
   host_copy = 2,     // from device to host
   large_copies = 3,  // more brought from the host in one call of `solve`
+  unjoined = 4,      // work of a stream that neither host nor default stream has waited for
 };
 
 constexpr uint32_t kFlush = 1;  // flags of an ArmFrame: write through L2 before each call

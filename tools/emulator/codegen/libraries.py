@@ -74,9 +74,11 @@ _log = Log(__name__)
 
 def runtime_library() -> Path:
     """Return the path of `libcudart.so.13`. Raises MissingError without g++ or a CUDA toolkit."""
-    sources = [*sorted((_RUNTIME / "cudart").glob("*.cpp")), _RUNTIME / "link" / "client.cpp"]
+    folders = (_RUNTIME / "cudart", _PROTOTYPES)
+    sources = [source for folder in folders for source in sorted(folder.glob("*.cpp"))]
+    sources.append(_RUNTIME / "link" / "client.cpp")
     # The API's prototypes are the toolkit's own; warnings about them are not ours to fix.
-    includes = [f"-I{_PROTOTYPES.parent}", "-isystem", str(find_toolkit().root / "include")]
+    includes = ["-isystem", str(find_toolkit().root / "include")]
     watch = [*(_RUNTIME / folder for folder in ("cudart", "link", "emu")), _PROTOTYPES]
     return _build("libcudart.so.13", "cudart/libcudart.map", sources, includes, watch)
 
@@ -84,7 +86,7 @@ def runtime_library() -> Path:
 def emulator_library() -> Path:
     """Return the path of `libemulator.so`. Raises MissingError without g++."""
     sources = [*sorted((_RUNTIME / "device").glob("*.cpp")), _RUNTIME / "link" / "server.cpp"]
-    watch = [_RUNTIME / folder for folder in ("device", "link", "emu")]
+    watch = [*(_RUNTIME / folder for folder in ("device", "link", "emu")), _PROTOTYPES]
     return _build("libemulator.so", "device/libemulator.map", sources, [], watch)
 
 
@@ -92,7 +94,12 @@ def _build(
     name: str, exports: str, sources: list[Path], includes: list[str], watch: list[Path]
 ) -> Path:
     link = [f"-Wl,-soname,{name}", f"-Wl,--version-script={_RUNTIME / exports}", "-Wl,-z,now"]
-    return build(name, sources, [*LIBRARY_FLAGS, f"-I{_RUNTIME}", *includes, *link], watch)
+    return build(
+        name,
+        sources,
+        [*LIBRARY_FLAGS, f"-I{_RUNTIME}", f"-I{_PROTOTYPES.parent}", *includes, *link],
+        watch,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,11 @@
-// What `<<<...>>>` sets before the kernel's stub asks for it, and the streams it may name: the same in
-// both of our CUDA runtimes.
+// What `<<<...>>>` sets before the kernel's stub asks for it: the same in both of our CUDA runtimes.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace cudart {
 
-// There is one stream: work runs in the order of its launches, whatever the default is called.
+// The caller's stream, whatever it is called.
 inline bool is_default_stream(cudaStream_t stream) {
   return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
 }

@@ -21,7 +21,7 @@ from cuda_llm.tools.device.protocol import Refusal, RunnerReply
 
 from .conftest import Start
 
-RIGHT = [0, 1, 3, 4, 15]
+RIGHT = [0, 1, 3, 4, 15, 19]
 """Ways of the fixture that solve the task without reading results back."""
 
 
@@ -163,7 +163,7 @@ def test_the_api_answers_as_the_emulated_one_does(
         assert [int(word) for word in words] == expected
 
 
-def test_there_is_one_stream(start: Start) -> None:
+def test_a_stream_that_nobody_opened_is_refused(start: Start) -> None:
     with start() as runner:
         runner.start()
         assert _said(runner, 11, 1) == [400]
@@ -171,7 +171,11 @@ def test_there_is_one_stream(start: Start) -> None:
 
 @pytest.mark.parametrize(
     ("way", "what", "most_bytes"),
-    [(2, Forbidden.HOST_COPY, 0), (10, Forbidden.LARGE_COPY, 1 << 20)],
+    [
+        (2, Forbidden.HOST_COPY, 0),
+        (10, Forbidden.LARGE_COPY, 1 << 20),
+        (20, Forbidden.UNJOINED, 0),
+    ],
 )
 def test_what_the_contract_forbids_is_the_last_word(
     start: Start, way: int, what: Forbidden, most_bytes: int

@@ -20,19 +20,28 @@ SHIM_API cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   return cudaSuccess;
 }
 
-SHIM_API cudaError_t cudaFree(void* pointer) {
+namespace {
+
+cudaError_t release(void* pointer) {
   if (pointer == nullptr || shim::scratch().release(shim::to_device(pointer))) return cudaSuccess;
   return shim::keep(cudaErrorInvalidValue);
 }
 
+}  // namespace
+
+// CUDA waits for the device here; the next call's work cannot reach what is released, so that waiting is
+// only noted.
+SHIM_API cudaError_t cudaFree(void* pointer) {
+  shim::streams().synchronise_all();
+  return release(pointer);
+}
+
 SHIM_API cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
-  if (!shim::is_default_stream(stream)) return shim::keep(cudaErrorInvalidResourceHandle);
-  return cudaMalloc(pointer, bytes);
+  return shim::in_stream(stream, [=] { return cudaMalloc(pointer, bytes); });
 }
 
 SHIM_API cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
-  if (!shim::is_default_stream(stream)) return shim::keep(cudaErrorInvalidResourceHandle);
-  return cudaFree(pointer);
+  return shim::in_stream(stream, [=] { return release(pointer); });
 }
 
 SHIM_API cudaError_t cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t height) {

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "cudart/call_configuration.h"
+#include "cudart/streams.h"
 
 #include "shim.h"
 
@@ -23,8 +24,11 @@ gpu::ShimSaw& saw();
 cudaError_t keep(cudaError_t error);
 inline cudaError_t keep(CUresult error) { return keep(static_cast<cudaError_t>(error)); }
 
-// There is one stream, whatever the default stream is called.
-using cudart::is_default_stream;
+// Work of all streams runs on the runner's, in the order in which it is asked for.
+cudart::Streams& streams();
+// Does it for a stream of the candidate's.
+cudaError_t in_stream(cudaStream_t stream, const cudart::Streams::Work& work,
+                      uint32_t kernel = cudart::kNoKernel);
 
 inline CUdeviceptr to_device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 // Is it in the arena or a variable of the candidate's?

@@ -71,8 +71,7 @@ SHIM_API cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMe
 
 SHIM_API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                                      cudaStream_t stream) {
-  if (!shim::is_default_stream(stream)) return shim::keep(cudaErrorInvalidResourceHandle);
-  return shim::copy(to, from, bytes, kind);
+  return shim::in_stream(stream, [=] { return shim::copy(to, from, bytes, kind); });
 }
 
 SHIM_API cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
@@ -108,6 +107,6 @@ SHIM_API cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, s
 SHIM_API cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
                                        size_t from_pitch, size_t width, size_t height,
                                        cudaMemcpyKind kind, cudaStream_t stream) {
-  if (!shim::is_default_stream(stream)) return shim::keep(cudaErrorInvalidResourceHandle);
-  return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
+  return shim::in_stream(
+      stream, [=] { return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind); });
 }

@@ -16,13 +16,6 @@ SHIM_API cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 
-SHIM_API cudaError_t cudaDeviceSynchronize() { return shim::wait(); }
-
-SHIM_API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return shim::is_default_stream(stream) ? shim::wait()
-                                         : shim::keep(cudaErrorInvalidResourceHandle);
-}
-
 // Runtime and driver share the numbers of attributes.
 SHIM_API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (device != 0) return shim::keep(cudaErrorInvalidDevice);

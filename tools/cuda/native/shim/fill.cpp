@@ -12,8 +12,7 @@ SHIM_API cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 }
 
 SHIM_API cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
-  if (!shim::is_default_stream(stream)) return shim::keep(cudaErrorInvalidResourceHandle);
-  return cudaMemset(to, value, bytes);
+  return shim::in_stream(stream, [=] { return cudaMemset(to, value, bytes); });
 }
 
 SHIM_API cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
@@ -29,6 +28,5 @@ SHIM_API cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t widt
 
 SHIM_API cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width,
                                        size_t height, cudaStream_t stream) {
-  if (!shim::is_default_stream(stream)) return shim::keep(cudaErrorInvalidResourceHandle);
-  return cudaMemset2D(to, pitch, value, width, height);
+  return shim::in_stream(stream, [=] { return cudaMemset2D(to, pitch, value, width, height); });
 }

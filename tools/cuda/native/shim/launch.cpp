@@ -89,13 +89,10 @@ CUresult check(const shim::Kernel& kernel, const shim::Launch& launch, gpu::Refu
   return CUDA_SUCCESS;
 }
 
-cudaError_t run(const void* function, const shim::Launch& launch, void** arguments,
-                cudaStream_t stream, CUlaunchAttribute* attributes, unsigned count) {
-  const shim::Kernel* kernel = shim::kernel_of(function);
-  if (kernel == nullptr) return shim::keep(cudaErrorInvalidDeviceFunction);
-  if (!shim::is_default_stream(stream)) return shim::keep(cudaErrorInvalidResourceHandle);
+cudaError_t run_now(const shim::Kernel& kernel, const shim::Launch& launch, void** arguments,
+                    CUlaunchAttribute* attributes, unsigned count) {
   gpu::RefusedCall why{};
-  CUresult error = check(*kernel, launch, why);
+  CUresult error = check(kernel, launch, why);
   if (error == CUDA_SUCCESS) {
     const dim3 &grid = launch.grid, &block = launch.block;
     const CUlaunchConfig config = {grid.x,  grid.y,
@@ -103,14 +100,22 @@ cudaError_t run(const void* function, const shim::Launch& launch, void** argumen
                                    block.y, block.z,
                                    static_cast<unsigned>(launch.shared_bytes), shim::link().stream,
                                    attributes, count};
-    error = shim::driver().cuLaunchKernelEx(&config, kernel->function, arguments, nullptr);
+    error = shim::driver().cuLaunchKernelEx(&config, kernel.function, arguments, nullptr);
   }
   if (error == CUDA_SUCCESS) {
-    shim::note_launch(*kernel, launch);
+    shim::note_launch(kernel, launch);
   } else {
-    shim::note_refusal(error, *kernel, launch, why);
+    shim::note_refusal(error, kernel, launch, why);
   }
   return shim::keep(error);
+}
+
+cudaError_t run(const void* function, const shim::Launch& launch, void** arguments,
+                cudaStream_t stream, CUlaunchAttribute* attributes, unsigned count) {
+  const shim::Kernel* kernel = shim::kernel_of(function);
+  if (kernel == nullptr) return shim::keep(cudaErrorInvalidDeviceFunction);
+  return shim::in_stream(
+      stream, [&] { return run_now(*kernel, launch, arguments, attributes, count); });
 }
 
 cudaError_t run_plain(const void* function, dim3 grid, dim3 block, void** arguments,

@@ -20,11 +20,15 @@ void begin(const gpu::ShimCall* call) {
   shim::scratch().begin(call->scratch, call->scratch_bytes, call->scratch_quota,
                         call->scratch_seed);
   shim::begin_staging();
+  shim::streams().begin_call(cudart::StreamOrder::issue);
   if (call->logged) shim::clear_log();
   cudaGetLastError();
 }
 
 gpu::ShimSaw end() {
+  uint32_t kernel = cudart::kNoKernel;
+  if (shim::streams().is_unjoined(kernel)) shim::forbid(gpu::Forbidden::unjoined, 0);
+  shim::streams().end_call();
   if (the_call.logged) the_link.report->peak_bytes = shim::scratch().peak_bytes();
   ++the_link.report->waiting;  // The runner waits next; the log of the next call starts anew.
   return seen;

@@ -41,8 +41,8 @@ SHIM_API cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, si
 SHIM_API cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes,
                                             size_t offset, cudaMemcpyKind kind,
                                             cudaStream_t stream) {
-  if (!shim::is_default_stream(stream)) return shim::keep(cudaErrorInvalidResourceHandle);
-  return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
+  return shim::in_stream(stream,
+                         [=] { return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind); });
 }
 
 SHIM_API cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset,
@@ -55,6 +55,6 @@ SHIM_API cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t b
 SHIM_API cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes,
                                               size_t offset, cudaMemcpyKind kind,
                                               cudaStream_t stream) {
-  if (!shim::is_default_stream(stream)) return shim::keep(cudaErrorInvalidResourceHandle);
-  return cudaMemcpyFromSymbol(to, symbol, bytes, offset, kind);
+  return shim::in_stream(stream,
+                         [=] { return cudaMemcpyFromSymbol(to, symbol, bytes, offset, kind); });
 }

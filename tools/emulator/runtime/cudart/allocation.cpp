@@ -11,19 +11,30 @@ EMU_API cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   return cudaSuccess;
 }
 
-EMU_API cudaError_t cudaFree(void* pointer) {
+namespace {
+
+cudaError_t release(void* pointer) {
   if (pointer == nullptr || emu::device_free(cudart::to_device(pointer))) return cudaSuccess;
   return cudart::keep(cudaErrorInvalidValue);
 }
 
+}  // namespace
+
+EMU_API cudaError_t cudaFree(void* pointer) {
+  if (const cudaError_t error = cudaDeviceSynchronize(); error != cudaSuccess) return error;
+  return release(pointer);
+}
+
 EMU_API cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
-  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  const cudart::InStream in_stream(stream);
+  if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
   return cudaMalloc(pointer, bytes);
 }
 
 EMU_API cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
-  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
-  return cudaFree(pointer);
+  const cudart::InStream in_stream(stream);
+  if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
+  return release(pointer);
 }
 
 EMU_API cudaError_t cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t height) {

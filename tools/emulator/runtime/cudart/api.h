@@ -22,6 +22,19 @@ bool takes_large_clusters(int kernel);
 // Index of the module variable behind the host shadow `symbol`; -1: unknown.
 int variable_of(const void* symbol);
 
+// While it lives, the device is asked on behalf of this stream; false where no stream has the handle.
+class InStream {
+ public:
+  explicit InStream(cudaStream_t handle);
+  ~InStream();
+  InStream(const InStream&) = delete;
+  InStream& operator=(const InStream&) = delete;
+  explicit operator bool() const { return is_known_; }
+
+ private:
+  bool is_known_;
+};
+
 inline uint64_t to_device(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 // Copies in the direction of `kind`, after checking that the pointers lie where it says. `part`: a

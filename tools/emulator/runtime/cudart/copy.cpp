@@ -53,7 +53,8 @@ EMU_API cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMem
 
 EMU_API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                                     cudaStream_t stream) {
-  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  const cudart::InStream in_stream(stream);
+  if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
   return cudart::copy(to, from, bytes, kind);
 }
 
@@ -72,7 +73,8 @@ EMU_API cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, si
 EMU_API cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
                                       size_t from_pitch, size_t width, size_t height,
                                       cudaMemcpyKind kind, cudaStream_t stream) {
-  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  const cudart::InStream in_stream(stream);
+  if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
   return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
 }
 
@@ -81,7 +83,8 @@ EMU_API cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 }
 
 EMU_API cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
-  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  const cudart::InStream in_stream(stream);
+  if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
   return cudaMemset(to, value, bytes);
 }
 
@@ -96,6 +99,7 @@ EMU_API cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width
 
 EMU_API cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width,
                                       size_t height, cudaStream_t stream) {
-  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  const cudart::InStream in_stream(stream);
+  if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
   return cudaMemset2D(to, pitch, value, width, height);
 }

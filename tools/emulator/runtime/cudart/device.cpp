@@ -121,13 +121,6 @@ EMU_API cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 
-EMU_API cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
-
-EMU_API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return cudart::is_default_stream(stream) ? cudaSuccess
-                                           : cudart::keep(cudaErrorInvalidResourceHandle);
-}
-
 EMU_API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (device != 0) return cudart::keep(cudaErrorInvalidDevice);
   return attribute_value(attribute, value) ? cudaSuccess : cudart::keep(cudaErrorInvalidValue);

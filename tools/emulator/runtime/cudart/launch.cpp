@@ -9,7 +9,8 @@ cudaError_t run(const void* function, dim3 grid, dim3 block, void** arguments, s
                 cudaStream_t stream, bool cooperative, emu::ClusterShape cluster = {}) {
   const int kernel = cudart::kernel_of(function);
   if (kernel < 0) return cudart::keep(cudaErrorInvalidDeviceFunction);
-  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  const cudart::InStream in_stream(stream);
+  if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
   const uint32_t grid_size[3] = {grid.x, grid.y, grid.z};
   const uint32_t block_size[3] = {block.x, block.y, block.z};
   cluster.large = cudart::takes_large_clusters(kernel);

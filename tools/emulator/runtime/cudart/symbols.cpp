@@ -43,7 +43,8 @@ EMU_API cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, siz
 EMU_API cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes,
                                             size_t offset, cudaMemcpyKind kind,
                                             cudaStream_t stream) {
-  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  const cudart::InStream in_stream(stream);
+  if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
   return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
 }
 
@@ -57,6 +58,7 @@ EMU_API cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t by
 EMU_API cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes,
                                               size_t offset, cudaMemcpyKind kind,
                                               cudaStream_t stream) {
-  if (!cudart::is_default_stream(stream)) return cudart::keep(cudaErrorInvalidResourceHandle);
+  const cudart::InStream in_stream(stream);
+  if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
   return cudaMemcpyFromSymbol(to, symbol, bytes, offset, kind);
 }

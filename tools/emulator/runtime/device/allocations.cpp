@@ -7,6 +7,7 @@
 
 #include "device/certain.h"
 #include "device/pages.h"
+#include "device/streams.h"
 #include "device/undefined.h"
 
 namespace emu {
@@ -129,6 +130,7 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
   Device& d = device();
   d.options = *options;
   d.expired = 0;
+  d.brought_bytes = 0;
   d.begun_ns = d.block_ended_ns = now_ns();
   if (d.options.level > 3) refuse(Fault::infrastructure, "unknown level");
   d.allocations.clear();
@@ -163,11 +165,13 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
   *d.report = Report{};
   d.report->magic = kReportMagic;
   d.report->bytes = bytes;
+  begin_streams();
 }
 
 extern "C" void emu_end(void) {
   using namespace emu;
   Device& d = device();
+  end_streams();
   check_outputs();
   const CallOptions& options = d.options;
   if (options.certain_bytes != 0) {

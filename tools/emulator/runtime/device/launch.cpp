@@ -136,6 +136,18 @@ CudaError check_resources(const LaunchRequest& r) {
   return kSuccess;
 }
 
+CudaError check_request(LaunchRequest& r) {
+  const Device& d = device();
+  if (d.module == nullptr || r.kernel >= d.module->kernel_count) {
+    LaunchRequest unknown = r;
+    unknown.kernel = kNone;
+    return failed(kInvalidDeviceFunction, unknown, LaunchError{});
+  }
+  if (CudaError error = check_shape(r); error != kSuccess) return error;
+  if (CudaError error = check_cluster(r); error != kSuccess) return error;
+  return check_resources(r);
+}
+
 void pack_arguments(LaunchRun& launch, void** arguments) {
   const Kernel& k = *launch.launch.kernel;
   launch.params.assign(k.param_bytes + 64, 0);
@@ -240,17 +252,18 @@ CudaError set_dynamic_shared_limit(uint32_t index, uint32_t bytes) {
   return kSuccess;
 }
 
+CudaError check_launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3],
+                       uint64_t dynamic_shared_bytes, bool cooperative,
+                       const ClusterShape& cluster) {
+  LaunchRequest request{index, grid, block, dynamic_shared_bytes, cooperative, cluster};
+  return check_request(request);
+}
+
 CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3], void** arguments,
                  uint64_t dynamic_shared_bytes, bool cooperative, const ClusterShape& cluster) {
   Device& d = device();
-  if (d.module == nullptr || index >= d.module->kernel_count) {
-    return failed(kInvalidDeviceFunction, {kNone, grid, block, dynamic_shared_bytes, cooperative, {}},
-                  LaunchError{});
-  }
   LaunchRequest request{index, grid, block, dynamic_shared_bytes, cooperative, cluster};
-  if (CudaError error = check_shape(request); error != kSuccess) return error;
-  if (CudaError error = check_cluster(request); error != kSuccess) return error;
-  if (CudaError error = check_resources(request); error != kSuccess) return error;
+  if (const CudaError error = check_request(request); error != kSuccess) return error;
   Progress& progress = d.report->progress;
   progress = {1, index, kNone, 0};
   d.transfer = {};

@@ -108,6 +108,7 @@ struct Device {
 
   CallOptions options{};
   volatile std::sig_atomic_t expired = 0;  // the call is out of time
+  uint64_t brought_bytes = 0;  // from the host in this call, or to be
   int64_t begun_ns = 0;                    // when the call began
   int64_t block_ended_ns = 0;              // when a block of the call ended last
   std::vector<Allocation> allocations;  // live ones, by address; includes the permanent ones

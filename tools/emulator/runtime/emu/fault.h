@@ -31,6 +31,7 @@ enum class Fault : uint32_t {
   dependent = 18,      // no fault: what a sampled launch does follows from blocks that are left out
   unwaited = 19,       // a register of a product that is under way was touched
   unfenced = 20,       // a product whose registers no wgmma.fence made ready
+  unjoined = 21,       // work of a stream that neither host nor default stream has waited for
 };
 
 }  // namespace emu

@@ -101,6 +101,24 @@ struct ClusterShape {
 constexpr uint32_t kPortableCluster = 8;
 constexpr uint32_t kLargestCluster = 16;
 
+// Streams of the candidate's own; 0 is the default stream. Opening answers 0 where there are too many.
+uint32_t open_stream(bool blocking);
+void close_stream(uint32_t stream);
+// Launches, fills, copies and releases are asked of this stream from now on: they are done at once, or
+// when something waits for them.
+void use_stream(uint32_t stream);
+// How many pieces of work the stream has been asked for.
+uint64_t record_stream(uint32_t stream);
+// What the stream is asked for from now on waits for the first `end` pieces of another.
+void wait_for_stream(uint32_t stream, uint32_t other, uint64_t end);
+constexpr uint64_t kWholeStream = ~uint64_t{0};
+constexpr uint32_t kEveryStream = ~uint32_t{0};
+// The host waits. Returns an error of work that was done late.
+CudaError synchronise(uint32_t stream, uint64_t end);
+
+CudaError check_launch(uint32_t kernel, const uint32_t grid[3], const uint32_t block[3],
+                       uint64_t dynamic_shared_bytes, bool cooperative,
+                       const ClusterShape& cluster);
 CudaError launch(uint32_t kernel, const uint32_t grid[3], const uint32_t block[3], void** arguments,
                  uint64_t dynamic_shared_bytes, bool cooperative, const ClusterShape& cluster = {});
 const Kernel& kernel(uint32_t index);

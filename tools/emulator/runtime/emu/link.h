@@ -21,12 +21,17 @@ enum class Ask : uint32_t {
   // << 1 | cooperative}; arguments -> {error}
   launch,
   allocate,       // {bytes} -> {address}
-  release,        // {address} -> {1 if it was allocated}
+  release,        // {address} -> {error}
   set,            // {address, value, bytes, part of a larger fill} -> {error}
   write,          // {address, 0, bytes, part of a larger copy}; data -> {error}
   read,           // {address, 0, bytes, part} -> {error}; data
   copy,           // {to, from, bytes, part} -> {error}
   refuse,         // most bytes that one copy from the host may have; no answer
+  open_stream,    // {blocking} -> {stream}
+  close_stream,   // of the packet's stream
+  record,         // -> {how much has been asked of the packet's stream}
+  wait,           // {other stream, how much of it}: what the packet's stream does next comes after
+  synchronise,    // {stream or kEveryStream, how much of it or kWholeStream} -> {error}
 };
 
 constexpr uint32_t kFirstAsk = static_cast<uint32_t>(Ask::answer);
@@ -36,6 +41,8 @@ constexpr size_t kLinkData = 56 << 10;  // a packet has to fit into a socket's b
 struct Packet {
   Ask kind;
   uint32_t bytes;  // of data that are sent
+  uint32_t stream;
+  uint32_t unused;
   uint64_t words[kWords];
   uint8_t data[kLinkData];
 };

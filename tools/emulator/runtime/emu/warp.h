@@ -146,7 +146,7 @@ struct Module {
 };
 constexpr uint32_t kAbi = 5;
 
-constexpr uint32_t kSampleLevel = 3;
+constexpr uint32_t kCheckLevel = 0, kFullLevel = 2, kSampleLevel = 3;
 
 struct Launch {
   const Kernel* kernel;

@@ -25,6 +25,7 @@ struct KnownVariable {
 };
 
 int link_fd = -1;
+uint32_t used_stream = 0;
 uint64_t base = 0;
 uint64_t size = 0;
 DeviceFacts device_facts{};
@@ -56,6 +57,7 @@ Packet& fresh(Ask kind) {
   static Packet packet;
   packet.kind = kind;
   packet.bytes = 0;
+  packet.stream = used_stream;
   std::memset(packet.words, 0, sizeof packet.words);
   return packet;
 }
@@ -169,7 +171,42 @@ uint64_t device_malloc(uint64_t bytes) {
 bool device_free(uint64_t address) {
   Packet& packet = fresh(Ask::release);
   packet.words[0] = address;
-  return ask(packet).words[0] != 0;
+  return error_of(ask(packet)) == kSuccess;
+}
+
+uint32_t open_stream(bool blocking) {
+  Packet& packet = fresh(Ask::open_stream);
+  packet.words[0] = blocking ? 1 : 0;
+  return static_cast<uint32_t>(ask(packet).words[0]);
+}
+
+void close_stream(uint32_t stream) {
+  Packet& packet = fresh(Ask::close_stream);
+  packet.stream = stream;
+  ask(packet);
+}
+
+void use_stream(uint32_t stream) { used_stream = stream; }
+
+uint64_t record_stream(uint32_t stream) {
+  Packet& packet = fresh(Ask::record);
+  packet.stream = stream;
+  return ask(packet).words[0];
+}
+
+void wait_for_stream(uint32_t stream, uint32_t other, uint64_t end) {
+  Packet& packet = fresh(Ask::wait);
+  packet.stream = stream;
+  packet.words[0] = other;
+  packet.words[1] = end;
+  ask(packet);
+}
+
+CudaError synchronise(uint32_t stream, uint64_t end) {
+  Packet& packet = fresh(Ask::synchronise);
+  packet.words[0] = stream;
+  packet.words[1] = end;
+  return error_of(ask(packet));
 }
 
 namespace {

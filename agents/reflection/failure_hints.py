@@ -92,7 +92,7 @@ _FAMILIES: Mapping[str, str] = {
     "asynchronous bulk copies and their barriers": r"^(?:cp\.async\.bulk|mbarrier)",
     "clusters": r"cluster|^mapa|^getctarank",
     "textures and surfaces": r"^(?:tex|tld4|suld|sust|surf)",
-    "calls through pointers and recursion": r"^call",
+    "recursion": r"^call",
 }
 """Families of PTX operations, by the opcodes that belong to each."""
 _FEW = 4

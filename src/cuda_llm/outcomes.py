@@ -401,6 +401,8 @@ class DeviceAssert(DeviceFault):
     reason: StopReason | None = None
     assertion: str | None = None
     """Text of the kernel's assertion."""
+    called: int | None = None
+    """Address that was called and is that of no function with such parameters."""
 
 
 RaceKind = Literal["write-write", "read-write", "write-read"]

@@ -511,6 +511,10 @@ def _finding(verdict: DeviceFault) -> str:
             return assertion
         case DeviceAssert(reason="trap", error=None):
             return "__trap()"
+        case DeviceAssert(called=0):
+            return "a call through a null pointer"
+        case DeviceAssert(called=int(address)):
+            return f"a call of {address:#x}, which is no __device__ function with such parameters"
         case DataRace():
             return f"{verdict.kind}: {_race(verdict)}"
         case InvalidSync():

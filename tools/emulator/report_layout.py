@@ -167,6 +167,7 @@ class Reason(IntEnum):
     DECIDES_COLLECTIVE = 24
     DECIDES_OPERAND = 25
     DECIDES_OUTPUT = 26
+    NO_FUNCTION = 27
 
     @property
     def word(self) -> str:

@@ -202,10 +202,13 @@ def fault_verdict(
             )
         case FaultKind.TRAP if fault.reason is Reason.ASSERTION:
             return DeviceAssert(reason="assert", assertion=fault.detail, thread=thread, spot=spot)
+        case FaultKind.TRAP if fault.reason is Reason.NO_FUNCTION:
+            called = fault.address
+            return DeviceAssert(reason="invalid-pc", called=called, thread=thread, spot=spot)
         case FaultKind.TRAP:
             return DeviceAssert(reason="trap", thread=thread, spot=spot)
         case FaultKind.UNSUPPORTED:
-            return _unsupported(table)
+            return _unsupported(table, site)
         case FaultKind.HOST_TOUCHED_DEVICE:
             location = _location(fault, buffers)
             return PolicyViolation(rule="host-touches-device-memory", location=location)
@@ -312,7 +315,9 @@ def _invalid_sync(
     )
 
 
-def _unsupported(table: KernelTable) -> EmulatorUnsupported:
+def _unsupported(table: KernelTable, site: InstructionSite | None) -> EmulatorUnsupported:
+    if site is not None:
+        return EmulatorUnsupported(opcode=site.opcode, kernel=table.symbol, spot=site.spot)
     first = table.unsupported[0] if table.unsupported else None
     return EmulatorUnsupported(
         opcode=first.opcode if first else "unknown",

@@ -1,20 +1,26 @@
-"""Direct calls replaced by the bodies of the functions called.
+"""Calls replaced by the bodies of the functions called.
 
-A call that cannot be inlined (indirect, recursive, unknown, too large) stays as an instruction
-`call.NAME`, which coverage then refuses.
+A call through a pointer becomes a choice: `call.choose` finds which function is meant, of those
+whose address the module takes and which take and return values of the same sizes, and a jump table
+leads to a copy of its body.
+
+A call that cannot be inlined (recursive, unknown, too large) stays as an instruction `call.NAME`,
+which coverage then refuses. Whether a call through a pointer is recursive only the launch knows:
+`call.recursive.indirect` is a fault where it is executed.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from cuda_llm.tools.emulator.codegen.functions import NumberedFunctions
+from cuda_llm.tools.emulator.ptx.literals import BYTES
 from cuda_llm.tools.emulator.ptx.module import (
     Address,
     Function,
     FunctionCall,
     Guard,
+    Imm,
     Instruction,
     Label,
-    Module,
     Operand,
     OperandPair,
     Reg,
@@ -32,15 +38,25 @@ DEVICE_CALLS = frozenset({"vprintf", "__assertfail"})
 """Functions without a body that the runtime provides."""
 
 
-def inline_calls(module: Module, entry: Function) -> Function:
+def inline_calls(numbered: NumberedFunctions, entry: Function) -> Function:
     """Return `entry` with every call expanded; argument passing is left in the .param space."""
-    functions = {function.name: function for function in module.functions}
-    return _Inliner(functions, entry).run()
+    return _Inliner(numbered, entry).run()
+
+
+@dataclass(frozen=True)
+class _CallPath:
+    """The functions that a statement is inlined through."""
+
+    above: frozenset[str]
+    """Those before the last call through a pointer."""
+    direct: frozenset[str]
+    """Those from there on, the last one's own among them."""
 
 
 class _Inliner:
-    def __init__(self, functions: Mapping[str, Function], entry: Function) -> None:
-        self._functions = functions
+    def __init__(self, numbered: NumberedFunctions, entry: Function) -> None:
+        self._functions = {function.name: function for function in numbered.module.functions}
+        self._addresses = numbered.addresses
         self._entry = entry
         self._registers = dict(entry.registers)
         self._variables = {variable.name: variable for variable in entry.variables}
@@ -48,7 +64,7 @@ class _Inliner:
         self._calls = 0
 
     def run(self) -> Function:
-        self._expand(self._entry.body, (self._entry.name,))
+        self._expand(self._entry.body, _CallPath(frozenset(), frozenset({self._entry.name})))
         return replace(
             self._entry,
             registers=self._registers,
@@ -56,40 +72,93 @@ class _Inliner:
             body=tuple(self._body),
         )
 
-    def _expand(self, body: tuple[Statement, ...], stack: tuple[str, ...]) -> None:
+    def _expand(self, body: tuple[Statement, ...], path: _CallPath) -> None:
         for statement in body:
-            if isinstance(statement, FunctionCall):
-                self._call(statement, stack)
-            else:
+            if not isinstance(statement, FunctionCall):
                 self._body.append(statement)
+            elif isinstance(statement.target, Reg):
+                self._call_through(statement, statement.target, path)
+            else:
+                self._call(statement, statement.target, path)
 
-    def _call(self, call: FunctionCall, stack: tuple[str, ...]) -> None:
-        name = call.target if isinstance(call.target, str) else "indirect"
+    def _call(self, call: FunctionCall, name: str, path: _CallPath) -> None:
         callee = self._functions.get(name)
-        if callee is None or name in stack or len(self._body) > MOST_STATEMENTS:
-            self._keep(call, "recursive" if name in stack else name)
+        if name in path.above:
+            self._append(call, ("call", "recursive", "indirect"))
             return
-        self._calls += 1
-        copy = _Copy(callee, call, f"~{self._calls}")
-        after = f"after{copy.suffix}"
-        if call.guard is not None:
-            over = Guard(call.guard.reg, not call.guard.negated)
-            self._branch(call, after, over)
-        self._registers.update(copy.registers())
-        self._variables.update((variable.name, variable) for variable in copy.variables())
-        self._expand(copy.body(after), (*stack, name))
+        if callee is None or name in path.direct or len(self._body) > MOST_STATEMENTS:
+            self._keep(call, "recursive" if name in path.direct else name)
+            return
+        suffix, after = self._begin(call)
+        self._enter(callee, call, suffix, after, _CallPath(path.above, path.direct | {name}))
         self._body.append(Target(after))
 
-    def _branch(self, call: FunctionCall, label: str, guard: Guard | None) -> None:
-        self._body.append(
-            Instruction(("bra",), (Label(label),), guard, (), call.loc, call.ptx_line)
-        )
+    def _call_through(self, call: FunctionCall, pointer: Reg, path: _CallPath) -> None:
+        if len(self._body) > MOST_STATEMENTS:
+            self._keep(call, "indirect")
+            return
+        known = [self._functions[name] for name in self._addresses]
+        callees = [one for one in known if _sizes(one) == self._sizes_of(call)]
+        suffix, after = self._begin(call)
+        plain = replace(call, guard=None)
+        index = Reg(f"%callee{suffix}")
+        self._registers[index.name] = "u32"
+        addresses = (Imm(self._addresses[one.name]) for one in callees)
+        self._append(plain, ("call", "choose"), index, pointer, *addresses)
+        labels = [Label(f"callee{number}{suffix}") for number in range(len(callees))]
+        if labels:
+            self._append(plain, ("brx", "idx"), index, Vector(tuple(labels)))
+        above = path.above | path.direct
+        for number, (callee, label) in enumerate(zip(callees, labels, strict=True)):
+            self._body.append(Target(label.name))
+            if callee.name in above:
+                self._append(plain, ("call", "recursive", "indirect"))
+            else:
+                inside = _CallPath(above, frozenset({callee.name}))
+                self._enter(callee, plain, f"{suffix}.{number}", after, inside)
+            self._append(plain, ("bra",), Label(after))
+        self._body.append(Target(after))
+
+    def _begin(self, call: FunctionCall) -> tuple[str, str]:
+        """Return a call's suffix for names, and its label for what follows.
+
+        A call that is guarded gets a branch around it.
+        """
+        self._calls += 1
+        suffix = f"~{self._calls}"
+        after = f"after{suffix}"
+        if call.guard is not None:
+            over = Guard(call.guard.reg, not call.guard.negated)
+            self._append(replace(call, guard=over), ("bra",), Label(after))
+        return suffix, after
+
+    def _enter(
+        self, callee: Function, call: FunctionCall, suffix: str, after: str, path: _CallPath
+    ) -> None:
+        """Append a copy of a function's body, which ends with a branch to `after`."""
+        copy = _Copy(callee, call, suffix)
+        self._registers.update(copy.registers())
+        self._variables.update((variable.name, variable) for variable in copy.variables())
+        self._expand(copy.body(after), path)
+
+    def _sizes_of(self, call: FunctionCall) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        def size(name: str) -> int:
+            variable = self._variables.get(name)
+            return variable.size if variable else BYTES[self._registers[name]]
+
+        return tuple(map(size, call.arguments)), tuple(map(size, call.results))
+
+    def _append(self, call: FunctionCall, opcode: tuple[str, ...], *operands: Operand) -> None:
+        """Append an instruction that stands for part of a call, under the call's guard."""
+        self._body.append(Instruction(opcode, operands, call.guard, (), call.loc, call.ptx_line))
 
     def _keep(self, call: FunctionCall, name: str) -> None:
-        operands = tuple(Symbol(n) for n in (*call.results, *call.arguments))
-        self._body.append(
-            Instruction(("call", name), operands, call.guard, (), call.loc, call.ptx_line)
-        )
+        self._append(call, ("call", name), *(Symbol(n) for n in (*call.results, *call.arguments)))
+
+
+def _sizes(function: Function) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the sizes in bytes of what a function takes, and of what it returns."""
+    return tuple(v.size for v in function.params), tuple(v.size for v in function.results)
 
 
 class _Copy:

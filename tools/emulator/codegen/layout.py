@@ -56,7 +56,7 @@ def lay_out(module: Module, kernel: Function) -> Layout:
     places = {
         v.name: StoragePlace(v.space, i)
         for i, v in enumerate(variables)
-        # Tables of functions have no meaning here: kernels that name one are refused.
+        # Kernels, and functions without a body, have no address: tables of them are refused.
         if all(symbol.name in names for _, symbol in v.pointers)
     }
     used = symbols_of(kernel)

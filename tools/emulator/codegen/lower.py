@@ -12,7 +12,14 @@ from cuda_llm.tools.emulator.codegen.bulk_copies import (
     lower_proxy_fence,
 )
 from cuda_llm.tools.emulator.codegen.flow import is_collective
-from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, Lane, RefusedInstruction, Step
+from cuda_llm.tools.emulator.codegen.kernel import (
+    Act,
+    KernelDraft,
+    Lane,
+    RefusedInstruction,
+    SpellLanes,
+    Step,
+)
 from cuda_llm.tools.emulator.codegen.liveness import step_reads
 from cuda_llm.tools.emulator.codegen.mbarriers import lower_cluster_barrier, lower_mbarrier
 from cuda_llm.tools.emulator.codegen.memory import lower_load, lower_store
@@ -21,7 +28,7 @@ from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.codegen.warp_ops import lower_collective, lower_set_registers
 from cuda_llm.tools.emulator.codegen.wgmma_ops import lower_wgmma
 from cuda_llm.tools.emulator.ops.tensor import ALIGNED, is_tensor
-from cuda_llm.tools.emulator.ptx.module import Instruction, Reg
+from cuda_llm.tools.emulator.ptx.module import Imm, Instruction, Reg
 
 LoweringRule = Callable[[KernelDraft, Instruction], list[Step]]
 
@@ -42,13 +49,36 @@ def _yield(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 
 def _call(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower a call that was not inlined: printf and assert; others are refused."""
+    """Lower what inlining left of a call: the choice of a function, printf and assert; others are
+    refused."""
     name = ".".join(instruction.opcode[1:])
+    if name == "choose":
+        return _choose(kernel, instruction)
+    if name == "recursive.indirect":
+        code = f"emu::refuse_recursion(w, {kernel.site(instruction, 'call')}, q);"
+        return [Act(lambda array: code, guard=instruction.guard)]
     if name == "vprintf":
         return _print(kernel, instruction)
     if name == "__assertfail":
         return _assert(kernel, instruction)
     raise NotSupported
+
+
+def _choose(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower `call.choose number, pointer, addresses...`: which of the addresses the pointer is."""
+    number, pointer, *addresses = instruction.operands
+    assert isinstance(number, Reg)
+    assert isinstance(pointer, Reg)
+    site = kernel.site(instruction, "call")
+    known = ", ".join(f"{one.value:#x}" for one in addresses if isinstance(one, Imm))
+
+    def code(array: SpellLanes) -> str:
+        places = f"static constexpr uint64_t known[] = {{{known or 0}}};"
+        call = f"emu::choose_function(w, {site}, q, {array(pointer.name)}, known, {len(addresses)}"
+        return f"{places} {call}, {array(number.name)});"
+
+    reads, writes = (pointer.name,), (number.name,)
+    return [Act(code, reads=reads, writes=writes, guard=instruction.guard, use="branch")]
 
 
 def _print(kernel: KernelDraft, instruction: Instruction) -> list[Step]:

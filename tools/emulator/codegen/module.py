@@ -7,6 +7,7 @@ from cuda_llm.profile import KernelResources
 from cuda_llm.tools.emulator.codegen.constants import propagate_constants
 from cuda_llm.tools.emulator.codegen.emit import emit
 from cuda_llm.tools.emulator.codegen.flow import FlowBlock, blocks_of
+from cuda_llm.tools.emulator.codegen.functions import number_functions
 from cuda_llm.tools.emulator.codegen.guards import mark_guards
 from cuda_llm.tools.emulator.codegen.in_flight import watch_registers
 from cuda_llm.tools.emulator.codegen.inline import inline_calls
@@ -36,6 +37,8 @@ from cuda_llm.tools.profiler.tables import (
 
 MOST_BLOCKS = 0xFFFF
 """Program counters have 16 bits."""
+_VIRTUAL_TABLE = "_ZTV"
+"""How the names of tables of virtual functions begin, which no program may write."""
 _HEAD = """\
 #include "emu/arith.h"
 #include "emu/asynchronous.h"
@@ -94,8 +97,10 @@ def generate(
     texts: list[str] = []
     tables: list[KernelTable] = []
     rows: list[str] = []
+    numbered = number_functions(module)
+    module = numbered.module
     for number, entry in enumerate(f for f in module.functions if f.entry):
-        flat = propagate_constants(lower_param_space(inline_calls(module, entry)))
+        flat = propagate_constants(lower_param_space(inline_calls(numbered, entry)))
         layout = lay_out(module, flat)
         lowered = _lower(flat, layout, module.target, spots, tracks=tracks)
         run, register_bytes, undefined = "nullptr", "0", "0"
@@ -237,7 +242,8 @@ def _data(index: int, variable: Variable) -> str:
 def _row(index: int, variable: Variable) -> str:
     stored = len((variable.initial or b"").rstrip(b"\0") or b"\0") if variable.initial else 0
     initial = f"data{index}" if variable.initial else "nullptr"
-    constant = str(variable.space == "const").lower()
+    is_table = variable.name.startswith(_VIRTUAL_TABLE)
+    constant = str(variable.space == "const" or is_table).lower()
     return (
         f'{{"{variable.name}", {variable.size}, {variable.align}, {constant}, {initial}, {stored}}}'
     )

@@ -8,9 +8,10 @@ from cuda_llm.tools.emulator.codegen.flow import (
     Switch,
     blocks_of,
 )
+from cuda_llm.tools.emulator.codegen.functions import number_functions
 from cuda_llm.tools.emulator.codegen.inline import inline_calls
 from cuda_llm.tools.emulator.codegen.param_space import lower_param_space
-from cuda_llm.tools.emulator.ptx.module import Function, Instruction
+from cuda_llm.tools.emulator.ptx.module import Function, Imm, Instruction
 from cuda_llm.tools.emulator.ptx.parse import parse
 
 CALLEE = """
@@ -31,8 +32,9 @@ def entry(statements: str, others: str = "") -> Function:
     """The flattened kernel `k` with these statements."""
     registers = ".reg .b32 %r<9>; .reg .pred %p<9>; .reg .b64 %rd<9>;"
     module = parse(f"{others}.entry k() {{ {registers}\n{statements}\n}}")
-    kernel = next(function for function in module.functions if function.entry)
-    return lower_param_space(inline_calls(module, kernel))
+    numbered = number_functions(module)
+    kernel = next(function for function in numbered.module.functions if function.entry)
+    return lower_param_space(inline_calls(numbered, kernel))
 
 
 def call(name: str, argument: str, result: str) -> str:
@@ -70,8 +72,31 @@ def test_recursion_and_unknown_functions_stay_calls() -> None:
     assert "call.recursive" in spellings(entry(call("twice", "%r1", "%r2"), recursive))
     external = ".extern .func (.param .b32 o) malloc(.param .b32 i) ;\n"
     assert "call.malloc" in spellings(entry(call("malloc", "%r1", "%r2"), external))
-    indirect = "{ proto: .callprototype (.param .b32 _) _ (); call %rd1, (), proto; }"
-    assert "call.indirect" in spellings(entry(indirect))
+
+
+def test_a_call_through_a_pointer_chooses_among_fitting_functions_with_an_address() -> None:
+    narrow = CALLEE.replace("twice", "narrow").replace("b32 in", "b64 in")
+    others = "".join(CALLEE.replace("twice", name) for name in ("first", "second", "never"))
+    table = ".global .u64 table[3] = {first, narrow, 7};\n"
+    through = call("twice", "%r1", "%r2").replace("twice", "%rd1").replace(");", "), proto;", 1)
+    flat = entry("mov.u64 %rd1, second;\n" + through + "ret;", others + narrow + table)
+    choices = [s for s in flat.body if isinstance(s, Instruction) and s.opcode[0] == "call"]
+    assert [s.spelling for s in choices] == ["call.choose"]
+    addresses = [one.value for one in choices[0].operands[2:] if isinstance(one, Imm)]
+    assert len(set(addresses)) == 2
+    moved = next(s for s in flat.body if isinstance(s, Instruction) and s.spelling == "mov.u64")
+    assert moved.operands[1] == Imm(addresses[1])
+    assert spellings(flat).count("add.s32") == 2
+    assert isinstance(blocks_of(flat)[0].end, Switch)
+
+
+def test_what_calls_itself_through_a_pointer_is_refused_where_that_happens() -> None:
+    itself = CALLEE.replace(
+        "add.s32 %r1, %r1, %r1;", ".reg .b64 %rd<2>;" + call("%rd1", "%r1", "%r1")
+    )
+    flat = entry("mov.u64 %rd1, twice;\n" + call("%rd1", "%r1", "%r2") + "ret;", itself)
+    assert spellings(flat).count("call.choose") == 2
+    assert spellings(flat).count("call.recursive.indirect") == 1
 
 
 def test_collectives_start_blocks_and_barriers_end_them() -> None:

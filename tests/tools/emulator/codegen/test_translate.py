@@ -196,11 +196,12 @@ def test_clusters_fixed_at_compile_time_are_told_to_the_device() -> None:
     assert "{2, 1, 1}, 0}" in made.text
 
 
-def test_tables_of_functions_are_refused_where_a_kernel_reads_them() -> None:
+def test_tables_of_functions_without_a_body_are_refused_where_a_kernel_reads_them() -> None:
     table = (
-        ".func f() { ret; }\n.global .u64 numbers[1] = {7};\n.global .u64 both[2] = {f, numbers};\n"
+        ".extern .func f();\n.func g() { ret; }\n.global .u64 numbers[1] = {7};\n"
+        ".global .u64 both[2] = {f, numbers};\n.global .u64 known[2] = {g, numbers};\n"
     )
-    for name, refused in (("both", True), ("numbers", False)):
+    for name, refused in (("both", True), ("numbers", False), ("known", False)):
         entry = f".entry k() {{ .reg .b64 %rd<9>; ld.global.u64 %rd1, [{name}]; ret; }}\n"
         (kernel,) = generate(parse(HEAD + table + entry), (), "kernel.cu", SOURCE).kernels
         assert [one.opcode for one in kernel.unsupported] == ["ld.global.u64"] * refused

@@ -69,6 +69,24 @@ void count(bool part, const Transfer& one, uint64_t moved_sectors, uint64_t host
   report.host_bytes += host_bytes;
 }
 
+// Are these words what the module itself says, addresses of functions among them? They tell the host
+// nothing about data: it reads them to pass a function to a kernel.
+bool tells_functions(const Allocation& one, uint64_t from, uint64_t bytes) {
+  if (one.kind != AllocationKind::variable || (from - one.begin) % 8 != 0 || bytes % 8 != 0) return false;
+  const Variable& variable = device().module->variables[one.index];
+  bool found = false;
+  for (uint64_t at = from - one.begin; at < from - one.begin + bytes; at += 8) {
+    uint64_t said = 0, held = 0;
+    if (at < variable.initial_bytes) {
+      std::memcpy(&said, variable.initial + at, std::min<uint64_t>(8, variable.initial_bytes - at));
+    }
+    std::memcpy(&held, device().host(one.begin + at), 8);
+    if (held != said) return false;
+    found |= said - kFirstFunction < kFunctions;
+  }
+  return found;
+}
+
 // Where launches are sampled, contents beyond the first megabytes matter to nobody.
 uint64_t written(uint64_t bytes) {
   return device().options.level == kSampleLevel ? std::min(bytes, kMostWritten) : bytes;
@@ -106,9 +124,10 @@ CudaError copy_from_device(void* to, uint64_t from, uint64_t bytes, bool part) {
   if (bytes == 0) return kSuccess;
   const Allocation* one = allocation_of(from, bytes);
   if (one == nullptr) return kInvalidValue;
-  if (device().options.device_to_host == 0) refuse_copy(Fault::host_copy, 0);
+  const bool of_data = !tells_functions(*one, from, bytes);
+  if (of_data && device().options.device_to_host == 0) refuse_copy(Fault::host_copy, 0);
   count(part, {2, 0, from, bytes, 0, 0}, sectors(from, bytes), bytes);
-  copied(one, nullptr, true);
+  if (of_data) copied(one, nullptr, true);
   fill_pages(*one, from, from + bytes);
   std::memcpy(to, device().host(from), bytes);
   return kSuccess;

@@ -54,6 +54,7 @@ enum class ReasonNumber : uint32_t {
   decides_collective,
   decides_operand,           // of an instruction that takes whole values
   decides_output,
+  no_function,  // at the address that is called
 };
 
 // What a launch asks too much of.

@@ -64,6 +64,14 @@ inline bool cuts_loop(Warp* w, uint32_t block) {
 [[noreturn]] void assert_failed(Warp* w, uint32_t site, Mask lanes, const uint64_t* message,
                                 const uint64_t* file, const uint32_t* line);
 
+// `call.choose`: sets for each lane which of `count` addresses of functions its pointer is; a fault where
+// it is none.
+void choose_function(Warp* w, uint32_t site, Mask lanes, const uint64_t* pointer,
+                     const uint64_t* functions, uint32_t count, uint32_t* number);
+
+// A function that is called through a pointer from itself.
+[[noreturn]] void refuse_recursion(Warp* w, uint32_t site, Mask lanes);
+
 // `call vprintf`: format and argument block are generic addresses, one a lane.
 void print(Warp* w, uint32_t site, Mask lanes, const uint64_t* format, const uint64_t* arguments);
 

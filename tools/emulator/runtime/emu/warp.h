@@ -19,6 +19,9 @@ constexpr uint64_t kSharedWindow = uint64_t{1} << 56;
 constexpr uint64_t kLocalWindow = uint64_t{2} << 56;
 constexpr uint64_t kParamWindow = uint64_t{3} << 56;
 constexpr uint64_t kWindowMask = uint64_t{0xff} << 56;
+// Addresses of functions, as codegen/functions.py gives them: no memory is there.
+constexpr uint64_t kFirstFunction = uint64_t{0xfc0de} << 36;
+constexpr uint64_t kFunctions = uint64_t{1} << 36;
 
 enum class Status : int32_t {
   exited,   // every lane has left the kernel

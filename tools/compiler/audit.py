@@ -52,7 +52,7 @@ cuTensorMapEncodeTiled cuTensorMapEncodeIm2col cuTensorMapEncodeIm2colWide cuTen
 
 C_CALLS = """
 memcpy memmove memset memcmp memchr strlen strcmp strncmp strcpy strncpy strcat strchr strstr
-malloc calloc realloc free aligned_alloc posix_memalign abort exit atexit abs labs llabs
+malloc calloc realloc free aligned_alloc posix_memalign strerror abort exit atexit abs labs llabs
 qsort bsearch rand srand strtol strtoll strtoul strtoull strtof strtod atoi atof
 printf fprintf vfprintf vprintf sprintf snprintf vsnprintf puts putchar fputs fputc fwrite
 putc fflush stdout stderr sched_yield __assert_fail __stack_chk_fail __errno_location

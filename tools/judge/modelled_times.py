@@ -10,18 +10,22 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 import numpy as np
 
 from cuda_llm.outcomes import (
+    DataRace,
     DependentLaunch,
     IllegalAccess,
     LaunchFailed,
     LeftOut,
     Misaligned,
+    Nondeterministic,
     Quarantined,
     TimedOut,
+    UninitialisedRead,
     Verdict,
     WrongResult,
 )
@@ -53,6 +57,7 @@ from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_
 from cuda_llm.tools.validator.cases import (
     NONCE_BYTES,
     Case,
+    fresh_nonce,
     generator,
     side_by_side_case,
     timed_case,
@@ -60,6 +65,7 @@ from cuda_llm.tools.validator.cases import (
 )
 from cuda_llm.tools.validator.check_case import CheckedCase, check_case
 from cuda_llm.tools.validator.distributions import draw
+from cuda_llm.tools.validator.find_cause import find_cause
 from cuda_llm.tools.validator.hidden_sizes import draw_ragged
 from cuda_llm.tools.validator.oracle import reference_oracle
 from cuda_llm.tools.validator.parts import elements
@@ -79,6 +85,8 @@ MOST_INSTRUCTIONS = 40_000_000
 """Most instructions of warps of a call that is executed whole to compare its outputs: a second."""
 TENSOR_OPERATIONS = 64
 """Operations on tensor cores that take as long to emulate as an instruction of a warp."""
+MOST_WATCHED = 5e7
+"""Most operations and bytes of a size at which a race is looked for behind a wrong result."""
 LEAST_STORED = 0.9
 """Least share of the outputs' bytes that a kernel has to store, as some blocks show for all."""
 LEAST_OPERATIONS = 0.5
@@ -105,6 +113,24 @@ async def time_calls_there(
     first at a small size. Where the site samples, sizes that are too large to be executed whole
     come afterwards; without `compares`, where a kernel was judged before, for their times alone.
     """
+    outcome = await _time_calls(
+        site, task, compiled, baseline, nonce, begins_small=begins_small, compares=compares
+    )
+    if isinstance(outcome, WrongResult | Nondeterministic) and site.capabilities.sees_races:
+        return await _find_cause(site, task, compiled, baseline, outcome) or outcome
+    return outcome
+
+
+async def _time_calls(
+    site: Site,
+    task: Task,
+    compiled: Baseline,
+    baseline: Baseline,
+    nonce: bytes | None,
+    *,
+    begins_small: bool,
+    compares: bool,
+) -> KernelTimes | Verdict:
     samples = site.capabilities.samples
     async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
         if not isinstance(session, Session):
@@ -121,6 +147,32 @@ async def time_calls_there(
     if not samples or not isinstance(times, KernelTimes):
         return times
     return await model_sizes(task, site, compiled, times, compares=compares)
+
+
+async def _find_cause(
+    site: Site,
+    task: Task,
+    compiled: Baseline,
+    baseline: Baseline,
+    failed: WrongResult | Nondeterministic,
+) -> DataRace | UninitialisedRead | None:
+    """Look for a race at the sizes up to that of a wrong result, the smallest first: a path that
+    only large sizes take was not watched before."""
+    dims = failed.dims if isinstance(failed, WrongResult) else {}
+    most = min(MOST_WATCHED, work(task, dims) if dims else MOST_WATCHED)
+    sizes = [*task.sizes.emulated, *task.sizes.bench]
+    cases = [timed_case(task, one, Level.FULL) for one in sizes if work(task, one) <= most]
+    secret = fresh_nonce()
+    draw = partial(generator, secret, task.name, "watched", 0)
+    async with open_oracle(task, site, baseline) as oracle:
+        for case in sorted(cases, key=lambda case: case.work):
+            async with site.open(compiled) as session:
+                if not isinstance(session, Session):
+                    return None
+                cause = await find_cause(task, session, case, oracle, draw)
+            if cause is not None:
+                return cause
+    return None
 
 
 async def model_sizes(

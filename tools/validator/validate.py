@@ -2,8 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from cuda_llm.outcomes import DataRace, UninitialisedRead, Verdict, WrongResult, fault_key
+from cuda_llm.outcomes import (
+    DataRace,
+    Nondeterministic,
+    UninitialisedRead,
+    Verdict,
+    WrongResult,
+    fault_key,
+)
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Session
 from cuda_llm.tools.device.buffers import HOST, Arrays
@@ -23,6 +31,7 @@ from cuda_llm.tools.validator.cases import (
     plan,
 )
 from cuda_llm.tools.validator.check_case import CheckedCase, check_case, ignore
+from cuda_llm.tools.validator.find_cause import find_cause
 from cuda_llm.tools.validator.find_patterns import JudgedCase, find_case_pattern
 from cuda_llm.tools.validator.hidden_sizes import NO_THRESHOLDS
 from cuda_llm.tools.validator.oracle import Inputs, Oracle, reference_oracle
@@ -81,8 +90,14 @@ async def validate(
         result = await check_case(
             task, session, case, oracle, rng, arrays, plans[number], on_inputs
         )
-        if isinstance(result, WrongResult) and result.repeat:
-            return replace(result, cases=len(checked) + 1)
+        if isinstance(result, Nondeterministic) or (
+            isinstance(result, WrongResult) and result.repeat
+        ):
+            draw = partial(case_generator, nonce, task, number)
+            cause = await find_cause(task, session, case, oracle, draw) if arrays is HOST else None
+            if cause is None and isinstance(result, WrongResult):
+                return replace(result, cases=len(checked) + 1)
+            return cause or result
         if isinstance(result, WrongResult):
             judged = dict.fromkeys(order[: len(checked)], True) | {number: False}
             return await _explain(task, session, oracle, nonce, cases, judged, result, arrays)
@@ -120,21 +135,17 @@ async def _explain(
     first: WrongResult,
     arrays: Arrays,
 ) -> WrongResult | DataRace | UninitialisedRead:
-    """Run the remaining cheap cases, and find what the wrong cases have in common, or a race.
+    """Return what explains a wrong result: a race, a value that nobody has written, or what the
+    wrong cases have in common, once the other cheap cases have run.
 
-    A value that nobody has written explains a wrong result where the device can follow it.
+    Where no cheap case is wrong, dearer ones run until one is.
     """
-    failed = next(number for number, right in judged.items() if not right)
-    if arrays is HOST and cases[failed].work <= FULL_LEVEL_WORK:
-        rng = case_generator(nonce, task, failed, arrays)
-        traced = replace(cases[failed], tracks=True, repeat_seed=0)
-        found = await check_case(task, session, traced, oracle, rng, arrays)
-        if isinstance(found, UninitialisedRead):
-            return found
     wrong = {number: first for number, right in judged.items() if not right}
     for number, case in enumerate(cases):
-        if number in judged or case.work > FULL_LEVEL_WORK:
+        if number in judged:
             continue
+        if case.work > FULL_LEVEL_WORK and number > min(wrong):
+            break
         rng = case_generator(nonce, task, number, arrays)
         result = await check_case(task, session, replace(case, repeat_seed=0), oracle, rng, arrays)
         if isinstance(result, WrongResult):
@@ -144,6 +155,12 @@ async def _explain(
         elif not isinstance(result, CheckedCase):
             break
         judged[number] = isinstance(result, CheckedCase)
+    cheapest = min(wrong)
+    if arrays is HOST:
+        draw = partial(case_generator, nonce, task, cheapest)
+        cause = await find_cause(task, session, cases[cheapest], oracle, draw)
+        if cause is not None:
+            return cause
     in_order = [JudgedCase(cases[number], judged[number]) for number in sorted(judged)]
     return replace(
         max((wrong[number] for number in sorted(wrong)), key=_informativeness),

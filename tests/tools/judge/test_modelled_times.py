@@ -10,7 +10,14 @@ import pytest
 from corpus_sample import sample
 from modelled_calls import called, device, timed, with_sizes
 
-from cuda_llm.outcomes import DependentLaunch, IllegalAccess, LeftOut, Quarantined, WrongResult
+from cuda_llm.outcomes import (
+    DataRace,
+    DependentLaunch,
+    IllegalAccess,
+    LeftOut,
+    Quarantined,
+    WrongResult,
+)
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
@@ -139,6 +146,35 @@ def test_an_address_that_follows_from_the_inputs_alone_is_a_fault_in_a_sample() 
     source = COUNTED_FIRST.replace("(*done - n)", "n").replace("FAR", "4096")
     outcome = called(load_task("vector_add"), source, {"n": 1 << 24}, Level.SAMPLE)
     assert isinstance(outcome, IllegalAccess), outcome
+
+
+RACY_WHERE_LARGE = """
+__global__ void add(const float* a, const float* b, float* c, int n) {
+    __shared__ float sums[256];
+    int first = blockIdx.x * 256, i = first + threadIdx.x, mirrored = 255 - threadIdx.x;
+    sums[threadIdx.x] = i < n ? a[i] + b[i] : 0.0f;
+    if (n < 200000) __syncthreads();
+    if (first + mirrored < n) c[first + mirrored] = sums[mirrored];
+}
+
+extern "C" void solve(const float* a, const float* b, float* c, int n) {
+    add<<<(n + 255) / 256, 256>>>(a, b, c, n);
+}
+"""
+
+
+def test_a_race_on_a_path_of_large_sizes_is_named_where_a_timed_size_is_wrong() -> None:
+    verdict = timed(load_task("vector_add"), RACY_WHERE_LARGE)
+    assert isinstance(verdict, DataRace), verdict
+    lines = {spot.line for spot in (verdict.spot, verdict.other) if spot}
+    assert lines == {5, 7}
+
+
+def test_a_wrong_result_without_a_race_stays_one() -> None:
+    source = RACY_WHERE_LARGE.replace("if (n < 200000) __syncthreads();", "__syncthreads();")
+    wrong = source.replace("a[i] + b[i]", "n < 200000 ? a[i] + b[i] : a[i]")
+    verdict = timed(load_task("vector_add"), wrong)
+    assert isinstance(verdict, WrongResult), verdict
 
 
 @pytest.mark.evidence

@@ -86,7 +86,7 @@ class TaskArgument:
 
 
 class ToleranceClass(StrEnum):
-    """Rule by which an element's error is normalised (`docs/validation.md`)."""
+    """Rule by which an element's error is normalised (`docs/referee.md`)."""
 
     ELEMENTWISE = "elementwise"
     REDUCTION = "reduction"

@@ -1,4 +1,4 @@
-"""Derives how far a result may be from the float64 reference, as docs/validation.md explains."""
+"""Derives how far a result may be from the float64 reference, as docs/referee.md explains."""
 
 import math
 from collections.abc import Mapping

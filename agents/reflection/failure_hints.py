@@ -57,6 +57,7 @@ from cuda_llm.verdict_wording import (
     REPEATED_CALLS,
     REPLY_FAULTS,
     describe,
+    describe_call,
     name_owner,
     phrase,
     phrase_decision,
@@ -201,6 +202,7 @@ def _fault_hint(
         context.quote_line(verdict.spot),
         *seen,
         f"thread {thread.thread} of block {thread.block}" if thread else "",
+        *map(one_line, describe_call(verdict)),
         context.gpu_report(verdict.error, verdict.replay, placed=placed),
     )
 
@@ -1014,6 +1016,7 @@ def _wrong_result(verdict: WrongResult, context: KernelContext) -> Hint:
         remedy,
         f"{verdict.failed_cases} of {verdict.cases} cases wrong",
         one_line(join_parts(*patterns), 240),
+        *map(one_line, describe_call(verdict)),
         _case(verdict),
         context.vector_access() if remedy.cause == _VECTOR_TAIL else "",
     )

@@ -19,11 +19,27 @@ SPARSE: Mapping[str, bool] = MappingProxyType({"sparse": True})
 """Metadata of a dataclass field that `encode` leaves out while it has its default."""
 
 
+class ByCode:
+    """Annotation of a union of verdicts in a field: each is decoded by its code."""
+
+    def __get_pydantic_core_schema__(self, union: Any, handler: Callable[[Any], Any]) -> Any:
+        """Return pydantic's schema, which reads `code` first."""
+        from pydantic_core import core_schema
+
+        kinds = {kind.code: handler(kind) for kind in get_args(union)}
+        return core_schema.tagged_union_schema(kinds, discriminator="code")
+
+
 def encode(value: Any) -> Any:
-    """Return `value` in JSON's own types. Infinities and NaN become strings that decode."""
+    """Return `value` in JSON's own types, a verdict with its code.
+
+    Infinities and NaN become strings that decode.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         told = [one for one in dataclasses.fields(value) if not _is_left_out(value, one)]
-        return {one.name: encode(getattr(value, one.name)) for one in told}
+        code = getattr(type(value), "code", None)
+        head = {"code": code} if isinstance(code, str) else {}
+        return {**head, **{one.name: encode(getattr(value, one.name)) for one in told}}
     if isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, Set)):

@@ -10,8 +10,9 @@ lists every place to change when a verdict is added.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar, Literal, TypeAlias, assert_never
+from typing import Annotated, ClassVar, Literal, TypeAlias, assert_never
 
+from cuda_llm.codec import SPARSE, ByCode
 from cuda_llm.errors import InfrastructureError, machinery_error
 from cuda_llm.profile import Profile
 from cuda_llm.source_file import SourceSpot
@@ -76,6 +77,17 @@ Owner = Literal[
 
 
 @dataclass(frozen=True, kw_only=True)
+class SharedArray:
+    """The array of shared memory that an access points into, or that ends before it."""
+
+    name: str
+    offset_bytes: int
+    """Distance from the start of the array."""
+    size_bytes: int | None = None
+    """Size of the array; None where the launch says how large it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Location:
     """Where an access points, relative to the memory that owns the address or is nearest."""
 
@@ -93,6 +105,36 @@ class Location:
     """Whether the owner was freed before the access."""
     address: int | None = None
     """The address itself, of `nowhere`."""
+    array: SharedArray | None = field(default=None, metadata=SPARSE)
+    """The array, of shared memory."""
+
+
+CopyLack = Literal["commit", "commit-before-wait", "wait"]
+"""What a copy lacks: its group was not committed, or after the last wait, or no wait covers it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyUnderWay:
+    """A `cp.async` that has yet to bring the bytes that are accessed."""
+
+    spot: SourceSpot | None = None
+    lacks: CopyLack
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedCall:
+    """A function of CUDA's runtime that returned an error to `solve`, which went on."""
+
+    call: str
+    """Name of the function, e.g. `cudaMemcpyAsync`; a launch by `<<<>>>` is `cudaLaunchKernel`."""
+    error: str
+    """CUDA's name of the error."""
+    kernel: str | None = None
+    """The kernel that the call is about."""
+    times: int = 1
+    """How often the call of `solve` got this error from this function."""
+    spot: SourceSpot | None = None
+    """The call, where the source spells only one such call."""
 
 
 DescriptorFlaw = Literal["reserved-bits", "no-pattern", "negative-start"]
@@ -371,6 +413,11 @@ class DeviceFault:
     """The error code of a GPU, which names neither line, thread nor address."""
     replay: Replay | None = None
     """The same case on the emulated device, where a GPU gave an error code alone."""
+    failed_calls: tuple[FailedCall, ...] = field(default=(), metadata=SPARSE)
+    """What CUDA refused of the call of `solve` before."""
+    unlaunched: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    """Kernels of the source that the call had not launched, where the fault is that nobody wrote
+    what is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -425,6 +472,13 @@ class DataRace(DeviceFault):
     """Whether a bulk copy reads a stored word with no `fence.proxy.async` in between."""
     other: SourceSpot | None = None
     """Line of the earlier access."""
+    location: Location | None = field(default=None, metadata=SPARSE)
+    """Where the word is."""
+    copy: CopyUnderWay | None = field(default=None, metadata=SPARSE)
+    """The copy that makes one of the two accesses, where no wait covers it."""
+    further: tuple["DeviceFinding", ...] = field(default=(), metadata=SPARSE)
+    """Races at other lines in the same call, then the fault that ended it, which may follow from a
+    race."""
 
     @property
     def read_and_update(self) -> tuple[SourceSpot | None, SourceSpot | None]:
@@ -454,6 +508,8 @@ class UninitialisedRead(DeviceFault):
     """What the value was used for; None where the read itself is all that is known."""
     used_at: SourceSpot | None = None
     """Line where the value was used."""
+    copy: CopyUnderWay | None = field(default=None, metadata=SPARSE)
+    """The copy that was to bring the value."""
 
 
 SyncKind = Literal["divergent-barrier", "partial-mask", "deadlock", "unwaited", "unfenced"]
@@ -497,6 +553,12 @@ class InvalidSync(DeviceFault):
     """Bytes that an awaited phase of an mbarrier lacks."""
     other: SourceSpot | None = None
     """Line where the other threads wait, or of the product, or of the write to its registers."""
+
+
+DeviceFinding: TypeAlias = Annotated[
+    IllegalAccess | Misaligned | DeviceAssert | DataRace | UninitialisedRead | InvalidSync, ByCode()
+]
+"""A fault in device code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -700,6 +762,10 @@ class WrongResult:
     """How the first wrong call differs from the right call before, at the same addresses: in one
     input element (`one-changed`), in the order of an input's elements (`permuted`), in all contents
     (`fresh`), in nothing (`extra`). Empty where no call before was right."""
+    failed_calls: tuple[FailedCall, ...] = field(default=(), metadata=SPARSE)
+    """What CUDA refused of the call of `solve`."""
+    unlaunched: tuple[str, ...] = field(default=(), metadata=SPARSE)
+    """Kernels of the source that the call did not launch, where elements were never written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -968,6 +1034,14 @@ def failure_key(verdict: Verdict) -> str:
     Two kernels with equal keys failed in the same way. A passed kernel has its code alone.
     """
     return "/".join([verdict.code, *(str(fact) for fact in _cause_facts(verdict) if fact)])
+
+
+def findings_of(verdict: Verdict) -> tuple[Verdict, ...]:
+    """Return a verdict and the further faults of the same call, each fault once."""
+    found: dict[object, Verdict] = {}
+    for one in (verdict, *(verdict.further if isinstance(verdict, DataRace) else ())):
+        found.setdefault(fault_key(one), one)
+    return tuple(found.values())
 
 
 def fault_key(verdict: Verdict) -> tuple[object, ...]:

@@ -17,6 +17,8 @@ from cuda_llm.outcomes import (
     CasePattern,
     CompileFailed,
     CompilerStop,
+    CopyLack,
+    CopyUnderWay,
     CudaError,
     DataRace,
     Decision,
@@ -28,6 +30,7 @@ from cuda_llm.outcomes import (
     ElementPattern,
     EmulatorUnsupported,
     ExceededLimit,
+    FailedCall,
     GuardOverwritten,
     HostCrashed,
     IllegalAccess,
@@ -53,6 +56,7 @@ from cuda_llm.outcomes import (
     Region,
     RegionKind,
     Replay,
+    SharedArray,
     SyncKind,
     SyncReason,
     TimedOut,
@@ -142,6 +146,11 @@ _DECISIONS: Mapping[Decision, str] = {
     "collective": "decides what lanes of a warp exchange",
     "operand": "is an operand of an instruction that needs all of it",
     "output": "is stored as a result",
+}
+_LACKS: Mapping[CopyLack, str] = {
+    "commit": "its group is not committed",
+    "commit-before-wait": "its group was committed after the wait, which does not cover it",
+    "wait": "no wait covers its group",
 }
 _SYNC: Mapping[SyncReason | SyncKind, str] = {
     "different-barriers": "lanes of one warp are at different barriers: the others wait{elsewhere}",
@@ -269,6 +278,8 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
 Fact: TypeAlias = (
     SourceSpot
     | CudaError
+    | FailedCall
+    | CopyUnderWay
     | Replay
     | MemoryAccess
     | Location
@@ -292,6 +303,10 @@ def phrase(fact: Fact | None) -> str:
             return f"{fact}  `{text}`" if text else str(fact)
         case CudaError():
             return _cuda_error(fact)
+        case FailedCall():
+            return _failed_call(fact)
+        case CopyUnderWay():
+            return _copy_under_way(fact)
         case Replay():
             return _replay(fact)
         case MemoryAccess():
@@ -490,6 +505,8 @@ def _device_fault(verdict: DeviceFault) -> tuple[str, ...]:
         f"in {verdict.thread}" if verdict.thread else "",
         f"against {phrase(other)}" if other else "",
         f"used {_at(used_at)}" if used_at else "",
+        phrase(verdict.copy) if isinstance(verdict, DataRace | UninitialisedRead) else "",
+        *describe_call(verdict),
         error,
         phrase(verdict.replay),
         UNPLACED if lacks_place(verdict) else "",
@@ -502,7 +519,8 @@ def _finding(verdict: DeviceFault) -> str:
         case Misaligned(access=MemoryAccess(location=Location()) as access):
             return f"{_access(access)}: not a multiple of {access.bytes}"
         case UninitialisedRead(access=MemoryAccess() as access):
-            return f"{_access(access)}, which nothing has written{_decided(verdict)}"
+            yet = " yet" if verdict.copy else ""
+            return f"{_access(access)}, which nothing has written{yet}{_decided(verdict)}"
         case UninitialisedRead(decides=str()):
             return f"a value that nothing has set{_decided(verdict)}"
         case IllegalAccess(access=access) | Misaligned(access=access):
@@ -553,6 +571,12 @@ def _access(access: MemoryAccess) -> str:
     return f"{what} of {access.space} memory" if access.space else what
 
 
+def _place_in(array: SharedArray) -> str:
+    """Return `byte 132 of the shared array tile (4,224 bytes)`."""
+    size = "" if array.size_bytes is None else f" ({array.size_bytes:,} bytes)"
+    return f"byte {array.offset_bytes:,} of the shared array {array.name}{size}"
+
+
 def _location(location: Location) -> str:
     """Return `at byte 4000 of buffer C (4000 bytes)`, `8 bytes before the start of buffer C`."""
     if location.relation == "nowhere":
@@ -560,6 +584,8 @@ def _location(location: Location) -> str:
         return f"{at}which is nobody's memory" if at else "in nobody's memory"
     owner, size, offset = name_owner(location), location.size_bytes, location.offset_bytes
     freed = ", freed" if location.freed else ""
+    if location.array is not None and not location.freed:
+        return f"at {_place_in(location.array)}"
     if location.owner in {"shared", "local", "param"} and size is not None:
         exited = " of a block that has exited" if location.freed else ""
         owner, extent = f"{size} bytes of {owner}{exited}", ""
@@ -571,6 +597,34 @@ def _location(location: Location) -> str:
     if offset < 0:
         return f"{-offset} bytes before the start of {owner}{extent}"
     return f"at byte {offset} of {owner}{extent}"
+
+
+MOST_UNLAUNCHED = 3
+"""Most kernels that are named as never launched."""
+
+
+def describe_call(verdict: DeviceFault | WrongResult) -> tuple[str, ...]:
+    """Describe what else the call of `solve` shows that may explain the verdict: a line a fact."""
+    names, most = verdict.unlaunched, MOST_UNLAUNCHED
+    rest = f" and {len(names) - most} others" if len(names) > most else ""
+    unlaunched = f"never launched in this call: {', '.join(names[:most])}{rest}" if names else ""
+    return _lines(*map(phrase, verdict.failed_calls), unlaunched)
+
+
+def _failed_call(failed: FailedCall) -> str:
+    """Return `cudaMemsetAsync at mine.cu:20 returned cudaErrorInvalidValue, and solve went on`."""
+    call = failed.call
+    if failed.kernel is not None:
+        is_launch = call.startswith(("cudaLaunch", "__cudaLaunch"))
+        call = f"the launch of {failed.kernel}" if is_launch else f"{call} for {failed.kernel}"
+    where = f" at {failed.spot}" if failed.spot else ""
+    times = f" ({failed.times:,} times)" if failed.times > 1 else ""
+    return f"{call}{where} returned {failed.error}{times}, and solve went on"
+
+
+def _copy_under_way(copy: CopyUnderWay) -> str:
+    where = f" {_at(copy.spot)}" if copy.spot else ""
+    return f"the cp.async{where} has yet to bring these bytes: {_LACKS[copy.lacks]}"
 
 
 def _guarded_race(race: DataRace) -> str:
@@ -589,17 +643,25 @@ def _race(verdict: DataRace) -> str:
         return f"{_count(verdict.hazards, 'hazard')} in {verdict.space} memory"
     earlier, _, later = verdict.kind.partition("-")
     verb = _VERBS["atomic" if verdict.atomic else "write" if later == "write" else "read"]
-    word = "a word" if verdict.offset_bytes is None else f"byte {verdict.offset_bytes}"
+    word = f"{_word(verdict)} of {verdict.space} memory"
+    if verdict.location is not None and verdict.location.array is not None:
+        word = _place_in(verdict.location.array)
+    elif verdict.location is not None and verdict.location.owner in {"buffer", "scratch"}:
+        word = f"{_word(verdict)} of {name_owner(verdict.location)}"
     where = "" if verdict.other is None else f" at {verdict.other}"
     if verdict.unfenced:
         return (
-            f"a bulk copy or wgmma reads {word} of {verdict.space} memory after a store{where}, "
+            f"a bulk copy or wgmma reads {word} after a store{where}, "
             "with no fence.proxy.async between the two"
         )
     return (
-        f"{verb} {word} of {verdict.space} memory after another thread's {earlier}{where}, with "
-        "nothing between that orders the two"
+        f"{verb} {word} after another thread's {earlier}{where}, with nothing between that orders "
+        "the two"
     )
+
+
+def _word(race: DataRace) -> str:
+    return "a word" if race.offset_bytes is None else f"byte {race.offset_bytes}"
 
 
 def _sync(verdict: InvalidSync) -> str:
@@ -717,7 +779,9 @@ def _wrong_result(verdict: WrongResult) -> tuple[str, ...]:
         phrase(verdict.case_pattern),
         REPEATED_CALLS.get(verdict.repeat, ""),
     )
-    return _lines(first, "; ".join(_lines(count, extent)), "; ".join(patterns))
+    return _lines(
+        first, "; ".join(_lines(count, extent)), "; ".join(patterns), *describe_call(verdict)
+    )
 
 
 def _elements(pattern: ElementPattern) -> str:

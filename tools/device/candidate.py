@@ -1,5 +1,6 @@
 """What goes into the compiler, and what comes out for a device to open."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import TypeAlias
 
 from cuda_llm.outcomes import Diagnostic
 from cuda_llm.profile import KernelResources
+from cuda_llm.source_file import SourceSpot
+from cuda_llm.source_tokens import blank_strings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,20 @@ class Compiled:
     def kernel_names(self) -> Mapping[str, str]:
         """Return the names of the kernels in their source, by symbol."""
         return {kernel.symbol: kernel.kernel for kernel in self.kernels}
+
+    def line_of_call(self, call: str, kernel: str | None = None) -> SourceSpot | None:
+        """Return the line that calls a function of CUDA's runtime, or launches `kernel`; None where
+        none does, or several do."""
+        begin = rf"\b{re.escape(call)}\s*\("
+        if call == "cudaLaunchKernel" and kernel:
+            begin = rf"\b{re.escape(re.split('[<(]', kernel)[0])}\s*(?:<[^;{{}}]*>\s*)?<<<"
+        code = blank_strings(self.source)
+        found = list(re.finditer(begin, code))
+        if len(found) != 1:
+            return None
+        line = code.count("\n", 0, found[0].start())
+        text = self.source.split("\n")[line].strip()
+        return SourceSpot(file=self.name, line=line + 1, text=text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from cuda_llm.outcomes import DataRace, DependentLaunch, LaunchFailed, OutOfMemory, Verdict
+from cuda_llm.outcomes import (
+    DataRace,
+    DependentLaunch,
+    FailedCall,
+    LaunchFailed,
+    OutOfMemory,
+    Verdict,
+)
 from cuda_llm.profile import Bottleneck, LaunchProfile
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
 
@@ -117,6 +124,10 @@ class CallReport:
     found another way."""
     out_of_memory: OutOfMemory | None = None
     """An allocation that was refused; None where there was none. The candidate may have coped."""
+    failed_calls: tuple[FailedCall, ...] = ()
+    """Functions of CUDA's runtime that returned an error to `solve`. Only where a device tells."""
+    unlaunched: tuple[str, ...] = ()
+    """Kernels of the source that the call did not launch. Only where a device tells."""
     held_bytes: int = 0
     """Bytes of device memory that `solve` allocated and did not free; 0 where allocations are not
     watched."""

@@ -5,7 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import HostCrashed, InfraFailed, Quarantined, TimedOut, Verdict
+from cuda_llm.outcomes import (
+    DeviceFault,
+    FailedCall,
+    HostCrashed,
+    InfraFailed,
+    Quarantined,
+    TimedOut,
+    UninitialisedRead,
+    Verdict,
+)
 from cuda_llm.tools.device import CallReport
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply
@@ -48,7 +57,7 @@ class EmulatedCallReport(CallReport):
 def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> CallReport | Verdict:
     """Return the report of a call, or the verdict on a fault that the candidate did not end for."""
     if record.fault is not None:
-        return record.fault
+        return with_call_facts(record.fault, record, loaded)
     if record.refused is not None and record.launches == 0:
         return record.refused
     if record.out_of_memory is not None and record.launches == 0:
@@ -60,6 +69,8 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
             kernels=record.launches,
             refused=record.refused,
             out_of_memory=record.out_of_memory,
+            failed_calls=failed_calls(record, loaded.candidate),
+            unlaunched=unlaunched(record, loaded),
             held_bytes=record.held_bytes,
             held_allocations=record.held_allocations,
             guarded_races=record.guarded_races,
@@ -89,12 +100,46 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         stored_bytes=_stored_bytes(record, loaded.translated.kernels),
         refused=record.refused,
         out_of_memory=record.out_of_memory,
+        failed_calls=failed_calls(record, loaded.candidate),
+        unlaunched=unlaunched(record, loaded),
         held_bytes=record.held_bytes,
         held_allocations=record.held_allocations,
         guarded_races=record.guarded_races,
         output=record.output,
         notes=notes,
     )
+
+
+def failed_calls(record: CallRecord, candidate: Compiled) -> tuple[FailedCall, ...]:
+    """Return the calls of the runtime API that failed, each with its line where the source spells
+    one such call."""
+    return tuple(
+        replace(one, spot=candidate.line_of_call(one.call, one.kernel))
+        for one in record.failed_calls
+    )
+
+
+def unlaunched(record: CallRecord, loaded: LoadedCandidate) -> tuple[str, ...]:
+    """Return the kernels of the source, not of a library, that the call did not launch."""
+    if record.launched is None:
+        return ()
+    tables = enumerate(loaded.named_tables())
+    others = [table for number, table in tables if number not in record.launched]
+    return tuple(
+        table.symbol
+        for table in others
+        if any(one.spot and one.spot.file == loaded.candidate.name for one in table.blocks)
+    )
+
+
+def with_call_facts(fault: Verdict, record: CallRecord, loaded: LoadedCandidate) -> Verdict:
+    """Return a fault with what else the call shows that may explain it."""
+    if not isinstance(fault, DeviceFault):
+        return fault
+    found = replace(fault, failed_calls=failed_calls(record, loaded.candidate))
+    if isinstance(found, UninitialisedRead) and found.access and found.access.space == "global":
+        return replace(found, unlaunched=unlaunched(record, loaded))
+    return found
 
 
 def _stored_bytes(record: CallRecord, tables: Sequence[KernelTable]) -> int:
@@ -130,14 +175,17 @@ def _operations(record: CallRecord, tables: Sequence[KernelTable]) -> Mapping[st
 
 
 def verdict_on_end(
-    outcome: RunnerEnded | UnexpectedReply, record: CallRecord | InfraFailed, limit_s: float
+    outcome: RunnerEnded | UnexpectedReply,
+    record: CallRecord | InfraFailed,
+    loaded: LoadedCandidate,
+    limit_s: float,
 ) -> Verdict:
     """Return the verdict on a runner that has ended, and on the report it left."""
     if isinstance(outcome, UnexpectedReply):
         return FORGED
     if isinstance(record, CallRecord):
         if record.fault is not None:
-            return _fault(record, record.fault, limit_s)
+            return with_call_facts(_fault(record, record.fault, limit_s), record, loaded)
         if record.running:
             return _in_kernel(outcome, record, limit_s)
         if record.out_of_memory is not None and not outcome.expired:

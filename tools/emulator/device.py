@@ -294,7 +294,7 @@ class EmulatedDevice:
         if isinstance(outcome, ReplyFrame):
             return load_failed(outcome) if outcome.reply == RunnerReply.REFUSED else None
         record = read_report(memoryview(report.map), loaded.named_tables(), ())
-        return verdict_on_end(outcome, record, _LOAD_LIMIT_S)
+        return verdict_on_end(outcome, record, loaded, _LOAD_LIMIT_S)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ not valid is an `InfraFailed`, never an exception.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,9 @@ import numpy as np
 from cuda_llm.outcomes import (
     DataRace,
     DependentLaunch,
+    DeviceFault,
     ExceededLimit,
+    FailedCall,
     InfraFailed,
     LaunchFailed,
     LaunchShape,
@@ -23,6 +25,7 @@ from cuda_llm.outcomes import (
     Verdict,
 )
 from cuda_llm.source_file import SourceSpot
+from cuda_llm.tools.compiler.audit import CUDA_CALLS
 from cuda_llm.tools.emulator.report_layout import (
     COUNTERS_OFFSET,
     LAUNCH_ENTRY,
@@ -35,6 +38,7 @@ from cuda_llm.tools.emulator.report_layout import (
     TEXT_BYTES,
     TEXT_OFFSET,
     TICKS,
+    text_of,
 )
 from cuda_llm.tools.emulator.verdicts import Fault, FaultKind, fault_verdict, race_of
 from cuda_llm.tools.profiler.counters import LaunchCounters, Sharing, SiteCounters, scale_up
@@ -58,12 +62,21 @@ _LIMITS: tuple[LimitName | None, ...] = (
 _AXES: tuple[Literal["x", "y", "z"], ...] = ("x", "y", "z")
 _CUDA_ERRORS = {
     1: "cudaErrorInvalidValue",
+    2: "cudaErrorMemoryAllocation",
     9: "cudaErrorInvalidConfiguration",
+    13: "cudaErrorInvalidSymbol",
+    21: "cudaErrorInvalidMemcpyDirection",
+    52: "cudaErrorMissingConfiguration",
     98: "cudaErrorInvalidDeviceFunction",
+    101: "cudaErrorInvalidDevice",
+    400: "cudaErrorInvalidResourceHandle",
+    500: "cudaErrorSymbolNotFound",
     701: "cudaErrorLaunchOutOfResources",
     720: "cudaErrorCooperativeLaunchTooLarge",
+    801: "cudaErrorNotSupported",
     912: "cudaErrorInvalidClusterSize",
 }
+_CALLS = frozenset(CUDA_CALLS.split())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,17 +85,21 @@ class CallRecord:
     them."""
 
     fault: Verdict | None = None
-    """The call ended here; nothing after it is meaningful."""
+    """The first race, else what ended the call."""
     dependent: DependentLaunch | None = None
     """Why a launch cannot be sampled: the call ended there."""
     refused: LaunchFailed | None = None
     """The first launch (or attribute) that CUDA would have refused."""
     out_of_memory: OutOfMemory | None = None
     """An allocation was refused. The candidate may have handled that."""
+    failed_calls: tuple[FailedCall, ...] = ()
+    """Functions of the runtime API that returned an error, the first ones."""
     guarded_races: tuple[DataRace, ...] = ()
     """Races of plain reads that only guard an atomic update. The call went on."""
     launches: int = 0
     """Kernels that ran to their end, logged or not."""
+    launched: tuple[int, ...] | None = ()
+    """Numbers of the kernels that ran or were running; None where not every launch was logged."""
     accounts: tuple[LaunchCounters, ...] = ()
     """Counters of each counted launch, in order. Empty at level `check`."""
     copies: int = 0
@@ -132,9 +149,12 @@ def read_report(
             dependent = _dependence(decoded, kernels)
         else:
             fault = fault_verdict(decoded, kernels, buffers, limit_s)
-    guarded = [Fault.read(one, kernels) for one in head["guarded"] if int(one["fault"]) != 0]
-    if any(one is None or one.kind is not FaultKind.RACE for one in guarded):
+    guarded, races = (_races(head[name], kernels, buffers) for name in ("guarded", "races"))
+    if guarded is None or races is None:
         return _senseless("a record of a race is out of range")
+    if races:
+        last = (fault,) if isinstance(fault, DeviceFault) else ()
+        fault = replace(races[0], further=(*races[1:], *last))
     accounts = _read_accounts(report, head, kernels)
     if isinstance(accounts, InfraFailed):
         return accounts
@@ -148,9 +168,11 @@ def read_report(
         fault=fault,
         dependent=dependent,
         refused=_refused(head["launch_error"], kernels),
+        failed_calls=_failed_calls(head["failed_calls"], kernels),
         out_of_memory=_out_of_memory(head),
-        guarded_races=tuple(race_of(one, kernels) for one in guarded if one is not None),
+        guarded_races=guarded,
         launches=launches,
+        launched=_launched(report, head, kernels),
         accounts=accounts,
         copies=int(head["copies"]),
         pieces=int(head["pieces"]),
@@ -172,6 +194,48 @@ def _dependence(fault: Fault, kernels: Sequence[KernelTable]) -> DependentLaunch
     table = kernels[fault.kernel]
     spot = table.sites[fault.site].spot if fault.site is not None else None
     return DependentLaunch(kernel=table.symbol, spot=spot)
+
+
+def _races(
+    records: Any, kernels: Sequence[KernelTable], buffers: Sequence[str]
+) -> tuple[DataRace, ...] | None:
+    """Return the races that are recorded; None where a record is out of range."""
+    found = [Fault.read(one, kernels) for one in records if int(one["fault"]) != 0]
+    races = [one for one in found if one is not None and one.kind is FaultKind.RACE]
+    if len(races) < len(found):
+        return None
+    return tuple(race_of(one, kernels, buffers) for one in races)
+
+
+def _failed_calls(records: Any, kernels: Sequence[KernelTable]) -> tuple[FailedCall, ...]:
+    """Return the calls that failed; a name that no function of the API has is left out."""
+    found = []
+    for record in records:
+        call, kernel = text_of(record["call"]), int(record["kernel"])
+        if int(record["times"]) and call in _CALLS:
+            number = int(record["error"])
+            found.append(
+                FailedCall(
+                    call=call,
+                    error=_CUDA_ERRORS.get(number, f"cudaError {number}"),
+                    kernel=kernels[kernel].symbol if kernel < len(kernels) else None,
+                    times=int(record["times"]),
+                )
+            )
+    return tuple(found)
+
+
+def _launched(
+    report: bytes | memoryview, head: Any, kernels: Sequence[KernelTable]
+) -> tuple[int, ...] | None:
+    if int(head["launches"]) != int(head["logged"]) or int(head["logged"]) > LOG_ENTRIES:
+        return None
+    log = np.frombuffer(report, LAUNCH_ENTRY, int(head["logged"]), LOG_OFFSET)
+    progress = head["progress"]
+    running = {int(progress["kernel"])} if progress["in_kernel"] else set()
+    refused = {int(head["launch_error"]["kernel"])} if head["launch_error"]["error"] else set()
+    known = {int(one) for one in np.unique(log["kernel"])} | running | refused
+    return tuple(sorted(one for one in known if one < len(kernels)))
 
 
 def _senseless(why: str) -> InfraFailed:

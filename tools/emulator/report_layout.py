@@ -11,6 +11,8 @@ TEXT_BYTES = 61440
 LOG_OFFSET = TEXT_OFFSET + TEXT_BYTES
 LOG_ENTRIES = 2048
 GUARDED_RACES = 4
+RACES = 4
+FAILED_CALLS = 4
 UNITS = 10
 """The pipes of `emu::Pipe`, and the data path."""
 TICKS = 16
@@ -34,6 +36,8 @@ FAULT_RECORD = np.dtype(
         ("allocation_index", "u4"),
         ("allocation_freed", "u4"),
         ("reason", "u4"),
+        ("copy_site", "u4"),
+        ("copy_state", "u4"),
         ("address", "u8"),
         ("allocation_offset", "i8"),
         ("allocation_bytes", "u8"),
@@ -56,6 +60,9 @@ LAUNCH_ERROR = np.dtype(
         ("block", "u4", 3),
     ],
     align=True,
+)
+FAILED_CALL = np.dtype(
+    [("error", "u4"), ("kernel", "u4"), ("times", "u4"), ("call", "S52")], align=True
 )
 PROGRESS = np.dtype(
     [("in_kernel", "u4"), ("kernel", "u4"), ("basic_block", "u4"), ("block", "u4")], align=True
@@ -130,6 +137,8 @@ REPORT = np.dtype(
         ("progress", PROGRESS),
         ("launch_error", LAUNCH_ERROR),
         ("fault", FAULT_RECORD),
+        ("races", FAULT_RECORD, RACES),
+        ("failed_calls", FAILED_CALL, FAILED_CALLS),
         ("guarded", FAULT_RECORD, GUARDED_RACES),
     ],
     align=True,

@@ -219,7 +219,7 @@ class EmulatedSession:
         if isinstance(record, CallRecord) and record.dependent is not None:
             return record.dependent
         if not isinstance(outcome, ReplyFrame):
-            self._verdict = verdict_on_end(outcome, record, options.limit_s)
+            self._verdict = verdict_on_end(outcome, record, self._loaded, options.limit_s)
             return self._verdict
         if isinstance(record, InfraFailed):
             self._verdict = record

@@ -7,6 +7,8 @@ from typing import Any, get_args
 
 from cuda_llm.outcomes import (
     AccessKind,
+    CopyLack,
+    CopyUnderWay,
     DataRace,
     Decision,
     DescriptorFlaw,
@@ -24,6 +26,7 @@ from cuda_llm.outcomes import (
     PolicyViolation,
     RaceKind,
     Relation,
+    SharedArray,
     SyncKind,
     SyncReason,
     ThreadSpot,
@@ -73,6 +76,22 @@ class FaultKind(IntEnum):
     UNJOINED = 21
 
 
+class CopyState(IntEnum):
+    """How far a `cp.async` is, numbered as `emu::CopyNumber`."""
+
+    NONE = 0
+    UNCOMMITTED = 1
+    LATE = 2
+    UNWAITED = 3
+
+
+_LACKS: dict[CopyState, CopyLack] = {
+    CopyState.UNCOMMITTED: "commit",
+    CopyState.LATE: "commit-before-wait",
+    CopyState.UNWAITED: "wait",
+}
+
+
 def _words(kind: Any) -> dict[Reason, Any]:
     return {one: word for one in Reason for word in get_args(kind) if word == one.word}
 
@@ -108,6 +127,8 @@ class Fault:
     offset: int
     allocation_bytes: int
     detail: str
+    copy_site: int | None
+    copy_state: CopyState
 
     @classmethod
     def read(cls, record: Any, kernels: Sequence[KernelTable]) -> "Fault | None":
@@ -124,6 +145,7 @@ class Fault:
             or number["other_access"] >= len(_ACCESSES)
             or number["allocation_kind"] >= len(_ALLOCATIONS)
             or number["reason"] not in set(Reason)
+            or number["copy_state"] not in set(CopyState)
         ):
             return None
         elsewhere = None if number["other_kernel"] == NONE else number["other_kernel"]
@@ -131,6 +153,7 @@ class Fault:
             return None
         other = table if elsewhere is None else kernels[elsewhere]
         limits = {"site": len(table.sites), "other_site": len(other.sites)}
+        limits["copy_site"] = len(table.sites)
         limits["basic_block"] = len(table.blocks)
         places = {name: None if number[name] == NONE else number[name] for name in limits}
         if any(value is not None and value >= limits[name] for name, value in places.items()):
@@ -154,6 +177,7 @@ class Fault:
             offset=number["allocation_offset"],
             allocation_bytes=number["allocation_bytes"],
             detail=text_of(record["detail"]),
+            copy_state=CopyState(number["copy_state"]),
         )
 
 
@@ -173,20 +197,21 @@ def fault_verdict(
     thread = ThreadSpot(kernel=table.symbol, block=fault.block, thread=fault.thread)
     match fault.kind:
         case FaultKind.OUT_OF_BOUNDS | FaultKind.READ_ONLY:
-            return IllegalAccess(access=_access(fault, buffers), thread=thread, spot=spot)
+            return IllegalAccess(access=_access(fault, table, buffers), thread=thread, spot=spot)
         case FaultKind.MISALIGNED:
-            return Misaligned(access=_access(fault, buffers), thread=thread, spot=spot)
+            return Misaligned(access=_access(fault, table, buffers), thread=thread, spot=spot)
         case FaultKind.UNINITIALISED:
             return UninitialisedRead(
-                access=_access(fault, buffers) if fault.space is not None else None,
+                access=_access(fault, table, buffers) if fault.space is not None else None,
                 thread=thread,
                 # Of a register that nothing has set, only the use has a line.
                 spot=spot if site or other is None else other.spot,
                 decides=_DECISIONS.get(fault.reason),
                 used_at=other.spot if site and other else None,
+                copy=_copy(fault, table),
             )
         case FaultKind.RACE:
-            return race_of(fault, kernels)
+            return race_of(fault, kernels, buffers)
         case FaultKind.DIVERGENT_BARRIER | FaultKind.PARTIAL_MASK | FaultKind.ABSENT_LANE:
             return _invalid_sync(fault, thread, site, other)
         case FaultKind.DEADLOCK | FaultKind.UNWAITED | FaultKind.UNFENCED:
@@ -210,7 +235,7 @@ def fault_verdict(
         case FaultKind.UNSUPPORTED:
             return _unsupported(table, site)
         case FaultKind.HOST_TOUCHED_DEVICE:
-            location = _location(fault, buffers)
+            location = _location(fault, table, buffers)
             return PolicyViolation(rule="host-touches-device-memory", location=location)
         case FaultKind.LARGE_COPY:
             breach = PolicyBreach(kind="large-copy", limit_bytes=fault.address)
@@ -228,17 +253,17 @@ def fault_verdict(
             return InfraFailed(component="device", detail=fault.detail)
 
 
-def _access(fault: Fault, buffers: Sequence[str]) -> MemoryAccess:
+def _access(fault: Fault, table: KernelTable, buffers: Sequence[str]) -> MemoryAccess:
     return MemoryAccess(
         space=fault.space,
         kind=fault.access,
         bytes=fault.bytes or None,
-        location=_location(fault, buffers),
+        location=_location(fault, table, buffers),
         descriptor=_DESCRIPTORS.get(fault.reason),
     )
 
 
-def _location(fault: Fault, buffers: Sequence[str]) -> Location:
+def _location(fault: Fault, table: KernelTable, buffers: Sequence[str]) -> Location:
     if fault.space in {"shared", "local", "param"}:
         return Location(
             relation=_relation(fault),
@@ -246,6 +271,7 @@ def _location(fault: Fault, buffers: Sequence[str]) -> Location:
             offset_bytes=fault.offset,
             size_bytes=fault.allocation_bytes,
             freed=fault.reason is Reason.EXITED_BLOCK,
+            array=_array(fault, table) if fault.space == "shared" else None,
         )
     owner = fault.allocation
     if owner is None:
@@ -270,7 +296,27 @@ def _relation(fault: Fault) -> Relation:
     return "inside" if fault.offset < fault.allocation_bytes else "past-end"
 
 
-def race_of(fault: Fault, kernels: Sequence[KernelTable]) -> DataRace:
+def _array(fault: Fault, table: KernelTable) -> SharedArray | None:
+    """Return the last array that begins at or before the access."""
+    before = [one for one in table.shared if one.offset_bytes <= fault.offset]
+    if not before:
+        return None
+    found = max(before, key=lambda one: one.offset_bytes)
+    return SharedArray(
+        name=found.name,
+        offset_bytes=fault.offset - found.offset_bytes,
+        size_bytes=found.size_bytes,
+    )
+
+
+def _copy(fault: Fault, table: KernelTable) -> CopyUnderWay | None:
+    lack = _LACKS.get(fault.copy_state)
+    if fault.copy_site is None or lack is None:
+        return None
+    return CopyUnderWay(spot=table.sites[fault.copy_site].spot, lacks=lack)
+
+
+def race_of(fault: Fault, kernels: Sequence[KernelTable], buffers: Sequence[str]) -> DataRace:
     """Return the race that a fault of this kind records."""
     table = kernels[fault.kernel] if fault.kernel is not None else KernelTable(symbol="")
     site = table.sites[fault.site] if fault.site is not None else None
@@ -284,6 +330,8 @@ def race_of(fault: Fault, kernels: Sequence[KernelTable]) -> DataRace:
         thread=ThreadSpot(kernel=table.symbol, block=fault.block, thread=fault.thread),
         spot=site.spot if site else None,
         other=other.spot if other else None,
+        location=_location(fault, table, buffers),
+        copy=_copy(fault, table),
     )
 
 

@@ -95,6 +95,17 @@ class Unsupported:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SharedVariable:
+    """An array in a kernel's shared memory."""
+
+    name: str
+    """Its name in the source."""
+    offset_bytes: int
+    size_bytes: int | None = None
+    """None where the launch says how large it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelTable:
     """Static properties of an `.entry`, in the order of the generated module's kernels."""
 
@@ -104,6 +115,8 @@ class KernelTable:
     unsupported: tuple[Unsupported, ...] = ()
     """Operations that are not supported; where there are any, the kernel was not translated, and
     launching it is EMULATOR_UNSUPPORTED."""
+    shared: tuple[SharedVariable, ...] = ()
+    """Arrays in its shared memory by where they begin, the one of dynamic size last."""
 
 
 @dataclass(frozen=True, kw_only=True)

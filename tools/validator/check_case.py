@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from cuda_llm.outcomes import (
     DataRace,
+    ElementKind,
     LateWrite,
     Nondeterministic,
     PolicyViolation,
@@ -236,14 +237,26 @@ def _judge(
     comparisons = compare_outputs(call.outputs, expectation, own, arrays)
     for name, comparison in comparisons.items():
         if not comparison.ok:
-            return _explanation(call.report) or wrong_result(
-                case, name, call.outputs, expectation, own, inputs, arrays
+            return _explanation(call.report) or _with_call_facts(
+                wrong_result(case, name, call.outputs, expectation, own, inputs, arrays),
+                call.report,
             )
     return CheckedCase(
         case=case,
         report=call.report,
         comparisons=comparisons,
         guarded_races=call.report.guarded_races,
+    )
+
+
+def _with_call_facts(wrong: WrongResult, report: CallReport) -> WrongResult:
+    """Return a wrong result with what else the call shows that may explain it."""
+    pattern = wrong.looks_like
+    missing = pattern is not None and pattern.kind is ElementKind.UNWRITTEN
+    return replace(
+        wrong,
+        failed_calls=report.failed_calls,
+        unlaunched=report.unlaunched if missing else (),
     )
 
 

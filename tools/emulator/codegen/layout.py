@@ -1,5 +1,6 @@
 """Places of variables: numbers of module variables, offsets of shared and local variables."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from cuda_llm.tools.emulator.ptx.module import (
     Variable,
     Vector,
 )
+from cuda_llm.tools.profiler.tables import SharedVariable
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Layout:
     param_bytes: int
     params: tuple[tuple[int, int], ...]
     """Offset and size of each kernel parameter."""
+    shared: tuple[SharedVariable, ...] = ()
+    """Arrays in shared memory, under their names in the source."""
 
     def has_param(self, offset: int, begin: int, end: int) -> bool:
         """Return whether bytes `begin` to `end` lie inside the parameter at `offset`."""
@@ -77,7 +81,24 @@ def lay_out(module: Module, kernel: Function) -> Layout:
         local_bytes=_round_up(local_bytes, 16),
         param_bytes=param_bytes,
         params=tuple((places[v.name].value, v.size) for v in kernel.params),
+        shared=tuple(
+            SharedVariable(
+                name=source_name(v.name),
+                offset_bytes=places[v.name].value,
+                size_bytes=None if v.external else v.size,
+            )
+            for v in (*static, *dynamic[:1])
+        ),
     )
+
+
+def source_name(symbol: str) -> str:
+    """Return the name of a variable in the source: `tile` of `_ZZ3sumPfE4tile_0`."""
+    for match in re.finditer(r"(?:E|L|_Z)(\d+)(?=[A-Za-z_])", symbol):
+        name = symbol[match.end() : match.end() + int(match[1])]
+        if re.fullmatch(r"(?:_\d+|__\d+_|E)?", symbol[match.end() + len(name) :]):
+            return name
+    return symbol
 
 
 def _round_up(value: int, unit: int) -> int:

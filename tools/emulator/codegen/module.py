@@ -109,7 +109,7 @@ def generate(
             texts.append(emitted.text)
             run, register_bytes = emitted.function, f"sizeof({emitted.registers})"
             undefined = f"offsetof({emitted.registers}, undefined)" if tracks else "0"
-        table = _table(entry.name, lowered, spots)
+        table = _table(entry.name, lowered, spots, layout)
         tables.append(table)
         sites = lowered.kernel.sites if table.sites else []
         texts.append(_facts(number, table, layout, sites))
@@ -171,13 +171,14 @@ def _refused_whole(kernel: Function, blocks: Sequence[FlowBlock]) -> tuple[Unsup
     return tuple(Unsupported(opcode=reason, count=1, spot=None) for reason in reasons)
 
 
-def _table(symbol: str, lowered: _Lowered, spots: Spots) -> KernelTable:
+def _table(symbol: str, lowered: _Lowered, spots: Spots, layout: Layout) -> KernelTable:
     if lowered.refused:
         return KernelTable(symbol=symbol, unsupported=lowered.refused)
     return KernelTable(
         symbol=symbol,
         sites=tuple(site(draft, spots) for draft in lowered.kernel.sites),
         blocks=lowered.table,
+        shared=layout.shared,
     )
 
 

@@ -15,8 +15,8 @@ void wait_for_point(uint32_t stream, StreamPoint point);
 // The host waits for the point, or for everything.
 cudaError_t synchronise(StreamPoint point);
 cudaError_t synchronise_all();
-// Remembers a failure for cudaGetLastError, and hands it through.
-cudaError_t remember(cudaError_t error);
+// Remembers a failure for cudaGetLastError, and hands it through; `call`: the function that returns it.
+cudaError_t remember(cudaError_t error, const char* call = __builtin_FUNCTION());
 
 // The number behind a handle: false where no stream has it.
 bool find_stream(cudaStream_t handle, uint32_t* stream);

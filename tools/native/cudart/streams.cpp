@@ -50,7 +50,9 @@ Handles<OwnEvent>& own_events() {
   return all;
 }
 
-cudaError_t unknown() { return cudart::remember(cudaErrorInvalidResourceHandle); }
+cudaError_t unknown(const char* call = __builtin_FUNCTION()) {
+  return cudart::remember(cudaErrorInvalidResourceHandle, call);
+}
 
 }  // namespace
 

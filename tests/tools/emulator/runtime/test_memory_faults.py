@@ -129,14 +129,14 @@ def thread_of(verdict: Verdict | None) -> tuple[int, int]:
             UninitialisedRead,
             30,
             (0, 0),
-            "reads 4 bytes at byte 0 of 4096 bytes of shared memory, which nothing has written",
+            "reads 4 bytes at byte 0 of 4096 bytes of shared memory, which nothing has written yet",
         ),
         (
             "copy_async_waits_for_too_few",
             UninitialisedRead,
             30,
             (0, 0),
-            "reads 4 bytes at byte 0 of 4096 bytes of shared memory, which nothing has written",
+            "reads 4 bytes at byte 0 of 4096 bytes of shared memory, which nothing has written yet",
         ),
     ],
 )

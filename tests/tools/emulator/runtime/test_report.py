@@ -19,6 +19,7 @@ STRUCTURES = {
     "Report": layout.REPORT,
     "FaultRecord": layout.FAULT_RECORD,
     "LaunchError": layout.LAUNCH_ERROR,
+    "FailedCall": layout.FAILED_CALL,
     "Progress": layout.PROGRESS,
     "LaunchEntry": layout.LAUNCH_ENTRY,
     "SiteCounters": layout.SITE_COUNTERS,
@@ -26,6 +27,9 @@ STRUCTURES = {
 CONSTANTS = {
     "kReportMagic": layout.MAGIC,
     "kNone": layout.NONE,
+    "kGuardedRaces": layout.GUARDED_RACES,
+    "kRaces": layout.RACES,
+    "kFailedCalls": layout.FAILED_CALLS,
     "kTextOffset": layout.TEXT_OFFSET,
     "kTextBytes": layout.TEXT_BYTES,
     "kLogOffset": layout.LOG_OFFSET,

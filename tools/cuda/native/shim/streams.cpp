@@ -32,6 +32,6 @@ cudaError_t synchronise_all() {
   return shim::wait();
 }
 
-cudaError_t remember(cudaError_t error) { return shim::keep(error); }
+cudaError_t remember(cudaError_t error, const char*) { return shim::keep(error); }
 
 }  // namespace cudart

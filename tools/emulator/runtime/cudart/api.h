@@ -11,9 +11,13 @@
 
 namespace cudart {
 
-// Remembers a failure for cudaGetLastError, and hands it through.
-cudaError_t keep(cudaError_t error);
-inline cudaError_t keep(emu::CudaError error) { return keep(static_cast<cudaError_t>(error)); }
+// Remembers a failure for cudaGetLastError, tells the device of it, and hands it through. `call`: the
+// function of the API that returns it; `kernel`: that it is about, or -1.
+cudaError_t keep(cudaError_t error, const char* call = __builtin_FUNCTION(), int kernel = -1);
+inline cudaError_t keep(emu::CudaError error, const char* call = __builtin_FUNCTION(),
+                        int kernel = -1) {
+  return keep(static_cast<cudaError_t>(error), call, kernel);
+}
 
 // Index of the kernel behind the host stub `function` or its cudaKernel_t; -1: unknown.
 int kernel_of(const void* function);
@@ -39,6 +43,7 @@ inline uint64_t to_device(const void* pointer) { return reinterpret_cast<uint64_
 
 // Copies in the direction of `kind`, after checking that the pointers lie where it says. `part`: a
 // later row of a copy that has been counted.
-cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, bool part = false);
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, bool part = false,
+                 const char* call = __builtin_FUNCTION());
 
 }  // namespace cudart

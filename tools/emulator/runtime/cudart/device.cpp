@@ -71,7 +71,7 @@ bool attribute_value(cudaDeviceAttr attribute, int* value) {
 // Fills in either generation of cudaDeviceProp.
 template <class Properties>
 cudaError_t describe(Properties* properties, int device) {
-  if (device != 0) return cudart::keep(cudaErrorInvalidDevice);
+  if (device != 0) return cudart::keep(cudaErrorInvalidDevice, "cudaGetDeviceProperties");
   const emu::DeviceFacts& facts = emu::facts();
   *properties = {};
   std::memcpy(properties->name, facts.name, sizeof facts.name);

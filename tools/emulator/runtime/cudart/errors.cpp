@@ -44,8 +44,10 @@ cudaError_t last_error = cudaSuccess;
 
 namespace cudart {
 
-cudaError_t keep(cudaError_t error) {
-  if (error != cudaSuccess) last_error = error;
+cudaError_t keep(cudaError_t error, const char* call, int kernel) {
+  if (error == cudaSuccess) return error;
+  last_error = error;
+  emu::note_failed_call(call, error, kernel);
   return error;
 }
 

@@ -47,7 +47,7 @@ EMU_API cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute
       const emu::CudaError error = emu::set_dynamic_shared_limit(static_cast<uint32_t>(kernel),
                                                                  static_cast<uint32_t>(value));
       if (error == cudaSuccess) raised_limits[kernel] = static_cast<uint32_t>(value);
-      return cudart::keep(error);
+      return cudart::keep(error, "cudaFuncSetAttribute", kernel);
     }
     case cudaFuncAttributePreferredSharedMemoryCarveout:
       return value < -1 || value > 100 ? cudart::keep(cudaErrorInvalidValue) : cudaSuccess;
@@ -59,7 +59,7 @@ EMU_API cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute
         large_clusters.erase(kernel);
       return cudaSuccess;
     default:
-      return cudart::keep(cudaErrorNotSupported);
+      return cudart::keep(cudaErrorNotSupported, "cudaFuncSetAttribute", kernel);
   }
 }
 

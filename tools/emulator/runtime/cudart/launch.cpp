@@ -6,16 +6,18 @@ namespace {
 cudart::CallConfigurations configurations;
 
 cudaError_t run(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
-                cudaStream_t stream, bool cooperative, emu::ClusterShape cluster = {}) {
+                cudaStream_t stream, bool cooperative, const char* call = __builtin_FUNCTION(),
+                emu::ClusterShape cluster = {}) {
   const int kernel = cudart::kernel_of(function);
-  if (kernel < 0) return cudart::keep(cudaErrorInvalidDeviceFunction);
+  if (kernel < 0) return cudart::keep(cudaErrorInvalidDeviceFunction, call);
   const cudart::InStream in_stream(stream);
-  if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
+  if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle, call, kernel);
   const uint32_t grid_size[3] = {grid.x, grid.y, grid.z};
   const uint32_t block_size[3] = {block.x, block.y, block.z};
   cluster.large = cudart::takes_large_clusters(kernel);
   return cudart::keep(emu::launch(static_cast<uint32_t>(kernel), grid_size, block_size, arguments,
-                                  shared_bytes, cooperative, cluster));
+                                  shared_bytes, cooperative, cluster),
+                      call, kernel);
 }
 
 }  // namespace
@@ -32,7 +34,7 @@ EMU_API cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* 
 
 EMU_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                        size_t shared_bytes, cudaStream_t stream) {
-  return run(kernel, grid, block, arguments, shared_bytes, stream, false);
+  return run(kernel, grid, block, arguments, shared_bytes, stream, false, "cudaLaunchKernel");
 }
 
 EMU_API cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
@@ -78,5 +80,5 @@ EMU_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const 
     }
   }
   return run(function, config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes,
-             config->stream, cooperative, cluster);
+             config->stream, cooperative, "cudaLaunchKernelExC", cluster);
 }

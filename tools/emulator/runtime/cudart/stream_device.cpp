@@ -13,7 +13,7 @@ void wait_for_point(uint32_t stream, StreamPoint point) {
 }
 cudaError_t synchronise(StreamPoint point) { return keep(emu::synchronise(point.stream, point.end)); }
 cudaError_t synchronise_all() { return keep(emu::synchronise(emu::kEveryStream, 0)); }
-cudaError_t remember(cudaError_t error) { return keep(error); }
+cudaError_t remember(cudaError_t error, const char* call) { return keep(error, call); }
 
 InStream::InStream(cudaStream_t handle) {
   uint32_t stream = kDefaultStream;

@@ -12,9 +12,23 @@ uint64_t place(const void* symbol, size_t bytes, size_t offset) {
   return emu::variable_address(static_cast<uint32_t>(variable)) + offset;
 }
 
-cudaError_t missing(const void* symbol) {
-  return cudart::keep(cudart::variable_of(symbol) < 0 ? cudaErrorInvalidSymbol
-                                                      : cudaErrorInvalidValue);
+cudaError_t missing(const void* symbol, const char* call = __builtin_FUNCTION()) {
+  return cudart::keep(
+      cudart::variable_of(symbol) < 0 ? cudaErrorInvalidSymbol : cudaErrorInvalidValue, call);
+}
+
+cudaError_t write(const void* symbol, const void* from, size_t bytes, size_t offset,
+                  cudaMemcpyKind kind, const char* call = __builtin_FUNCTION()) {
+  const uint64_t address = place(symbol, bytes, offset);
+  if (address == 0) return missing(symbol, call);
+  return cudart::copy(reinterpret_cast<void*>(address), from, bytes, kind, false, call);
+}
+
+cudaError_t read(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind kind,
+                 const char* call = __builtin_FUNCTION()) {
+  const uint64_t address = place(symbol, bytes, offset);
+  if (address == 0) return missing(symbol, call);
+  return cudart::copy(to, reinterpret_cast<const void*>(address), bytes, kind, false, call);
 }
 
 }  // namespace
@@ -35,9 +49,7 @@ EMU_API cudaError_t cudaGetSymbolSize(size_t* bytes, const void* symbol) {
 
 EMU_API cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes,
                                        size_t offset, cudaMemcpyKind kind) {
-  const uint64_t address = place(symbol, bytes, offset);
-  if (address == 0) return missing(symbol);
-  return cudart::copy(reinterpret_cast<void*>(address), from, bytes, kind);
+  return write(symbol, from, bytes, offset, kind);
 }
 
 EMU_API cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes,
@@ -45,14 +57,12 @@ EMU_API cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from
                                             cudaStream_t stream) {
   const cudart::InStream in_stream(stream);
   if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
-  return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
+  return write(symbol, from, bytes, offset, kind);
 }
 
 EMU_API cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset,
                                          cudaMemcpyKind kind) {
-  const uint64_t address = place(symbol, bytes, offset);
-  if (address == 0) return missing(symbol);
-  return cudart::copy(to, reinterpret_cast<const void*>(address), bytes, kind);
+  return read(to, symbol, bytes, offset, kind);
 }
 
 EMU_API cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes,
@@ -60,5 +70,5 @@ EMU_API cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size
                                               cudaStream_t stream) {
   const cudart::InStream in_stream(stream);
   if (!in_stream) return cudart::keep(cudaErrorInvalidResourceHandle);
-  return cudaMemcpyFromSymbol(to, symbol, bytes, offset, kind);
+  return read(to, symbol, bytes, offset, kind);
 }

@@ -60,20 +60,47 @@ void note_undefined(Warp* w, AsyncCopy& copy, uint64_t address, uint32_t count) 
 // Lands the copies of the lanes that belong to groups below `until`.
 template <class Until>
 void land_groups(Warp* w, Mask lanes, Until until) {
-  auto& copies = run_of(w).copies;
+  WarpRun& run = run_of(w);
+  auto& copies = run.copies;
   auto keep = copies.begin();
   for (AsyncCopy& copy : copies) {
     if ((lanes >> copy.lane & 1) != 0 && copy.group < until(copy.lane)) {
       land_async_copy(w, copy);
       w->ticks = std::max(w->ticks, copy.ready);
     } else {
+      if ((lanes >> copy.lane & 1) != 0) copy.waited = copy.group == run.group[copy.lane];
       *keep++ = copy;
     }
   }
   copies.erase(keep, copies.end());
 }
 
+bool brings(const AsyncCopy& copy, uint32_t address, uint32_t bytes) {
+  return copy.shared < address + bytes && address < copy.shared + copy.bytes;
+}
+
 }  // namespace
+
+CopyUnderWay copy_under_way(const BlockRun& block, uint32_t address, uint32_t bytes) {
+  for (uint32_t warp = 0; warp < block.warp_count; ++warp) {
+    const WarpRun& run = block.runs[warp];
+    for (const AsyncCopy& copy : run.copies) {
+      if (!brings(copy, address, bytes)) continue;
+      const bool committed = copy.group < run.group[copy.lane];
+      return {copy.site, !committed    ? CopyNumber::uncommitted
+                         : copy.waited ? CopyNumber::late
+                                       : CopyNumber::unwaited};
+    }
+  }
+  for (const auto& [at, one] : block.mbarriers) {
+    for (const DeferredArrival& arrival : one.deferred) {
+      for (const AsyncCopy& copy : arrival.copies) {
+        if (brings(copy, address, bytes)) return {copy.site, CopyNumber::unwaited};
+      }
+    }
+  }
+  return {};
+}
 
 void land_deferred(Warp* w, Mask lanes) {
   for (auto& [at, one] : run_of(w).home->mbarriers) {

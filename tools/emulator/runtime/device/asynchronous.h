@@ -22,6 +22,13 @@ struct AsyncCopy {
   uint8_t data[16];
   uint8_t undefined[16];  // bits of the data, where they are tracked
   uint32_t origin;        // of those
+  bool waited;            // the last wait came before its group was committed
+};
+
+// A cp.async whose bytes are on their way to where somebody reads, and how far it is.
+struct CopyUnderWay {
+  uint32_t site = kNone;
+  CopyNumber state = CopyNumber::none;
 };
 
 // A run of bytes on its way into shared memory; a tile is many of them.

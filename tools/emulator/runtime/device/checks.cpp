@@ -33,6 +33,11 @@ uint64_t first_unknown(const uint8_t* bits, uint64_t first) {
   return first;
 }
 
+// After a race, a read of what nobody wrote is no finding where it is not followed to what it decides.
+bool hides_undefined(const Warp* w) {
+  return !w->tracked && device().report->races[0].fault != 0;
+}
+
 }  // namespace
 
 void check_doubtful_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
@@ -43,22 +48,26 @@ void check_doubtful_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     int lane = lowest(rest);
     if (read.address - at.address[lane] >= bytes) continue;
-    raise({.fault = Fault::race,
-           .warp = w,
-           .lane = lane,
-           .site = site,
-           .other_site = read.site,
-           .space = SpaceNumber::shared,
-           .access = AccessNumber::write,
-           .other_access = read.access,
-           .bytes = bytes,
-           .address = read.address,
-           .space_bytes = block.block.shared_bytes});
+    keep_race({.fault = Fault::race,
+               .warp = w,
+               .lane = lane,
+               .site = site,
+               .other_site = read.site,
+               .space = SpaceNumber::shared,
+               .access = AccessNumber::write,
+               .other_access = read.access,
+               .bytes = bytes,
+               .address = read.address,
+               .space_bytes = block.block.shared_bytes,
+               .copy_site = read.copy.site,
+               .copy_state = read.copy.state});
+    run_of(w).block->doubtful.open = false;
+    return;
   }
 }
 
 void settle_doubtful(BlockRun& block) {
-  if (block.doubtful.decides) raise_doubtful(block);
+  if (block.doubtful.decides && !hides_undefined(block.doubtful.warp)) raise_doubtful(block);
   block.doubtful.open = false;
 }
 
@@ -73,7 +82,9 @@ void raise_doubtful(BlockRun& block) {
          .access = read.access,
          .bytes = read.bytes,
          .address = read.address,
-         .space_bytes = block.block.shared_bytes});
+         .space_bytes = block.block.shared_bytes,
+         .copy_site = read.copy.site,
+         .copy_state = read.copy.state});
 }
 
 void raise_dependent(Warp* w, uint32_t site, int lane) {
@@ -118,7 +129,7 @@ void check_global_known_slow(Warp* w, uint32_t site, Mask lanes, const Lanes<uin
     uint64_t address = at.address[lane];
     if (is_known(d.initialised, address - d.base, bytes)) continue;
     const Allocation* one = find_allocation(address);
-    if (one != nullptr && !one->tracked) continue;
+    if ((one != nullptr && !one->tracked) || hides_undefined(w)) continue;
     if (w->launch->level == kSampleLevel) {
       // A block that is not executed may have written it.
       if (w->launch->kernel->sites[site].steers) raise_dependent(w, site, lane);
@@ -181,7 +192,7 @@ void doubt_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
     int lane = lowest(rest);
     for (uint32_t byte = at.address[lane]; byte < at.address[lane] + bytes; ++byte) {
       if (block.shared_known[byte] == 0xff) continue;
-      block.doubtful = {true, w, lane, site, bytes, byte, access, decides};
+      block.doubtful = {true, w, lane, site, bytes, byte, access, decides, copy_under_way(block, byte, 1)};
       return;
     }
   }

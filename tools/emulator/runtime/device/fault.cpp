@@ -9,6 +9,9 @@
 namespace emu {
 namespace {
 
+// Back-edges that a launch may still take after a race: a part of a second.
+constexpr uint64_t kFuelAfterRace = uint64_t{1} << 22;
+
 void copy_text(char* to, size_t size, const char* from) {
   size_t length = strnlen(from, size - 1);
   std::memcpy(to, from, length);
@@ -46,6 +49,8 @@ void describe(FaultRecord& record, const FaultAt& at) {
   record.other_access = static_cast<uint32_t>(at.other_access);
   record.bytes = at.bytes;
   record.reason = static_cast<uint32_t>(at.reason);
+  record.copy_site = at.copy_site;
+  record.copy_state = static_cast<uint32_t>(at.copy_state);
   record.address = at.address;
   if (at.warp != nullptr) {
     record.kernel = at.warp->launch->kernel_index;
@@ -67,9 +72,52 @@ void describe(FaultRecord& record, const FaultAt& at) {
   copy_text(record.detail, sizeof record.detail, at.detail);
 }
 
+// The line of an instruction; where that is not known, the instruction itself.
+uint64_t line_of(uint32_t kernel_index, uint32_t site) {
+  const Kernel& k = kernel(kernel_index);
+  const uint64_t line = site < k.site_count ? k.sites[site].line : 0;
+  return line != 0 ? line : uint64_t{site} << 32;
+}
+
+// Keeps the first race of each two lines of a kernel, in whichever order; false: there is no room.
+template <size_t N>
+bool keep(FaultRecord (&records)[N], const FaultAt& at) {
+  const uint32_t index = at.warp->launch->kernel_index;
+  const auto lines = std::minmax({line_of(index, at.site), line_of(index, at.other_site)});
+  for (FaultRecord& record : records) {
+    if (record.fault == 0) {
+      describe(record, at);
+      record.fault = static_cast<uint32_t>(at.fault);
+      return true;
+    }
+    if (record.kernel == index &&
+        std::minmax({line_of(index, record.site), line_of(index, record.other_site)}) == lines) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// What may follow from a race, or from stopping a while after one: no fault of the source by itself. A
+// read of what nobody wrote may decide nothing, where that is not followed.
+bool is_no_finding(const FaultAt& at) {
+  switch (at.fault) {
+    case Fault::endless_loop:
+    case Fault::unsupported:
+    case Fault::infrastructure:
+    case Fault::dependent:
+      return true;
+    case Fault::uninitialised:
+      return at.warp != nullptr && !at.warp->tracked;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 void raise(const FaultAt& at) {
+  if (device().report->races[0].fault != 0 && is_no_finding(at)) _exit(kFaultExit);
   if (at.warp != nullptr && at.fault != Fault::race) {
     // What follows from a value that was never written is not the news.
     BlockRun& block = *run_of(at.warp).block;
@@ -81,20 +129,17 @@ void raise(const FaultAt& at) {
   _exit(kFaultExit);
 }
 
-void keep_guarded_race(const FaultAt& at) {
-  const auto lines = std::minmax(at.site, at.other_site);
-  for (FaultRecord& record : device().report->guarded) {
-    if (record.fault == 0) {
-      describe(record, at);
-      record.fault = static_cast<uint32_t>(at.fault);
-      return;
-    }
-    if (record.kernel == at.warp->launch->kernel_index &&
-        std::minmax(record.site, record.other_site) == lines) {
-      return;
-    }
+void keep_race(const FaultAt& at) {
+  Report& report = *device().report;
+  if (report.races[0].fault == 0) {
+    device().options.fuel = kFuelAfterRace;
+    int64_t& fuel = run_of(at.warp).home->launch->fuel;
+    fuel = std::min(fuel, static_cast<int64_t>(kFuelAfterRace));
   }
+  if (!keep(report.races, at)) _exit(kFaultExit);
 }
+
+void keep_guarded_race(const FaultAt& at) { keep(device().report->guarded, at); }
 
 void refuse(Fault fault, const char* detail) {
   FaultAt at{.fault = fault};

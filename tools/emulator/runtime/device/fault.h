@@ -23,12 +23,16 @@ struct FaultAt {
   uint64_t address = 0;
   uint64_t space_bytes = 0;  // shared, local: how large the space is
   ReasonNumber reason = ReasonNumber::none;
+  uint32_t copy_site = kNone;
+  CopyNumber copy_state = CopyNumber::none;
   const char* detail = "";  // the kernel's own words
   const uint32_t* block = nullptr;  // and thread, where there is no warp
   const uint32_t* thread = nullptr;
 };
 
 [[noreturn]] void raise(const FaultAt& at);
+// Keeps a race; the call goes on, for a while, so that others show. What the race leads to is no news.
+void keep_race(const FaultAt& at);
 // Keeps a race of a read that only guards an update (races.h); the call goes on.
 void keep_guarded_race(const FaultAt& at);
 [[noreturn]] void host_touched_device(uint64_t address);

@@ -102,9 +102,9 @@ FaultAt race_of(const Checked& check, int lane, uint64_t address, const Access& 
           .space_bytes = check.w->block->shared_bytes};
 }
 
-[[noreturn]] void raise_race(const Checked& check, int lane, uint64_t address,
-                             const Access& earlier, AccessNumber earlier_kind) {
-  raise(race_of(check, lane, address, earlier, earlier_kind));
+void found_race(const Checked& check, int lane, uint64_t address, const Access& earlier,
+                AccessNumber earlier_kind) {
+  keep_race(race_of(check, lane, address, earlier, earlier_kind));
 }
 
 // May a plain read race with the update, because it only guards such updates?
@@ -227,9 +227,10 @@ void check_race_read(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uin
   each_word(check, lanes, at, [&](int lane, uint64_t word, uint64_t address) {
     const auto found = [&](const Access& write) {
       if ((write.flags & kUpdate) == 0 || !is_guarded(check, check.site, write.site)) {
-        raise_race(check, lane, address, write, kind_of_write(write));
+        found_race(check, lane, address, write, kind_of_write(write));
+      } else {
+        keep_guarded_race(race_of(check, lane, address, write, AccessNumber::atomic));
       }
-      keep_guarded_race(race_of(check, lane, address, write, AccessNumber::atomic));
     };
     const Access& write = check.words.writes[word];
     if (check.concerns(write, lane) && (write.flags & kSameValue) == 0) found(write);
@@ -260,7 +261,7 @@ void check_race_write(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, ui
       for (const Access* reader : {&readers.first, &readers.last}) {
         if (check.concerns(*reader, lane) &&
             stored.changes(lane, now, from, std::min(check.bytes, 4u))) {
-          raise_race(check, lane, address, *reader, AccessNumber::read);
+          found_race(check, lane, address, *reader, AccessNumber::read);
         }
       }
       if (observed) {
@@ -270,11 +271,11 @@ void check_race_write(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, ui
     }
     if (write.time >= check.begin && check.concerns(write, lane) && !is_same_store(check, write)) {
       same = !stored.changes(lane, now, from, std::min(check.bytes, 4u));
-      if (!same) raise_race(check, lane, address, write, kind_of_write(write));
+      if (!same) found_race(check, lane, address, write, kind_of_write(write));
     }
     each_hidden_race(check, lane, word, write, [&](const Access& one) {
       if (!stored.changes(lane, now, from, std::min(check.bytes, 4u))) return;
-      raise_race(check, lane, address, one, kind_of_write(one));
+      found_race(check, lane, address, one, kind_of_write(one));
     });
     record_write(check, write, same, hide(check, lane, word, write));
   });
@@ -291,15 +292,16 @@ void check_race_atomic(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, u
     for (const Access* reader : {&readers.first, &readers.last}) {
       if ((reader->flags & kStrongAccess) != 0 || !check.concerns(*reader, lane)) continue;
       if (!is_guarded(check, reader->site, site)) {
-        raise_race(check, lane, address, *reader, AccessNumber::read);
+        found_race(check, lane, address, *reader, AccessNumber::read);
+      } else {
+        keep_guarded_race(race_of(check, lane, address, *reader, AccessNumber::read));
       }
-      keep_guarded_race(race_of(check, lane, address, *reader, AccessNumber::read));
     }
     if (check.concerns(write, lane) && (write.flags & kSameValue) == 0) {
-      raise_race(check, lane, address, write, kind_of_write(write));
+      found_race(check, lane, address, write, kind_of_write(write));
     }
     each_hidden_race(check, lane, word, write, [&](const Access& one) {
-      raise_race(check, lane, address, one, kind_of_write(one));
+      found_race(check, lane, address, one, kind_of_write(one));
     });
     record_write(check, write, false, hide(check, lane, word, write));
   });

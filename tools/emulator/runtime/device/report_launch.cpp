@@ -1,4 +1,5 @@
-// The launch log of the report, with the counters of launches that were counted.
+// The launch log of the report, with the counters of launches that were counted, and the calls of the
+// API that failed.
 #include <algorithm>
 #include <cstring>
 
@@ -92,6 +93,22 @@ void report_launch(LaunchRun& launch) {
   }
   std::memcpy(in_report(kLogOffset + report.logged * sizeof entry), &entry, sizeof entry);
   ++report.logged;
+}
+
+void note_failed_call(const char* call, CudaError error, int kernel) {
+  for (FailedCall& one : device().report->failed_calls) {
+    if (one.times == 0) {
+      one.error = static_cast<uint32_t>(error);
+      one.kernel = static_cast<uint32_t>(kernel);
+      strncpy(one.call, call, sizeof one.call - 1);
+    }
+    const bool same = std::strncmp(one.call, call, sizeof one.call - 1) == 0;
+    if (!same || one.error != static_cast<uint32_t>(error) || one.kernel != static_cast<uint32_t>(kernel)) {
+      continue;
+    }
+    ++one.times;
+    return;
+  }
 }
 
 }  // namespace emu

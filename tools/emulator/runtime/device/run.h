@@ -128,6 +128,7 @@ struct DoubtfulRead {
   uint32_t address;  // first byte that nobody has written
   AccessNumber access;
   bool decides;      // the reader does not keep track of what is undefined
+  CopyUnderWay copy;
 };
 
 // Bytes of an output, by device addresses.
@@ -270,6 +271,8 @@ void arrive_if_gathered(Warp* w);
 [[noreturn]] void raise_deadlock(BlockRun& block);
 
 // Nobody wrote the byte in time: the fault after all, unless the reader keeps track of it.
+// The cp.async that has yet to bring some of these bytes of shared memory, if one has.
+CopyUnderWay copy_under_way(const BlockRun& block, uint32_t address, uint32_t bytes);
 void settle_doubtful(BlockRun& block);
 [[noreturn]] void raise_doubtful(BlockRun& block);
 

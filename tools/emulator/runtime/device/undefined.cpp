@@ -16,6 +16,7 @@ struct Place {
   SpaceNumber space;
   uint32_t bytes;
   uint64_t address, space_bytes;
+  CopyUnderWay copy{};
 };
 
 // Of a word of global memory: which bits are undefined, where they come from, who stored them.
@@ -52,10 +53,13 @@ uint32_t number_of(Warp* w, uint32_t site, int lane, SpaceNumber space, uint64_t
     const auto known = t.by_site.find(key);
     if (known != t.by_site.end()) return known->second;
   }
-  Place place{w->launch->kernel_index, site, {}, {}, space, bytes, address, space_bytes(w, space)};
+  Place place{w->launch->kernel_index, site, {}, {}, space, bytes, address, space_bytes(w, space), {}};
   for (int axis = 0; axis < 3; ++axis) {
     place.block[axis] = run_of(w).home->block.ctaid[axis];
     place.thread[axis] = w->tid[axis][lane];
+  }
+  if (space == SpaceNumber::shared) {
+    place.copy = copy_under_way(*run_of(w).block, static_cast<uint32_t>(address), bytes);
   }
   t.places.push_back(place);
   return t.by_site[key] = static_cast<uint32_t>(t.places.size() - 1);
@@ -77,6 +81,8 @@ uint32_t number_of(Warp* w, uint32_t site, int lane, SpaceNumber space, uint64_t
          .space_bytes = from.space_bytes,
          .reason = static_cast<ReasonNumber>(static_cast<uint32_t>(ReasonNumber::decides_address) +
                                              static_cast<uint32_t>(use)),
+         .copy_site = known ? from.copy.site : kNone,
+         .copy_state = known ? from.copy.state : CopyNumber::none,
          .block = from.block,
          .thread = from.thread});
 }
@@ -94,7 +100,7 @@ uint32_t origin_of_shuffle(Warp* w, uint32_t site, int lane) {
 
 void raise_undefined(Warp* w, uint32_t site, int lane, uint32_t origin, Use use) {
   if (!w->tracked) return;
-  Place at{w->launch->kernel_index, site, {}, {}, SpaceNumber::none, 0, 0, 0};
+  Place at{w->launch->kernel_index, site, {}, {}, SpaceNumber::none, 0, 0, 0, {}};
   for (int axis = 0; axis < 3; ++axis) {
     at.block[axis] = run_of(w).home->block.ctaid[axis];
     at.thread[axis] = w->tid[axis][lane];

@@ -130,6 +130,9 @@ CudaError set_dynamic_shared_limit(uint32_t kernel, uint32_t bytes);
 int max_active_blocks(uint32_t kernel, uint32_t threads, uint64_t dynamic_shared_bytes);
 const DeviceFacts& facts();
 
+// Notes that a function of the API returned an error to solve; `kernel`: that it is about, or -1.
+void note_failed_call(const char* call, CudaError error, int kernel);
+
 // Ends the process with a fault that stands outside any kernel.
 [[noreturn]] void refuse(Fault fault, const char* detail);
 // The same for a copy that no candidate may make; `most_bytes` may be copied, where some may.

@@ -26,6 +26,7 @@ enum class Ask : uint32_t {
   write,          // {address, 0, bytes, part of a larger copy}; data -> {error}
   read,           // {address, 0, bytes, part} -> {error}; data
   copy,           // {to, from, bytes, part} -> {error}
+  failed,         // {error, kernel}; data: name of the function that returned the error -> {}
   refuse,         // most bytes that one copy from the host may have; no answer
   open_stream,    // {blocking} -> {stream}
   close_stream,   // of the packet's stream

@@ -20,6 +20,8 @@ constexpr uint64_t kTextBytes = 61440;
 constexpr uint64_t kLogOffset = kTextOffset + kTextBytes;
 constexpr uint32_t kLogEntries = 2048;
 constexpr uint32_t kGuardedRaces = 4;
+constexpr uint32_t kRaces = 4;
+constexpr uint32_t kFailedCalls = 4;
 
 enum class SpaceNumber : uint32_t { none, global, shared, local, constant, param };
 enum class AccessNumber : uint32_t { none, read, write, atomic };
@@ -57,6 +59,9 @@ enum class ReasonNumber : uint32_t {
   no_function,  // at the address that is called
 };
 
+// How far a cp.async is whose bytes are not there yet. Late: it was committed after the last wait.
+enum class CopyNumber : uint32_t { none, uncommitted, late, unwaited };
+
 // What a launch asks too much of.
 enum class LimitNumber : uint32_t {
   none,
@@ -88,6 +93,8 @@ struct FaultRecord {
   uint32_t allocation_index;
   uint32_t allocation_freed;
   uint32_t reason;  // ReasonNumber
+  uint32_t copy_site;  // of the cp.async on its way to what is read; else kNone
+  uint32_t copy_state;  // CopyNumber
   uint64_t address;
   int64_t allocation_offset;  // of the access from the nearest allocation's start; may be negative
   uint64_t allocation_bytes;
@@ -107,6 +114,14 @@ struct LaunchError {
   uint32_t most_shared_bytes;  // dynamic and static, once the attribute is raised; 0: not about it
   uint32_t grid[3];            // 0, 0, 0 where nothing was launched
   uint32_t block[3];
+};
+
+// A function of the runtime API that returned an error to solve, which went on.
+struct FailedCall {
+  uint32_t error;   // cudaError_t
+  uint32_t kernel;  // that it is about; else kNone
+  uint32_t times;   // the same error of the same function
+  char call[52];
 };
 
 // Where the device is, for a process that is killed because it does not end.
@@ -193,6 +208,8 @@ struct Report {
   Progress progress;
   LaunchError launch_error;
   FaultRecord fault;
+  FaultRecord races[kRaces];  // after which the call went on; the first of each two lines
+  FailedCall failed_calls[kFailedCalls];  // the first ones
   FaultRecord guarded[kGuardedRaces];  // races of reads that only guard an update; the first of each two lines
 };
 static_assert(sizeof(Report) <= kTextOffset);

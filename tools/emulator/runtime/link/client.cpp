@@ -155,6 +155,14 @@ CudaError launch(uint32_t index, const uint32_t grid[3], const uint32_t block[3]
   return error_of(ask(packet));
 }
 
+void note_failed_call(const char* call, CudaError error, int kernel) {
+  Packet& packet = fresh(Ask::failed);
+  packet.words[0] = static_cast<uint64_t>(error);
+  packet.words[1] = static_cast<uint32_t>(kernel);
+  put_text(packet, call);
+  ask(packet);
+}
+
 void refuse_copy(Fault, uint64_t most_bytes) {
   Packet& packet = fresh(Ask::refuse);
   packet.words[0] = most_bytes;

@@ -162,6 +162,11 @@ bool answer() {
         packet.words[0] = error_number(late);
       }
       return true;
+    case Ask::failed:
+      packet.bytes = sent;
+      note_failed_call(text().c_str(), static_cast<CudaError>(w[0]), static_cast<int>(w[1]));
+      packet.bytes = 0;
+      return true;
     case Ask::refuse:
       if (sent != 0) return false;
       refuse_copy(Fault::large_copy, w[0]);

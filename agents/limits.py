@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from cuda_llm.agents.situation import Situation
+from cuda_llm.figure_wording import BOTTLENECK_NAMES, name_bottleneck
 from cuda_llm.profile import LaunchProfile, Profile
 from cuda_llm.search import Attempt
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.sizes import least_time
-from cuda_llm.time_terms import DATA_PATH, TERM_NAMES, combine
+from cuda_llm.time_terms import DATA_PATH, combine
 
 WASTES = frozenset(
     {
@@ -28,6 +29,8 @@ TERMS_OF: Mapping[str, frozenset[str]] = {
     "bank_conflicts": frozenset({"shared"}),
     "uncoalesced_global": frozenset({"l1", "l2", "dram"}),
     "atomic_contention": frozenset({"atomic"}),
+    "atomics": frozenset({"atomic"}),
+    "copies": frozenset(),
     "divergence": frozenset({"issue"}),
     "local_memory": frozenset({"l1", "l2", "dram"}),
     "low_occupancy": frozenset({"latency"}),
@@ -57,120 +60,132 @@ class BottleneckText:
 
 BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
     "bank_conflicts": BottleneckText(
-        "shared-memory bank conflicts",
+        BOTTLENECK_NAMES["bank_conflicts"],
         "lanes of a warp hit one bank in turn, so that an access takes several passes",
         ("more shared memory or larger tiles of the same layout",),
         refuses="larger_tiles",
     ),
     "uncoalesced_global": BottleneckText(
-        "uncoalesced global accesses",
+        BOTTLENECK_NAMES["uncoalesced_global"],
         "lanes of a warp touch scattered addresses, and most of what is fetched is thrown away",
         ("unrolling or more occupancy before the accesses are coalesced",),
         refuses="unrolling occupancy",
     ),
     "atomic_contention": BottleneckText(
-        "contended atomics",
+        BOTTLENECK_NAMES["atomic_contention"],
         "updates of one address wait for each other",
         ("more threads: they only queue",),
         refuses="occupancy",
     ),
+    "atomics": BottleneckText(
+        BOTTLENECK_NAMES["atomics"],
+        "the second-level cache executes them, a sector at a time",
+        ("more threads: they only queue",),
+        refuses="occupancy",
+    ),
     "divergence": BottleneckText(
-        "divergence",
+        BOTTLENECK_NAMES["divergence"],
         "lanes of a warp take different ways and idle in turn",
         ("larger tiles",),
         refuses="larger_tiles",
     ),
     "local_memory": BottleneckText(
-        "local memory",
+        BOTTLENECK_NAMES["local_memory"],
         "an array that is indexed at run time cannot stay in registers",
         ("a smaller array that is still indexed at run time",),
     ),
     "low_occupancy": BottleneckText(
-        "low occupancy",
+        BOTTLENECK_NAMES["low_occupancy"],
         "too few warps are resident to hide each other's waits",
         ("larger tiles or more registers a thread",),
         refuses="larger_tiles more_registers",
     ),
     "tail": BottleneckText(
-        "an uneven last wave",
+        BOTTLENECK_NAMES["tail"],
         "part of the chip has no work at the end",
         ("larger blocks of work",),
         refuses="larger_tiles fewer_blocks",
     ),
     "dram_bandwidth": BottleneckText(
-        TERM_NAMES["dram"],
+        BOTTLENECK_NAMES["dram_bandwidth"],
         "the bytes moved take that long, whatever the arithmetic",
         ("more occupancy, unrolling or fewer instructions while memory is this busy",),
         refuses="occupancy unrolling fewer_instructions",
     ),
     "l2_bandwidth": BottleneckText(
-        TERM_NAMES["l2"],
+        BOTTLENECK_NAMES["l2_bandwidth"],
         "data go through L2 more often than they need to",
         ("more occupancy",),
         refuses="occupancy",
     ),
     "shared_bandwidth": BottleneckText(
-        "shared-memory bandwidth",
+        BOTTLENECK_NAMES["shared_bandwidth"],
         "each operand is fetched from shared memory again",
         ("more occupancy", "larger tiles with one output a thread"),
         refuses="occupancy larger_tiles",
     ),
     "l1_bandwidth": BottleneckText(
-        "L1 bandwidth",
+        BOTTLENECK_NAMES["l1_bandwidth"],
         "values are loaded again and again, or in narrow pieces",
         ("more occupancy",),
         refuses="occupancy",
     ),
     "latency": BottleneckText(
-        TERM_NAMES["latency"],
+        BOTTLENECK_NAMES["latency"],
         "warps wait for memory or for each other, with nothing else to do meanwhile",
         ("fewer bytes or fewer instructions on their own",),
         refuses="fewer_bytes fewer_instructions",
     ),
     "blocks": BottleneckText(
-        TERM_NAMES["blocks"],
+        BOTTLENECK_NAMES["blocks"],
         "blocks are handed to the multiprocessors one after another, however little each does",
         ("smaller blocks of work",),
     ),
     "issue": BottleneckText(
-        TERM_NAMES["issue"],
+        BOTTLENECK_NAMES["issue"],
         "the instructions alone take that long to issue",
         ("more occupancy", "prefetching"),
         refuses="occupancy prefetching",
     ),
     "launch_overhead": BottleneckText(
-        TERM_NAMES["launch"],
+        BOTTLENECK_NAMES["launch_overhead"],
         "starting kernels takes longer than their work at these sizes",
         ("tuning the inner loop",),
         refuses="unrolling fewer_instructions",
     ),
+    "copies": BottleneckText(
+        BOTTLENECK_NAMES["copies"],
+        "what the CUDA API copies or fills takes a launch and its bytes, beside the kernels",
+        ("tuning a kernel",),
+        refuses="unrolling fewer_instructions",
+    ),
     "fp32": BottleneckText(
-        TERM_NAMES["fp32"],
+        BOTTLENECK_NAMES["fp32"],
         "the multiply-add units are busy",
         ("faster memory accesses",),
         refuses="faster_memory fewer_bytes",
     ),
     "fp64": BottleneckText(
-        TERM_NAMES["fp64"], "double precision runs at a fraction of single precision"
+        BOTTLENECK_NAMES["fp64"], "double precision runs at a fraction of single precision"
     ),
-    "fp16": BottleneckText(TERM_NAMES["fp16"], "the half-precision units are busy"),
+    "fp16": BottleneckText(BOTTLENECK_NAMES["fp16"], "the half-precision units are busy"),
     "int": BottleneckText(
-        TERM_NAMES["int"],
+        BOTTLENECK_NAMES["int"],
         "index arithmetic outweighs the work",
         ("faster memory accesses",),
         refuses="faster_memory fewer_bytes",
     ),
-    "sfu": BottleneckText(TERM_NAMES["sfu"], "exp, sin, rsqrt and the like share few units"),
-    "convert": BottleneckText(TERM_NAMES["convert"], "type conversions share few units"),
-    "shuffle": BottleneckText(TERM_NAMES["shuffle"], "exchanges between lanes take turns"),
-    "tensor": BottleneckText(TERM_NAMES["tensor"], "the tensor cores are busy"),
+    "sfu": BottleneckText(BOTTLENECK_NAMES["sfu"], "exp, sin, rsqrt and the like share few units"),
+    "convert": BottleneckText(BOTTLENECK_NAMES["convert"], "type conversions share few units"),
+    "shuffle": BottleneckText(BOTTLENECK_NAMES["shuffle"], "exchanges between lanes take turns"),
+    "tensor": BottleneckText(BOTTLENECK_NAMES["tensor"], "the tensor cores are busy"),
 }
 """Texts by the code of a `profile.Bottleneck`."""
 
 
 def bottleneck_text(code: str) -> BottleneckText:
     """Return the words for a bottleneck; an unknown code, of a user's profiler, names itself."""
-    return BOTTLENECK_TEXTS.get(code, BottleneckText(code.replace("_", " ")))
+    return BOTTLENECK_TEXTS.get(code, BottleneckText(name_bottleneck(code)))
 
 
 def terms_of(code: str) -> frozenset[str]:
@@ -195,16 +210,21 @@ def possible_saving(profile: Profile, code: str) -> float | None:
     return min(1.0, max(fixed, saved_us / sum(one.time_us for one in launches)))
 
 
-def possible_savings(profile: Profile) -> Mapping[str, float]:
+def possible_savings(profile: Profile, left: float | None = None) -> Mapping[str, float]:
     """Return the most that removing each bottleneck can save, largest first: the listed
-    bottlenecks, and those that the terms of the time show, where the saving is worth a try."""
+    bottlenecks, and those that the terms of the time show, where the saving is worth a try.
+
+    None saves more than the part `left` of the time, where that is known to lie above the
+    attainable.
+    """
     terms = {term for launch in profile.launches for term in launch.terms_us}
     shown = {code for code in BOTTLENECK_TEXTS if code not in WASTES and terms_of(code) <= terms}
     path = [one for one in profile.bottlenecks if terms_of(one.code) == DATA_PATH]
     # One name is enough for the one data path: the name in the profile.
     shown -= {code for code in shown if terms_of(code) == DATA_PATH} if path else set()
     codes = dict.fromkeys([*(one.code for one in profile.bottlenecks), *sorted(shown)])
-    found = {code: possible_saving(profile, code) or 0.0 for code in codes}
+    most_left = 1.0 if left is None else left
+    found = {code: min(most_left, possible_saving(profile, code) or 0.0) for code in codes}
     listed = {one.code for one in profile.bottlenecks}
     kept = {
         code: most
@@ -235,6 +255,14 @@ def _shares(situation: Situation, times_us: Sequence[float]) -> tuple[float, ...
         least_time(situation.task, situation.hardware, dims).attainable_us / time_us
         for dims, time_us in zip(situation.sizes, times_us, strict=True)
     )
+
+
+def left_to_gain(situation: Situation, attempt: Attempt, size: int) -> float | None:
+    """Return the part of the time at a size above the attainable time; None where it is not known
+    or not to be shown."""
+    shares = shares_of_limit(situation, attempt)
+    shown = situation.config.hardware_context == "full" and 0 <= size < len(shares)
+    return 1.0 - shares[size] if shown and shares[size] < 1.0 else None
 
 
 def share_of_limit(situation: Situation, attempt: Attempt) -> float | None:

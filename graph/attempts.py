@@ -12,7 +12,7 @@ from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.toolbox import describe_speed
 from cuda_llm.outcomes import Duplicate, Passed, PublishedCheck, Verdict, failure_key
 from cuda_llm.predictions import Prediction
-from cuda_llm.profile import Bottleneck
+from cuda_llm.profile import Bottleneck, limiter
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind, Origin
 from cuda_llm.source_tokens import normal_sha
 from cuda_llm.traces.events import AttemptRepeated, HintsTried
@@ -198,12 +198,13 @@ def profile_fields(verdict: Verdict) -> dict[str, Any]:
     profile = verdict.profile if isinstance(verdict, Passed) else None
     if profile is None:
         return {}
+    limit = limiter(profile.bottlenecks)
     return {
         "speedup": profile.speedup,
         "objective": profile.objective,
         "times_us": tuple(size.time_us for size in profile.sizes),
         "spread": max((size.spread for size in profile.sizes), default=0.0),
-        "limited_by": profile.bottlenecks[0].code if profile.bottlenecks else "",
+        "limited_by": limit.code if limit else "",
     }
 
 

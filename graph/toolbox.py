@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from cuda_llm.figure_wording import describe_largest, describe_over, describe_time_spent
+from cuda_llm.figure_wording import describe_largest, describe_over, name_bottleneck
 from cuda_llm.outcomes import Diagnostic, Passed, Verdict
-from cuda_llm.profile import Profile
+from cuda_llm.profile import Profile, limiter
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
 from cuda_llm.tools.judge.judge import check, judge
@@ -39,10 +39,8 @@ def describe_speed(profile: Profile) -> str:
     time = describe_largest(f"{profile.sizes[-1].time_us:.4g} us", count) if count else "not timed"
     over = describe_over(profile.objective, count)
     speedup = "" if profile.speedup is None else f", {profile.speedup:.3g}x the baseline{over}"
-    limits = describe_time_spent(profile) or (
-        profile.bottlenecks[0].code if profile.bottlenecks else ""
-    )
-    limit = f", limited by {limits}" if limits else ""
+    found = limiter(profile.bottlenecks)
+    limit = f", limited by {name_bottleneck(found.code)}" if found else ""
     return f"{time}{speedup}{limit}"
 
 

@@ -16,10 +16,9 @@ from cuda_llm.figure_wording import (
     describe_compared,
     describe_over,
     describe_share,
-    describe_time_spent,
 )
 from cuda_llm.outcomes import Passed
-from cuda_llm.profile import Profile, SizeTime
+from cuda_llm.profile import Profile, SizeTime, limiter
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import (
@@ -182,14 +181,10 @@ def _profile_lines(profile: Profile) -> Iterator[str]:
         yield f"- The GPU meanwhile: {circumstances}"
     if profile.isolation:
         yield f"- Isolated by {profile.isolation}"
-    limit = describe_time_spent(profile)
-    if limit:
-        yield f"- Limited by {limit}"
-    for bottleneck in profile.bottlenecks[:1]:
-        spot = bottleneck.spot and replace(bottleneck.spot, file=SOLUTION)
+    if limit := limiter(profile.bottlenecks):
+        spot = limit.spot and replace(limit.spot, file=SOLUTION)
         where = f", at {phrase(spot)}" if spot else ""
-        label = "Fix first:" if limit else "Limited by"
-        yield f"- {label} {bottleneck.explanation}{where} ({describe_share(bottleneck)})"
+        yield f"- Limited by {limit.explanation}{where} ({describe_share(limit)})"
 
 
 def _again(remeasured: WinnerRemeasured, over: str) -> str:

@@ -7,7 +7,6 @@ from cuda_llm.figure_wording import (
     describe_dims,
     describe_over,
     describe_share,
-    describe_time_spent,
 )
 from cuda_llm.outcomes import InfraFailed, NoCode, Passed
 from cuda_llm.profile import Profile
@@ -124,12 +123,9 @@ def _profile(profile: Profile) -> Iterator[str]:
         over = describe_over(profile.objective, len(profile.sizes))
         faster = f"{profile.speedup:.2f}x the baseline's{over}, on {profile.device}"
         yield from labelled("speed", faster)
-    limit = describe_time_spent(profile)
-    if limit:
-        yield from labelled("limited by", limit)
     for place, found in enumerate(profile.bottlenecks):
         spot = f" at {phrase(found.spot)}" if found.spot else ""
-        label = "also" if place else "fix first" if limit else "limited by"
+        label = "also" if place else "limited by"
         yield from labelled(label, f"{found.explanation}{spot}; {describe_share(found)}")
         if found.advice:
             yield from wrapped(found.advice, indent=INSIDE)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cuda_llm.critique import describe_critique
-from cuda_llm.figure_wording import describe_attempt_speed
+from cuda_llm.figure_wording import describe_attempt_speed, name_bottleneck
 from cuda_llm.predictions import tally
 from cuda_llm.search import Attempt, Brief, Hint, Kind, predictions_of
 from cuda_llm.traces.ending_text import describe_ending, describe_skipped
@@ -129,7 +129,7 @@ def _outcome(attempt: Attempt) -> Iterator[str]:
     if attempt.passed:
         of = " the baseline's speed"
         faster = describe_attempt_speed(attempt, of) if attempt.speedup else "correct"
-        limit = f", limited by {attempt.limited_by}" if attempt.limited_by else ""
+        limit = f", limited by {name_bottleneck(attempt.limited_by)}" if attempt.limited_by else ""
         yield from wrapped(f"PASSED  {faster}{limit}", indent=INSIDE)
     else:
         yield from wrapped(attempt.summary, first=f"{attempt.code}  ", indent=INSIDE)

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 
 from cuda_llm.agents.kernel_facts import SIGNS
-from cuda_llm.agents.limits import bottleneck_text, deciding_profile, most_to_gain, shares_of_limit
+from cuda_llm.agents.limits import deciding_profile, most_to_gain, shares_of_limit
 from cuda_llm.agents.prompting.quote import hide_in_verdict, log_lines, one_line, quote_line
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.objections import Change, changes_between
@@ -20,11 +20,11 @@ from cuda_llm.figure_wording import (
     describe_ratio,
     describe_share,
     describe_us,
+    name_bottleneck,
     name_sizes,
 )
 from cuda_llm.outcomes import CompileFailed, Diagnostic, Passed, Verdict
-from cuda_llm.predictions import rank
-from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
+from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile, limiter
 from cuda_llm.search import Attempt
 from cuda_llm.source_file import short_kernel_name
 from cuda_llm.source_tokens import identifiers
@@ -189,14 +189,17 @@ def describe_headline(situation: Situation, attempt: Attempt, components: Compon
         return ", ".join(parts)
     verdict = situation.archive.verdict(attempt.id)
     profile = verdict.profile if isinstance(verdict, Passed) else None
+    size = len(situation.sizes) - 1
     if profile is not None:
-        profile, _ = deciding_profile(situation, attempt, profile)
-    bottlenecks = rank(profile.bottlenecks, situation.predictions) if profile else ()
-    code = bottlenecks[0].code if bottlenecks else attempt.limited_by
+        profile, size = deciding_profile(situation, attempt, profile)
+    limit = limiter(profile.bottlenecks) if profile else None
+    code = limit.code if limit else attempt.limited_by
     if code:
-        spot = bottlenecks[0].spot if bottlenecks and attempt.written_by != "playbook" else None
+        spot = limit.spot if limit and attempt.written_by != "playbook" else None
         where = f" at line {spot.line}" if spot else ""
-        parts.append(f"limited by {bottleneck_text(code).name}{where}")
+        if size != len(situation.sizes) - 1:
+            where += f" at {name_sizes(situation.sizes)[size]}"
+        parts.append(f"limited by {name_bottleneck(code)}{where}")
     return ", ".join(parts)
 
 
@@ -257,7 +260,7 @@ def describe_profile(
     shown = attempt.written_by != "playbook"
     found = [
         _bottleneck(one, first=index == 0, full=full, shown=shown, advise=advise)
-        for index, one in enumerate(rank(profile.bottlenecks, situation.predictions))
+        for index, one in enumerate(profile.bottlenecks)
     ]
     timed = full and size < len(attempt.times_us)
     dram = (_bandwidth(situation, profile, size, attempt.times_us[size]),) if timed else ()
@@ -271,7 +274,7 @@ def describe_profile(
 
 def _bottleneck(one: Bottleneck, *, first: bool, full: bool, shown: bool, advise: bool) -> str:
     word = "limited by" if first else "also"
-    what = one_line(one.explanation) if full else bottleneck_text(one.code).name
+    what = one_line(one.explanation) if full else name_bottleneck(one.code)
     spot = f" at {quote_line(one.spot)}" if shown and one.spot else ""
     advice = f"; what usually helps: {one_line(one.advice)}" if one.advice and advise else ""
     return f"{word} {what}{spot}, {describe_share(one)}{advice}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, bottleneck_text
+from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_differences,
     describe_figures,
@@ -12,7 +12,14 @@ from cuda_llm.agents.prompting.quote import hide, join_parts, one_line, quote_li
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
 from cuda_llm.components import Components
-from cuda_llm.figure_wording import SCORES, describe_dims, describe_over, describe_ratio, name_sizes
+from cuda_llm.figure_wording import (
+    SCORES,
+    describe_dims,
+    describe_over,
+    describe_ratio,
+    name_bottleneck,
+    name_sizes,
+)
 from cuda_llm.outcomes import CompileFailed, Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.source_file import SourceSpot
@@ -134,7 +141,7 @@ def describe_expected(situation: Situation, brief: Brief, components: Components
     most = f"{brief.share:.0%} of the time{f', {ratio}' if brief.share >= NEGLIGIBLE else ''}"
     if open_ended:
         return f"To gain until the attainable: {most}"
-    about = f" ({bottleneck_text(brief.against).name})" if brief.against else ""
+    about = f" ({name_bottleneck(brief.against)})" if brief.against else ""
     return f"To gain at most: {most}{about}"
 
 
@@ -285,7 +292,7 @@ def _outcome(situation: Situation, attempt: Attempt, components: Components) -> 
         over = "" if usual else describe_over(attempt.objective, len(attempt.times_us))
         parts.append(f"{attempt.speedup:.2f}x{over}")
     if components.profile and attempt.limited_by:
-        parts.append(f"limited by {bottleneck_text(attempt.limited_by).name}")
+        parts.append(f"limited by {name_bottleneck(attempt.limited_by)}")
     figures = "; ".join(describe_figures(situation, attempt, components))
     return ": ".join(filter(None, (", ".join(parts) or "correct", figures)))
 

@@ -37,7 +37,7 @@ from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.prompting.token_budget import SECTIONS, Passage, count_tokens, fit
 from cuda_llm.agents.researcher.facts import describe_hardware
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.techniques.objections import nameable, profile_of
+from cuda_llm.agents.techniques.objections import left_at_deciding, nameable, profile_of
 from cuda_llm.components import Components
 from cuda_llm.conversation import Message
 from cuda_llm.outcomes import CompileFailed, Passed
@@ -111,7 +111,8 @@ def render_critique_prompt(
     components = replace(brief.components & situation.config.components, diversity=False)
     sections = fit(_passages(situation, brief, about, components), CRITIQUE_TOKENS)
     profile = profile_of(situation, about) if about.passed and components.profile else None
-    savings = possible_savings(profile) if profile else {}
+    left = left_at_deciding(situation, about)
+    savings = possible_savings(profile, left) if profile else {}
     values = {
         **_fixed_values(situation, brief, about, components),
         **sections,

@@ -11,8 +11,8 @@ from cuda_llm.agents.limits import (
     BOTTLENECK_TEXTS,
     NEGLIGIBLE,
     deciding_profile,
+    left_to_gain,
     possible_saving,
-    shares_of_limit,
 )
 from cuda_llm.agents.prompting.describe_kernel import describe_change
 from cuda_llm.agents.situation import Situation
@@ -25,8 +25,7 @@ from cuda_llm.agents.techniques.objections import (
 )
 from cuda_llm.critique import CheckedCritique, Correction, Objection
 from cuda_llm.outcomes import Passed
-from cuda_llm.predictions import rank
-from cuda_llm.profile import Profile
+from cuda_llm.profile import Profile, limiter
 from cuda_llm.search import Attempt, Hint
 
 ROUNDING = 0.005
@@ -139,8 +138,8 @@ def _check_figures(
     code = named or _listed(profile, snake_case(said.bottleneck))
     found = list[Correction]()
     if not code:
-        ranked = rank(profile.bottlenecks, situation.predictions)
-        code = ranked[0].code if ranked else about.limited_by or "critique"
+        named_first = limiter(profile.bottlenecks)
+        code = named_first.code if named_first else about.limited_by or "critique"
         found.append(Correction(part="bottleneck", why=Objection.UNKNOWN, said=said.bottleneck))
     most = possible_saving(profile, code)
     if most is not None and most < NEGLIGIBLE and not _listed(profile, code):
@@ -148,7 +147,7 @@ def _check_figures(
         found.append(Correction(part="bottleneck", why=why, said=said.bottleneck, most=most))
     for why, limit in (
         (Objection.BEYOND_TERM, most),
-        (Objection.BEYOND_ROOFLINE, _open_at(situation, about, size)),
+        (Objection.BEYOND_ROOFLINE, left_to_gain(situation, about, size)),
     ):
         if limit is not None and gain > limit + ROUNDING:
             percent = f"{said.gain_percent:g}"
@@ -160,14 +159,6 @@ def _check_figures(
 def _listed(profile: Profile, code: str) -> str:
     """Return `code` where the profile lists it, as a user's profiler may; else nothing."""
     return code if any(one.code == code for one in profile.bottlenecks) else ""
-
-
-def _open_at(situation: Situation, about: Attempt, size: int) -> float | None:
-    """Return the part of the time at a size above the attainable time; None where not to be
-    shown."""
-    shares = shares_of_limit(situation, about)
-    shown = situation.config.hardware_context == "full" and size < len(shares)
-    return 1.0 - shares[size] if shown and shares[size] < 1.0 else None
 
 
 def _evidence(situation: Situation, about: Attempt, said: Avoided) -> str | Objection:

@@ -16,10 +16,10 @@ from cuda_llm.agents.techniques.objections import (
     sensible_techniques,
 )
 from cuda_llm.agents.techniques.technique import Technique
-from cuda_llm.figure_wording import describe_share, name_sizes
+from cuda_llm.figure_wording import describe_share, name_bottleneck, name_sizes
 from cuda_llm.outcomes import Passed
 from cuda_llm.predictions import rank
-from cuda_llm.profile import Bottleneck, Profile
+from cuda_llm.profile import Bottleneck, Profile, limiter
 from cuda_llm.search import Attempt, Hint, Kind
 from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.sizes import least_time
@@ -129,7 +129,7 @@ def _dominating(
     situation: Situation, attempt: Attempt, profile: Profile, context: KernelContext
 ) -> Hint:
     first, *others = rank(profile.bottlenecks, situation.predictions)
-    words = bottleneck_text(first.code)
+    limit = limiter(profile.bottlenecks) or first
     no_use, aims = ruled_out(situation, profile, first)
     techniques = techniques_against(first.code, situation, attempt, set(aims))
     plain = [one.text for one in techniques if one.needs == (0, 0)]
@@ -138,7 +138,7 @@ def _dominating(
         about=context.about,
         code=first.code,
         cause="dominates",
-        text=_advise(words.name, words.why, plain or [one_line(first.advice)]),
+        text=_advise(limit, first, plain or [one_line(first.advice)]),
         evidence=join_parts(
             f"{describe_share(first)}{_where(situation, attempt)}",
             context.quote_line(first.spot),
@@ -166,10 +166,17 @@ def _where(situation: Situation, attempt: Attempt) -> str:
     return f" at {name_sizes(situation.sizes)[deciding_profile(situation, attempt, profile)[1]]}"
 
 
-def _advise(name: str, why: str, techniques: Sequence[str]) -> str:
-    first, *rest = techniques
-    then = "".join(f" Else: {one}." for one in rest)
-    return f"Limited by {name}{': ' + why if why else ''}. Best first: {first}.{then}"
+def _advise(limit: Bottleneck, chosen: Bottleneck, techniques: Sequence[str]) -> str:
+    """Say what limits the kernel, and what to try against `chosen`, which may be another bottleneck
+    that more is to be gained from."""
+    words = bottleneck_text(chosen.code)
+    why = f": {words.why}" if words.why else ""
+    what = f"Limited by {words.name}{why}."
+    if limit.code != chosen.code:
+        name = name_bottleneck(limit.code)
+        what = f"Limited by {name}. Most is to be gained from {words.name}{why}."
+    best, *rest = techniques
+    return f"{what} Best first: {best}.{''.join(f' Else: {one}.' for one in rest)}"
 
 
 def _at_the_limit(
@@ -219,7 +226,7 @@ def _spills(profile: Profile, context: KernelContext) -> Hint | None:
 def _next_in_line(others: Sequence[Bottleneck]) -> str:
     if not others:
         return ""
-    return f"next in line: {bottleneck_text(others[0].code).name} ({others[0].share:.0%})"
+    return f"next in line: {name_bottleneck(others[0].code)} ({others[0].share:.0%})"
 
 
 def _bandwidth(profile: Profile, situation: Situation) -> str:

@@ -15,6 +15,7 @@ from cuda_llm.agents.limits import (
 )
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.objections import (
+    left_at_deciding,
     object_to,
     profile_of,
     reaches_enough,
@@ -166,9 +167,10 @@ def _limits(situation: Situation, attempt: Attempt | None) -> dict[str, float]:
         return {}
     found: dict[str, float] = {}
     if profile := profile_of(situation, attempt):
+        left = left_at_deciding(situation, attempt)
         for one in rank_bottlenecks(profile.bottlenecks, situation.predictions):
-            most = possible_saving(profile, one.code)
-            found.setdefault(one.code, one.share if most is None else min(one.share, most))
+            known = (one.share, possible_saving(profile, one.code), left)
+            found.setdefault(one.code, min(share for share in known if share is not None))
     return found or ({attempt.limited_by: 0.0} if attempt.limited_by else {})
 
 

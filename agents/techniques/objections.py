@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from cuda_llm.agents.kernel_facts import SIGNS, SourceFacts, part_of_kernel, signs_of
-from cuda_llm.agents.limits import deciding_profile
+from cuda_llm.agents.limits import deciding_profile, left_to_gain
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
 from cuda_llm.agents.techniques.technique import AIMS, Technique, fits
@@ -152,6 +152,16 @@ def profile_of(situation: Situation, attempt: Attempt) -> Profile | None:
     verdict = situation.archive.verdict(attempt.id)
     profile = verdict.profile if isinstance(verdict, Passed) else None
     return profile and deciding_profile(situation, attempt, profile)[0]
+
+
+def left_at_deciding(situation: Situation, attempt: Attempt) -> float | None:
+    """Return the part of the time above the attainable at the size of `profile_of`; None where it
+    is not known or not to be shown."""
+    verdict = situation.archive.verdict(attempt.id)
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    if profile is None:
+        return None
+    return left_to_gain(situation, attempt, deciding_profile(situation, attempt, profile)[1])
 
 
 def _may_try(technique: Technique, kind: Kind, situation: Situation) -> bool:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Literal, overload
 
 from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.figure_wording import name_bottleneck
 from cuda_llm.outcomes import Passed
 from cuda_llm.redaction import printable
 from cuda_llm.search import Attempt
@@ -188,7 +189,7 @@ def text_cells(row: CandidateRow) -> tuple[str, ...]:
         f"{row.speedup:.2f}x" if row.speedup is not None else "",
         us(row.time_us) if row.time_us is not None else "",
         f"{row.spread:.1%}" if row.spread else "",
-        row.limited_by.replace("_", " "),
+        name_bottleneck(row.limited_by),
         row.parent or "",
         told if len(told) <= LONGEST_IDEA else f"{told[: LONGEST_IDEA - 1]}…",
     )

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from cuda_llm.profile import Bottleneck, NotCompared, Objective, Profile, SizeTime
+from cuda_llm.profile import Bottleneck, NotCompared, Objective, SizeTime
 from cuda_llm.search import Attempt
-from cuda_llm.time_terms import dominating_term
 
 _OVER: Mapping[Objective, str] = {
     "geomean": "over all sizes",
@@ -18,6 +17,34 @@ SCORES: Mapping[Objective, str] = {
     "worst": "the smallest of the speed-ups",
 }
 """By objective: what the score of a kernel is."""
+BOTTLENECK_NAMES: Mapping[str, str] = {
+    "bank_conflicts": "shared-memory bank conflicts",
+    "uncoalesced_global": "uncoalesced global accesses",
+    "atomic_contention": "contended atomics",
+    "divergence": "divergence",
+    "local_memory": "local memory",
+    "low_occupancy": "low occupancy",
+    "tail": "an uneven last wave",
+    "dram_bandwidth": "DRAM bandwidth",
+    "l2_bandwidth": "L2 bandwidth",
+    "shared_bandwidth": "shared-memory bandwidth",
+    "l1_bandwidth": "L1 bandwidth",
+    "latency": "latency",
+    "atomics": "atomics",
+    "blocks": "starting blocks",
+    "issue": "instruction issue",
+    "launch_overhead": "the launches themselves",
+    "copies": "copies and fills",
+    "fp32": "fp32 arithmetic",
+    "fp64": "fp64 arithmetic",
+    "fp16": "fp16 arithmetic",
+    "int": "integer arithmetic",
+    "sfu": "special functions",
+    "convert": "conversions",
+    "shuffle": "warp shuffles",
+    "tensor": "tensor operations",
+}
+"""Words for a bottleneck, as in `limited by warp shuffles`, by its code."""
 _WHY_NOT: Mapping[NotCompared, str] = {
     "costly": "a call takes too long to be executed whole",
     "reference": "the reference takes too long there",
@@ -26,16 +53,9 @@ _WHY_NOT: Mapping[NotCompared, str] = {
 }
 
 
-def describe_time_spent(profile: Profile) -> str:
-    """Return what a call spends most of its time on, where the first bottleneck is something else.
-
-    `DRAM bandwidth, 98% of the time`; empty where the first bottleneck says so itself.
-    """
-    dominating = dominating_term(profile.launches)
-    if dominating is None or not any(one.saved_us for one in profile.bottlenecks[:1]):
-        return ""
-    name, part = dominating
-    return f"{name}, {part:.0%} of the time"
+def name_bottleneck(code: str) -> str:
+    """Return the words for a bottleneck; an unknown code, of a user's profiler, names itself."""
+    return BOTTLENECK_NAMES.get(code, code.replace("_", " "))
 
 
 def describe_share(found: Bottleneck) -> str:

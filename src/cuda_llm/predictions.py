@@ -91,13 +91,12 @@ def _trust(tried: Sequence[Prediction]) -> float:
 def rank(
     bottlenecks: Sequence[Bottleneck], predictions: Iterable[Prediction]
 ) -> tuple[Bottleneck, ...]:
-    """Return the bottlenecks by predicted saving times trust; those without one keep their place.
+    """Return the bottlenecks in the order in which to try them: by predicted saving times trust,
+    then those without one.
 
     Predictions of critiques do not change the trust in the diagnosis.
     """
     trust = {one.code: one.trust for one in tally(predictions) if one.by == "diagnosis"}
-    fixable = [one for one in bottlenecks if one.saved_us > 0]
-    ordered = iter(
-        sorted(fixable, key=lambda one: one.saved_us * trust.get(one.code, 1.0), reverse=True)
+    return tuple(
+        sorted(bottlenecks, key=lambda one: one.saved_us * trust.get(one.code, 1.0), reverse=True)
     )
-    return tuple(next(ordered) if one.saved_us > 0 else one for one in bottlenecks)

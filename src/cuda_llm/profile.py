@@ -1,6 +1,6 @@
 """The speed of a correct kernel: its times, what limits it, what its launches did. Values only."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -126,6 +126,28 @@ class Bottleneck:
     bottlenecks overlap. 0 where no fix is known, and where times were measured."""
     time_us: float = 0.0
     """Time of the call that the profile explains."""
+    kernel: str = ""
+    """Kernel that it is found in; empty for one of the call as a whole."""
+    dominates: bool = False
+    """Whether it is the unit without which a modelled call would be shortest, or a cause that
+    relieves that unit or saves more (`limiter`)."""
+
+
+def limiter(bottlenecks: Sequence[Bottleneck]) -> Bottleneck | None:
+    """Return what a call is *limited by*; None where nothing is known.
+
+    It stands first of the bottlenecks of the call, which is that at the largest timed size where no
+    other size is named. A modelled call is limited by what saves most of its time if it is taken
+    away alone, by the model's own formula: a cause, as far as a known change removes it, or a unit
+    as if it took no time (DRAM, L2, the path of shared memory and L1, a pipe, issue, latency,
+    atomics, starts of blocks, launches, copies). Where that is a unit, the cause names it that
+    relieves it and saves most, from 5 % of the time on; without such a cause it names itself.
+    `share` is the part of the call's time that the cause saves, or that the unit accounts for. No
+    saving leads below a floor: what the task needs on any kernel, and what this kernel's own bytes
+    and arithmetic need. A measured call, whose parts are not known, is limited by the unit that was
+    busy, or the waste that cost, the largest part of the time.
+    """
+    return bottlenecks[0] if bottlenecks else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -155,7 +155,7 @@ class Attempt(Origin):
     spread: float = 0.0
     """Largest relative half-width of an interval around a time; 0 where times are modelled."""
     limited_by: str = ""
-    """Code of the dominating bottleneck."""
+    """Code of what limits it at the largest timed size (`profile.limiter`); empty if unknown."""
     predicted: Prediction | None = None
     """Saving that the order of the brief predicted; None without a prediction."""
     published_check: PublishedCheck | None = None

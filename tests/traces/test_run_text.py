@@ -78,7 +78,7 @@ def test_a_finished_run_is_shown_from_the_request_to_the_reason_of_the_winner(sh
         "mine failed: ValueError: no luck",
         "round 1 · to beat: the baseline",
         "r1-c1 told to write a kernel: one thread an element",
-        "PASSED 1.25x the baseline's speed over all sizes, limited by uncoalesced_global",
+        "PASSED 1.25x the baseline's speed over all sizes, limited by uncoalesced global accesses",
         'COMPILE_FAILED identifier "tile" is undefined',
         "cut off at compile: the minutes of the run were over",
         "try 1 failed, rate_limited; waited 2.0 s",

@@ -112,7 +112,7 @@ class CallReport:
     """Number of kernels that the call launched, at any level; None where the device does not count
     them: then each of `launches` that has threads is one."""
     bottlenecks: tuple[Bottleneck, ...] = ()
-    """What limits the call, the dominating bottleneck first."""
+    """All causes of the time that were found; `profiler.bottlenecks.list_bottlenecks` chooses."""
     operations: Mapping[str, float] | None = None
     """Operations of all threads by kind: those of `FLOATING`, with the type behind `TENSOR`, and
     `int` and `sfu`; None where operations are not counted."""

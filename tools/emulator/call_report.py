@@ -87,13 +87,17 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         pieces=record.pieces,
     )
     explained = explain_call(
-        record.accounts, loaded.translated.kernels, loaded.candidate.kernels, loaded.hardware
+        record.accounts,
+        loaded.translated.kernels,
+        loaded.candidate.kernels,
+        loaded.hardware,
+        copies,
     )
     return EmulatedCallReport(
         wall_s=wall_s,
-        time_us=explained.time_us + sum(one.time_us for one in copies),
+        time_us=explained.time_us,
         kernels=record.launches,
-        launches=(*explained.launches, *copies),
+        launches=explained.launches,
         bottlenecks=explained.bottlenecks,
         accounts=record.accounts,
         operations=_operations(record, loaded.translated.kernels),

@@ -47,9 +47,10 @@ from cuda_llm.outcomes import (
     TimedOut,
     Verdict,
 )
-from cuda_llm.profile import Profile
+from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.source_file import numbers_in, thresholds_in
 from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.sizes import least_time
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Session, Site, Work
 from cuda_llm.tools.device.candidate import Baseline, Compiled
@@ -69,7 +70,7 @@ from cuda_llm.tools.judge.watched_check import (
     replay_case,
     with_not_run,
 )
-from cuda_llm.tools.profiler.bottlenecks import limit_savings
+from cuda_llm.tools.profiler.bottlenecks import list_bottlenecks
 from cuda_llm.tools.timing.baseline_time import read_times, times_file, write_times
 from cuda_llm.tools.timing.contest import Duel
 from cuda_llm.tools.timing.failures import (
@@ -78,7 +79,6 @@ from cuda_llm.tools.timing.failures import (
     baseline_refused,
     find_failed_case,
     find_impossible_model,
-    least_size_us,
 )
 from cuda_llm.tools.timing.measure import measure_baseline, measure_candidate
 from cuda_llm.tools.timing.measurement import open_oracle
@@ -704,23 +704,21 @@ def assemble_passed(
     """Return the verdict of a kernel that was validated and timed."""
     sizes = compare_with_baseline(timing, baseline, device.capabilities.time_source)
 
-    def needed_us(dims: Dims) -> float:
-        return least_size_us(task, device.hardware, dims, l2_warm=False)
+    def listed(found: tuple[Bottleneck, ...], dims: Dims) -> tuple[Bottleneck, ...]:
+        if device.capabilities.time_source == "measured":
+            return found
+        return list_bottlenecks(found, least_time(task, device.hardware, dims).attainable_us)
 
     largest = timing.launched or (timing.times[-1][0] if timing.times else None)
-    largest_us = needed_us(largest) if largest is not None else 0.0
     profile = Profile(
         device=timing.device or device.name,
         hardware=timing.hardware or device.hardware.name,
         source=device.capabilities.time_source,
         sizes=sizes,
         launches=timing.launches,
-        bottlenecks=limit_savings(timing.bottlenecks, largest_us),
+        bottlenecks=listed(timing.bottlenecks, largest) if largest is not None else (),
         smaller=tuple(
-            replace(
-                one,
-                bottlenecks=limit_savings(one.bottlenecks, needed_us(timing.times[one.size][0])),
-            )
+            replace(one, bottlenecks=listed(one.bottlenecks, timing.times[one.size][0]))
             for one in timing.smaller
         ),
         resources=compiled.kernels,

@@ -1,13 +1,15 @@
-"""Selects the reasons for a time that are listed as bottlenecks, and ranks modelled reasons.
+"""Finds the causes of a call's time, and lists those that limit it: `profile.limiter` is the first.
 
-Modelled reasons are ranked by the time that removing each alone would save of the call; reasons
-that no known change relieves follow, by their share of the time.
+Every saving is the call modelled again without one cause, and leads below no floor: not below what
+the task needs (`list_bottlenecks`), nor below what the kernel's own bytes, once, and its arithmetic
+need (`ModelledLaunch.least_us`).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from cuda_llm.profile import Bottleneck, LaunchProfile
+from cuda_llm.time_terms import PATH, unit_of
 from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.profiler.counts import SECTOR_BYTES
 from cuda_llm.tools.profiler.roofs import ROOF_ADVICE, find_roofs
@@ -15,14 +17,35 @@ from cuda_llm.tools.profiler.time_model import ModelledLaunch, Term, TimeReason,
 from cuda_llm.tools.profiler.wastes import find_wastes
 
 LEAST_WASTE, LEAST_ROOF = 0.05, 0.1
-"""Smaller shares are left out; the largest is always listed."""
+"""Smaller shares are left out, but for the limiter."""
 MOST = 6
 """Reasons that are listed."""
 
+UNITS: Mapping[str, str] = {
+    "dram_bandwidth": Term.DRAM,
+    "l2_bandwidth": Term.L2,
+    "shared_bandwidth": PATH,
+    "l1_bandwidth": PATH,
+    "issue": Term.ISSUE,
+    "latency": Term.LATENCY,
+    "atomics": Term.ATOMIC,
+    "blocks": Term.BLOCKS,
+    "launch_overhead": Term.LAUNCH,
+    "copies": "copies",
+    **{
+        term.value: term
+        for term in (
+            *(Term.FP32, Term.FP64, Term.FP16, Term.INT),
+            *(Term.SFU, Term.CONVERT, Term.SHUFFLE, Term.TENSOR),
+        )
+    },
+}
+"""Unit that a reason is the load of, by the reason's code; the others are wastes."""
 EXPLAINED_BY = {
     "shared_bandwidth": ("bank_conflicts", "atomic_contention"),
     "l1_bandwidth": ("uncoalesced_global",),
     "l2_bandwidth": ("uncoalesced_global", "atomic_contention"),
+    "atomics": ("atomic_contention",),
     "latency": ("low_occupancy",),
     "issue": ("divergence",),
     "fp32": ("divergence",),
@@ -37,13 +60,14 @@ def least_share(finding: TimeReason) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """A call's time, launch by launch, and what limits it."""
+    """A call's time, launch by launch, and what the time goes to."""
 
     time_us: float
     """Microseconds of all launches one after another; 0 for a call without launches."""
     launches: tuple[LaunchProfile, ...]
     bottlenecks: tuple[Bottleneck, ...]
-    """Bottlenecks of the call, the dominating bottleneck first."""
+    """Of a modelled call all that was found, from which `list_bottlenecks` chooses; of a measured
+    call those to list, the limiter first."""
 
 
 def as_bottleneck(
@@ -51,89 +75,168 @@ def as_bottleneck(
     share: float,
     kernel: str = "",
     *,
+    named: bool = False,
     saved_us: float = 0.0,
     time_us: float = 0.0,
+    dominates: bool = False,
 ) -> Bottleneck:
-    """Return a reason as it is listed; `kernel` names its kernel where a call has several."""
+    """Return a reason as it is listed; `named` puts its kernel's name before it, where a call has
+    several."""
     return Bottleneck(
         code=finding.code,
         share=share,
-        explanation=f"{kernel}: {finding.explanation}" if kernel else finding.explanation,
+        explanation=f"{kernel}: {finding.explanation}" if named else finding.explanation,
         spot=finding.spot,
         advice=finding.advice,
         saved_us=saved_us,
         time_us=time_us,
+        kernel=kernel,
+        dominates=dominates,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ranked:
+class _Found:
     finding: TimeReason
     kernel: str
     saved_us: float
     weight_us: float
-    """Microseconds of the call's time that the resource accounts for now."""
+    """Microseconds of the call's time that the unit accounts for now."""
+    freed_us: float = 0.0
+    """Microseconds that would be saved if the unit took no time."""
+    relieved_us: Mapping[str, float] = field(default_factory=dict)
+    """Microseconds of each unit's time that go with the cause."""
 
 
-def find_bottlenecks(launches: Sequence[ModelledLaunch]) -> tuple[Bottleneck, ...]:
-    """Find what limits a call, first the cause whose removal alone saves most."""
-    total_us = sum(launch.time.time_us for launch in launches)
+def find_bottlenecks(
+    launches: Sequence[ModelledLaunch], copies: Sequence[LaunchProfile] = ()
+) -> tuple[Bottleneck, ...]:
+    """Find every cause of a call's time: with its saving, where removing it saves time, and with
+    the part of the time that it accounts for, where it is a unit."""
+    total_us = sum(one.time.time_us for one in launches) + sum(one.time_us for one in copies)
     if total_us <= 0:
         return ()
-    ranked = _merge_repeats([*_of_launches(launches), *_of_call(launches)])
-    removable = [one for one in ranked if one.saved_us >= LEAST_WASTE * total_us]
-    removable.sort(key=lambda one: one.saved_us, reverse=True)
-    codes = {one.finding.code for one in removable}
-    roofs = [one for one in ranked if not one.finding.waste and one.finding.code not in codes]
-    roofs.sort(key=lambda one: one.weight_us, reverse=True)
-    busy = [one for one in roofs if one.weight_us >= LEAST_ROOF * total_us]
-    listed = [*removable, *busy][:MOST] or roofs[:1]
-    name_kernels = len({launch.name for launch in launches}) > 1
-    return tuple(
-        as_bottleneck(
+    found = _merge_repeats([*_of_launches(launches), *_of_call(launches), *_of_copies(copies)])
+    several = len({launch.name for launch in launches}) > 1
+    unit, freed_us = _dominating_unit(found)
+
+    def dominates(one: _Found) -> bool:
+        if one.finding.code in UNITS and one.kernel:
+            # What relieves a unit may relieve others, too, but its words are of the one unit.
+            return UNITS[one.finding.code] == unit
+        relieved_us = one.relieved_us.get(unit, 0.0)
+        return relieved_us >= LEAST_WASTE * total_us or one.saved_us > freed_us
+
+    def listed(one: _Found, share_us: float, saved_us: float = 0.0) -> Bottleneck:
+        return as_bottleneck(
             one.finding,
-            min(1.0, (one.saved_us if one in removable else one.weight_us) / total_us),
-            one.kernel if name_kernels else "",
-            saved_us=one.saved_us if one in removable else 0.0,
+            min(1.0, share_us / total_us),
+            one.kernel,
+            named=several and bool(one.kernel),
+            saved_us=saved_us,
             time_us=total_us,
+            dominates=dominates(one),
         )
-        for one in listed
+
+    units = (one for one in found if one.finding.code in UNITS)
+    return (
+        *(listed(one, one.saved_us, one.saved_us) for one in found if one.saved_us > 0),
+        *(listed(one, one.weight_us) for one in units if one.weight_us > 0),
     )
 
 
-def limit_savings(bottlenecks: Sequence[Bottleneck], least_us: float) -> tuple[Bottleneck, ...]:
-    """Return bottlenecks of which none promises a time below `least_us`, which the task needs on
-    any kernel; those that save nothing then stay as the part of the time that they account for."""
-    return tuple(_limited(one, least_us) for one in bottlenecks)
+def _dominating_unit(found: Iterable[_Found]) -> tuple[str, float]:
+    """Return the unit without whose work the call would be shortest, and what that would save."""
+    freed: dict[str, float] = {}
+    for one in found:
+        unit = UNITS.get(one.finding.code)
+        if unit is not None:
+            freed[unit] = freed.get(unit, 0.0) + one.freed_us
+    most = max(freed, key=freed.__getitem__, default="")
+    return most, freed.get(most, 0.0)
 
 
-def _limited(one: Bottleneck, least_us: float) -> Bottleneck:
-    most_us = max(0.0, one.time_us - least_us)
-    if one.saved_us <= most_us:
-        return one
-    return replace(one, saved_us=most_us, share=most_us / one.time_us if most_us else one.share)
+def list_bottlenecks(found: Sequence[Bottleneck], least_us: float = 0.0) -> tuple[Bottleneck, ...]:
+    """List what limits a modelled call, the limiter first (`profile.limiter`), of all that was
+    found.
+
+    `least_us` is the shortest time that is said to be possible: no saving leads below it. Behind
+    the limiter stand causes, by saving, from 5 % of the time on; then units that no listed cause
+    explains, by the part of the time that they account for, from 10 % on.
+    """
+    removable = [one for one in _limited(found, least_us) if one.share >= LEAST_WASTE]
+    removable.sort(key=lambda one: one.saved_us, reverse=True)
+    units = sorted((one for one in found if not one.saved_us), key=lambda one: -one.share)
+    dominating = next((one for one in (*removable, *units) if one.dominates), None)
+    first = () if dominating is None else (dominating,)
+    named = {(one.kernel, one.code) for one in (*removable, *first)}
+    busy = (
+        one
+        for one in units
+        if one.share >= LEAST_ROOF and not _is_explained(one.kernel, one.code, named)
+    )
+    others = (one for one in (*removable, *busy) if one != dominating)
+    return (*first, *others)[:MOST]
 
 
-def _of_launches(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
+def _is_explained(kernel: str, code: str, named: Container[tuple[str, str]]) -> bool:
+    """Return whether a resource is named already, of its kernel or of the call, or is busy because
+    of a cause that is."""
+    causes = EXPLAINED_BY.get(code, ())
+    return ("", code) in named or any((kernel, one) in named for one in (code, *causes))
+
+
+def _limited(found: Iterable[Bottleneck], least_us: float) -> Iterator[Bottleneck]:
+    """Yield the causes that save time, none of them leading below `least_us`."""
+    for one in found:
+        saved_us = min(one.saved_us, max(0.0, one.time_us - least_us))
+        if saved_us == one.saved_us > 0:
+            yield one
+        elif saved_us > 0:
+            yield replace(one, saved_us=saved_us, share=saved_us / one.time_us)
+
+
+def _of_launches(launches: Sequence[ModelledLaunch]) -> Iterator[_Found]:
     for launch in launches:
-        wastes = find_wastes(launch)
-        saved = {waste.code: waste.saved_us for waste in wastes}
         most_us = launch.time.time_us - launch.least_us
-        for finding in (*wastes, *find_roofs(launch)):
-            weight_us = finding.share * launch.time.time_us
-            causes = [saved.get(cause, 0.0) for cause in EXPLAINED_BY.get(finding.code, ())]
-            explained = max(causes, default=0.0) >= LEAST_WASTE * launch.time.time_us
-            yield _Ranked(
+        for finding in (*find_wastes(launch), *find_roofs(launch)):
+            yield _Found(
                 finding=finding,
                 kernel=launch.name,
                 saved_us=min(finding.saved_us, most_us),
-                weight_us=0.0 if explained else weight_us,
+                weight_us=finding.share * launch.time.time_us,
+                freed_us=_freed_us(launch, UNITS[finding.code]) if finding.code in UNITS else 0.0,
+                relieved_us=finding.relieved_us,
             )
 
 
-def _merge_repeats(found: Sequence[_Ranked]) -> list[_Ranked]:
+def _freed_us(launch: ModelledLaunch, unit: str) -> float:
+    terms = [term for term in launch.time.terms_us if unit_of(term) == unit]
+    return launch.time.time_us - launch.time.without(*terms)
+
+
+def _of_copies(copies: Sequence[LaunchProfile]) -> Iterator[_Found]:
+    for one in copies:
+        count = one.figures.get("copies", 0.0)
+        yield _Found(
+            finding=TimeReason(
+                code="copies",
+                saved_us=0.0,
+                share=0.0,
+                explanation=f"{count:,.0f} copies and fills take {one.time_us:.1f} us",
+                advice="let a kernel that runs anyway fill or move what it needs",
+            ),
+            kernel="",
+            saved_us=0.0,
+            weight_us=one.time_us,
+            freed_us=one.time_us,
+            relieved_us={"copies": one.time_us},
+        )
+
+
+def _merge_repeats(found: Sequence[_Found]) -> list[_Found]:
     """Merge launches of the same kernel for the same reason; the costliest names the line."""
-    merged: dict[tuple[str, str], _Ranked] = {}
+    merged: dict[tuple[str, str], _Found] = {}
     for one in found:
         key = (one.kernel, one.finding.code)
         known = merged.get(key)
@@ -145,18 +248,23 @@ def _merge_repeats(found: Sequence[_Ranked]) -> list[_Ranked]:
             costly,
             saved_us=known.saved_us + one.saved_us,
             weight_us=known.weight_us + one.weight_us,
+            freed_us=known.freed_us + one.freed_us,
+            relieved_us={
+                unit: known.relieved_us.get(unit, 0.0) + us for unit, us in one.relieved_us.items()
+            },
         )
     return list(merged.values())
 
 
-def _of_call(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
+def _of_call(launches: Sequence[ModelledLaunch]) -> Iterator[_Found]:
     """Yield reasons that show only in several launches together."""
     if len(launches) < 2:
         return
     total_us = sum(launch.time.time_us for launch in launches)
-    saved_us = total_us - _together_us(launches)
+    least_us = max(_together_us(launches), *(launch.least_us for launch in launches))
+    saved_us = max(0.0, total_us - least_us)
     starting_us = sum(launch.time.terms_us[Term.LAUNCH] for launch in launches)
-    yield _Ranked(
+    yield _Found(
         finding=TimeReason(
             code="launch_overhead",
             saved_us=saved_us,
@@ -170,6 +278,11 @@ def _of_call(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
         kernel="",
         saved_us=saved_us,
         weight_us=0.0,
+        # What is not saved of the starts is saved of the waits at the end of each launch.
+        relieved_us={
+            Term.LAUNCH: min(saved_us, starting_us),
+            Term.LATENCY: max(0.0, saved_us - starting_us),
+        },
     )
     passed = _passed_on(launches)
     if not sum(passed):
@@ -182,7 +295,7 @@ def _of_call(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
         ).time_us
         for launch, bytes_passed in zip(launches, passed, strict=True)
     )
-    yield _Ranked(
+    yield _Found(
         finding=TimeReason(
             code="dram_bandwidth",
             saved_us=total_us - fused_us,
@@ -193,6 +306,7 @@ def _of_call(launches: Sequence[ModelledLaunch]) -> Iterator[_Ranked]:
         kernel="",
         saved_us=total_us - fused_us,
         weight_us=0.0,
+        relieved_us={Term.DRAM: total_us - fused_us},
     )
 
 

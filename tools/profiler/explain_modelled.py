@@ -56,8 +56,10 @@ def explain_call(
     tables: Sequence[KernelTable],
     resources: Sequence[KernelResources],
     hardware: Hardware,
+    copies: Sequence[LaunchProfile] = (),
 ) -> Explained:
-    """Model the launches of a call of `solve`, in order, on `hardware`.
+    """Model the launches of a call of `solve`, in order, on `hardware`; `copies` are the profile of
+    its copies and fills.
 
     `account.kernel` indexes `tables`; resources are matched by symbol. Every figure is modelled.
     """
@@ -73,9 +75,10 @@ def explain_call(
         for account in accounts
     ]
     return Explained(
-        time_us=sum(launch.time.time_us for launch in launches),
-        launches=tuple(_profile(launch) for launch in launches),
-        bottlenecks=find_bottlenecks(launches),
+        time_us=sum(launch.time.time_us for launch in launches)
+        + sum(one.time_us for one in copies),
+        launches=(*map(_profile, launches), *copies),
+        bottlenecks=find_bottlenecks(launches, copies),
     )
 
 

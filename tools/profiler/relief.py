@@ -75,9 +75,10 @@ def _reuse(launch: ModelledLaunch, spaces: Container[str]) -> float:
         )
         loaded = sum(count.lanes * site.bytes for site, count in loads)
         return max(0.0, 1 - stored / loaded) if loaded else 0.0
-    sectors = sum(count.sectors for _, count in loads)
+    # A sector fetched again for another word of it is a scattered access, not a value used again.
+    wanted = sum(ideal_sectors(site, count) for site, count in loads)
     new = sum(min(count.l2_sectors, count.sectors) for _, count in loads)
-    return max(0.0, 1 - new / sectors) if sectors else 0.0
+    return max(0.0, 1 - new / wanted) if wanted else 0.0
 
 
 def with_fewer_instructions(launch: ModelledLaunch) -> LaunchTime:

@@ -16,7 +16,7 @@ from cuda_llm.tools.profiler.relief import (
     with_values_reused,
 )
 from cuda_llm.tools.profiler.tables import InstructionClass, InstructionSite
-from cuda_llm.tools.profiler.time_model import LaunchTime, ModelledLaunch, Saving, Term, TimeReason
+from cuda_llm.tools.profiler.time_model import LaunchTime, ModelledLaunch, Term, TimeReason
 from cuda_llm.tools.profiler.traffic import block_clk, load_clk, site_traffic, wait_clk, warp_waits
 
 _PIPES = {
@@ -37,6 +37,7 @@ ROOF_ADVICE = {
     ),
     "issue": "do more per instruction: vector loads, unrolled loops, simpler index arithmetic",
     "blocks": "launch fewer blocks: more elements a thread, or a loop over the grid",
+    "atomics": "update less often: sum in registers or shared memory first",
     "launch_overhead": "do more work per launch, or fuse launches",
     "latency": "give each thread several independent loads (unroll), or raise occupancy",
     "fp32": "cut operations, or move the products to tensor cores where the tolerance allows",
@@ -71,6 +72,7 @@ def find_roofs(launch: ModelledLaunch) -> tuple[TimeReason, ...]:
         _issue(launch),
         _launch(launch),
         _blocks(launch),
+        _atomics(launch),
         *(_pipe(launch, term) for term in _PIPES if terms[term] > 0),
     ]
     return tuple(reason for reason in reasons if reason.share > 0)
@@ -80,7 +82,7 @@ def _memory(launch: ModelledLaunch) -> TimeReason:
     moved, us = launch.time.dram_bytes, launch.time.terms_us[Term.DRAM]
     return TimeReason(
         code="dram_bandwidth",
-        **_saving(launch, with_data_kept(launch), Term.DRAM),
+        **launch.time.saving(with_data_kept(launch), Term.DRAM),
         explanation=f"{_megabytes(moved)} to and from DRAM take {us:.1f} us",
         advice=ROOF_ADVICE["dram_bandwidth"],
         spot=_costliest_site(launch, lambda _, count: count.dram_sectors),
@@ -91,7 +93,7 @@ def _l2(launch: ModelledLaunch) -> TimeReason:
     moved, us = launch.time.l2_bytes, launch.time.terms_us[Term.L2]
     return TimeReason(
         code="l2_bandwidth",
-        **_saving(launch, with_larger_tiles(launch), Term.L2),
+        **launch.time.saving(with_larger_tiles(launch), Term.L2),
         explanation=f"{_megabytes(moved)} through L2 take {us:.1f} us",
         advice=ROOF_ADVICE["l2_bandwidth"],
         spot=_costliest_site(launch, lambda site, count: _traffic_bytes(launch, site, count)),
@@ -110,12 +112,7 @@ def _data_path(launch: ModelledLaunch) -> TimeReason:
     )
     return TimeReason(
         code="shared_bandwidth" if on_shared else "l1_bandwidth",
-        **_saving(
-            launch,
-            with_values_reused(launch),
-            Term.SHARED,
-            Term.L1,
-        ),
+        **launch.time.saving(with_values_reused(launch), Term.SHARED, Term.L1),
         explanation=f"{where} accesses keep the load/store path of an SM busy for {us:.1f} us",
         advice=advice,
         spot=_costliest_site(launch, lambda site, count: _data_path_clk(launch, site, count)),
@@ -127,7 +124,7 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
     resident, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
     return TimeReason(
         code="latency",
-        **_saving(launch, launch.what_if(waiting=shorter.part), Term.LATENCY),
+        **launch.time.saving(launch.what_if(waiting=shorter.part), Term.LATENCY),
         explanation=(
             f"warps wait {launch.time.terms_us[Term.LATENCY]:.1f} us for memory and for each "
             f"other, {resident} of {room} warps resident on an SM"
@@ -164,7 +161,7 @@ def _issue(launch: ModelledLaunch) -> TimeReason:
     us = launch.time.terms_us[Term.ISSUE]
     return TimeReason(
         code="issue",
-        **_saving(launch, with_fewer_instructions(launch), Term.ISSUE),
+        **launch.time.saving(with_fewer_instructions(launch), Term.ISSUE),
         explanation=f"issuing the instructions alone takes {us:.1f} us",
         advice=ROOF_ADVICE["issue"],
         spot=_busiest_block(launch, tuple(InstructionClass)),
@@ -175,7 +172,7 @@ def _launch(launch: ModelledLaunch) -> TimeReason:
     us = launch.time.terms_us[Term.LAUNCH]
     return TimeReason(
         code="launch_overhead",
-        **_saving(launch, launch.time, Term.LAUNCH),
+        **launch.time.saving(launch.time, Term.LAUNCH),
         explanation=f"starting a kernel takes {us:.1f} us whatever it does",
         advice=ROOF_ADVICE["launch_overhead"],
     )
@@ -185,9 +182,22 @@ def _blocks(launch: ModelledLaunch) -> TimeReason:
     us = launch.time.terms_us[Term.BLOCKS]
     return TimeReason(
         code="blocks",
-        **_saving(launch, launch.time.with_part(Term.BLOCKS, 1 / FEWER), Term.BLOCKS),
+        **launch.time.saving(launch.time.with_part(Term.BLOCKS, 1 / FEWER), Term.BLOCKS),
         explanation=f"starting {launch.account.blocks_total:,} blocks takes {us:.1f} us",
         advice=ROOF_ADVICE["blocks"],
+    )
+
+
+def _atomics(launch: ModelledLaunch) -> TimeReason:
+    us = launch.time.terms_us[Term.ATOMIC]
+    return TimeReason(
+        code="atomics",
+        **launch.time.saving(launch.time, Term.ATOMIC),
+        explanation=f"updates of global memory by atomics take {us:.1f} us",
+        advice=ROOF_ADVICE["atomics"],
+        spot=_costliest_site(
+            launch, lambda site, count: count.sectors if site.kind == "atomic" else 0.0
+        ),
     )
 
 
@@ -195,7 +205,7 @@ def _pipe(launch: ModelledLaunch, term: Term) -> TimeReason:
     kind, name = _PIPES[term]
     return TimeReason(
         code=term.value,
-        **_saving(launch, _relieved(launch, term), term),
+        **launch.time.saving(_relieved(launch, term), term),
         explanation=f"{name} keeps its pipe busy for {launch.time.terms_us[term]:.1f} us",
         advice=ROOF_ADVICE[term.value],
         spot=_busiest_block(launch, (kind,)),
@@ -209,13 +219,6 @@ def _relieved(launch: ModelledLaunch, term: Term) -> LaunchTime:
     if term in (Term.INT, Term.SFU, Term.CONVERT, Term.SHUFFLE):
         return with_fewer_of(launch, _PIPES[term][0])
     return launch.time
-
-
-def _saving(launch: ModelledLaunch, fixed: LaunchTime, *terms: Term) -> Saving:
-    """Return the microseconds saved once the cause is fixed; the share is the resource's present
-    weight."""
-    saved_us = max(0.0, launch.time.time_us - fixed.time_us)
-    return Saving(saved_us=saved_us, share=launch.time.share(*terms))
 
 
 def _costliest_site(

@@ -4,7 +4,7 @@ Every formula, with its source, is in docs/time-model.md. No term was measured o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypedDict
 
@@ -13,7 +13,7 @@ from cuda_llm.hardware_profiles.occupancy import WARP_THREADS, Occupancy, occupa
 from cuda_llm.hardware_profiles.roofline import mma_sync_tflops, wgmma_tflops
 from cuda_llm.profile import KernelResources
 from cuda_llm.source_file import SourceSpot
-from cuda_llm.time_terms import SHARPNESS, combine
+from cuda_llm.time_terms import SHARPNESS, combine, unit_of
 from cuda_llm.tools.profiler.counters import LaunchCounters
 from cuda_llm.tools.profiler.counts import count_instructions, count_tensor_operations
 from cuda_llm.tools.profiler.tables import WGMMA_PEAK, InstructionClass, KernelTable
@@ -36,6 +36,8 @@ class TimeReason:
     spot: SourceSpot | None = None
     waste: bool = False
     """Whether the same work can be done in a cheaper way."""
+    relieved_us: Mapping[str, float] = field(default_factory=dict)
+    """Microseconds of each unit that would be saved without the reason."""
 
 
 class Saving(TypedDict):
@@ -43,6 +45,7 @@ class Saving(TypedDict):
 
     saved_us: float
     share: float
+    relieved_us: Mapping[str, float]
 
 
 class Term(StrEnum):
@@ -93,6 +96,21 @@ class LaunchTime:
         """Return the microseconds if `terms` were free."""
         return combine({term: us for term, us in self.terms_us.items() if term not in terms})
 
+    def saving(self, fixed: "LaunchTime", *terms: Term) -> Saving:
+        """Return what `fixed` saves; the share is the present weight of `terms`, without which it
+        is the part saved."""
+        saved_us = max(0.0, self.time_us - fixed.time_us)
+        share = self.share(*terms) if terms else saved_us / self.time_us
+        return Saving(saved_us=saved_us, share=share, relieved_us=self.relieved_us(fixed))
+
+    def relieved_us(self, fixed: "LaunchTime") -> dict[str, float]:
+        """Return the microseconds that each unit takes less in `fixed`."""
+        found: dict[str, float] = {}
+        for term, us in self.terms_us.items():
+            unit = unit_of(term)
+            found[unit] = found.get(unit, 0.0) + us - fixed.terms_us.get(term, 0.0)
+        return found
+
     def with_part(self, term: Term, part: float) -> "LaunchTime":
         """Return the time if `term` took a part, 0 to 1, of what it takes."""
         terms_us = {**self.terms_us, term: part * self.terms_us.get(term, 0.0)}
@@ -127,7 +145,7 @@ def model_launch(
         Term.SHARED: traffic.shared_clk * path_us,
         Term.L1: traffic.l1_clk * path_us,
         Term.L2: traffic.l2_clk * clk_us,
-        Term.DRAM: dram_bytes / (hardware.peaks.dram_gb_s * 1e3 * model.dram_efficiency),
+        Term.DRAM: _moving_us(dram_bytes, hardware),
         Term.ATOMIC: traffic.atomic_clk * clk_us,
         Term.LATENCY: _waiting_clk(account, table, hardware, setting) * clk_us,
         Term.BLOCKS: account.blocks_total * model.block_start_clk * clk_us,
@@ -142,6 +160,10 @@ def model_launch(
         dram_bytes=dram_bytes,
         l2_bytes=traffic.l2_bytes,
     )
+
+
+def _moving_us(dram_bytes: float, hardware: Hardware) -> float:
+    return dram_bytes / (hardware.peaks.dram_gb_s * 1e3 * hardware.model.dram_efficiency)
 
 
 def _pipe_terms(
@@ -245,11 +267,11 @@ class ModelledLaunch:
     @property
     def least_us(self) -> float:
         """Return the microseconds below which no change of this kernel leads: each byte of its
-        footprint once, and its own arithmetic spread evenly, at published peaks."""
+        footprint once, at the bandwidth of a large copy, and its own arithmetic, spread evenly."""
         even = self.what_if(setting=replace(self.setting, even_split=True)).terms_us
         own_us = max(even[term] for term in (Term.FP32, Term.FP16, Term.TENSOR))
         bytes_once = min(self.time.dram_bytes, self.account.footprint_bytes)
-        moving_us = bytes_once / (self.hardware.peaks.dram_gb_s * 1e3)
+        moving_us = _moving_us(bytes_once, self.hardware)
         return min(self.time.time_us, self.hardware.model.launch_us + max(own_us, moving_us))
 
     def what_if(

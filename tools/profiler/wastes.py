@@ -18,7 +18,7 @@ from cuda_llm.tools.profiler.relief import (
     without_divergence,
     without_local_memory,
 )
-from cuda_llm.tools.profiler.time_model import ModelledLaunch, Saving, Term, TimeReason
+from cuda_llm.tools.profiler.time_model import ModelledLaunch, Term, TimeReason
 from cuda_llm.tools.profiler.traffic import warps_per_block
 
 WASTE_ADVICE = {
@@ -68,7 +68,7 @@ def _bank_conflicts(launch: ModelledLaunch) -> TimeReason | None:
     without_waste = launch.what_if(account=without_bank_conflicts(launch.account, launch.table))
     return TimeReason(
         code="bank_conflicts",
-        **_saved(launch, without_waste.time_us),
+        **launch.time.saving(without_waste),
         explanation=f"shared-memory bank conflicts: {worst.worst_ways}-way",
         advice=WASTE_ADVICE["bank_conflicts"]
         if worst.worst_ways >= 8
@@ -89,7 +89,7 @@ def _uncoalesced(launch: ModelledLaunch) -> TimeReason | None:
     without_waste = launch.what_if(account=coalesced(launch.account, launch.table))
     return TimeReason(
         code="uncoalesced_global",
-        **_saved(launch, without_waste.time_us),
+        **launch.time.saving(without_waste),
         explanation=(
             f"uncoalesced global {worst.kind.replace('_', ' ')}s: "
             f"{worst.sectors_per_request:.1f} sectors a request where "
@@ -109,7 +109,7 @@ def _atomic_contention(launch: ModelledLaunch) -> TimeReason | None:
     without_waste = launch.what_if(account=without_contention(launch.account, launch.table))
     return TimeReason(
         code="atomic_contention",
-        **_saved(launch, without_waste.without(Term.ATOMIC)),
+        **launch.time.saving(without_waste.with_part(Term.ATOMIC, 0.0)),
         explanation=(
             f"atomics on {worst.space} memory wait for each other: {worst.serial:,.0f} in turn, "
             f"{worst.serial_lanes:.1f} lanes of a warp at one address"
@@ -141,7 +141,7 @@ def _divergence(launch: ModelledLaunch) -> TimeReason | None:
     partial = x * y * z < WARP_LANES
     return TimeReason(
         code="divergence",
-        **_saved(launch, without_waste.time_us),
+        **launch.time.saving(without_waste),
         explanation=f"{mix.simd_efficiency * WARP_LANES:.1f} of 32 lanes work on average",
         advice=("launch blocks of at least 32 threads" if partial else WASTE_ADVICE["divergence"]),
         spot=worst.spot,
@@ -157,7 +157,7 @@ def _local_memory(launch: ModelledLaunch) -> TimeReason | None:
     without_waste = launch.what_if(account=account, table=table)
     return TimeReason(
         code="local_memory",
-        **_saved(launch, without_waste.time_us),
+        **launch.time.saving(without_waste),
         explanation="an array that is indexed at run time lies in local memory, not in registers",
         advice="unroll the loops over it, so that every index is known when it is compiled",
         spot=worst.spot,
@@ -175,9 +175,9 @@ def _low_occupancy(launch: ModelledLaunch) -> TimeReason | None:
     limit = " and ".join(occupancy.limited_by)
     return TimeReason(
         code="low_occupancy",
-        **_saved(launch, without_waste.time_us),
+        **launch.time.saving(without_waste),
         explanation=(
-            f"{occupancy.fraction:.0%} occupancy, limited by {limit}: too few warps to hide waits"
+            f"{occupancy.fraction:.0%} occupancy, bounded by {limit}: too few warps to hide waits"
         ),
         advice=_OCCUPANCY_ADVICE[occupancy.limited_by[0]],
         waste=True,
@@ -202,7 +202,7 @@ def _tail(launch: ModelledLaunch) -> TimeReason | None:
         advice = WASTE_ADVICE["uneven_grid"]
     return TimeReason(
         code="tail",
-        **_saved(launch, without_waste.time_us),
+        **launch.time.saving(without_waste),
         explanation=explanation,
         advice=advice,
         waste=True,
@@ -215,11 +215,6 @@ def _least_part(launch: ModelledLaunch) -> float:
     warps = warps_per_block(launch.account) * launch.account.blocks_total
     most = max(launch.account.block_warps, default=0.0)
     return min(1.0, warps / most) if most else 1.0
-
-
-def _saved(launch: ModelledLaunch, without_waste_us: float) -> Saving:
-    saved_us = launch.time.time_us - without_waste_us
-    return Saving(saved_us=saved_us, share=saved_us / launch.time.time_us)
 
 
 def _worst(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cuda_llm.figure_wording import describe_over
+from cuda_llm.figure_wording import describe_over, name_bottleneck
 from cuda_llm.profile import Objective
 from cuda_llm.redaction import printable
 from cuda_llm.search import Kind
@@ -135,7 +135,7 @@ def order_of(row: Row) -> str:
 
 def limit_of(row: Row) -> str:
     """Return what limits it, in words."""
-    return printable(row.limited_by.replace("_", " "))
+    return printable(name_bottleneck(row.limited_by))
 
 
 def describe_rounds(run: RunView) -> Iterator[Line]:

@@ -16,10 +16,10 @@ from cuda_llm.figure_wording import (
     describe_compared,
     describe_over,
     describe_share,
-    describe_time_spent,
+    name_bottleneck,
 )
 from cuda_llm.outcomes import Passed, Verdict
-from cuda_llm.profile import KernelResources, Profile, SizeTime
+from cuda_llm.profile import KernelResources, Profile, SizeTime, limiter
 from cuda_llm.redaction import printable
 from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.task import Task
@@ -271,13 +271,10 @@ def spread_text(spread: float) -> str:
 
 
 def bottleneck_rows(profile: Profile) -> Iterator[Row]:
-    """Yield what the time goes to, what to fix first with its place and remedy, and the others."""
+    """Yield what limits the call with its place and remedy, and the other bottlenecks."""
     first, *others = profile.bottlenecks
     where = f" at {phrase(first.spot)}" if first.spot else ""
-    if spent := describe_time_spent(profile):
-        yield "limited by", spent
-    label = "fix first" if spent else "limited by"
-    yield label, f"{first.explanation}{where}; {describe_share(first)}"
+    yield "limited by", f"{first.explanation}{where}; {describe_share(first)}"
     if first.advice:
         yield "", first.advice
     for other in others:
@@ -312,17 +309,18 @@ def print_table(task: Task, judged: Sequence[Judged]) -> None:
     names = without_common_folder([one.name for one in judged])
     table = Table(box=box.SIMPLE_HEAD)
     speedup = f"speedup{describe_over(task.objective)}"
-    for title in ("file", "verdict", "largest size", speedup, "fix first"):
+    for title in ("file", "verdict", "largest size", speedup, "limited by"):
         numbers = title in {"largest size", speedup}
         table.add_column(title, justify="right" if numbers else "left", overflow="fold")
     for one, name in sorted(zip(judged, names, strict=True), key=lambda row: rank(row[0])):
         profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
+        limit = limiter(profile.bottlenecks) if profile else None
         table.add_row(
             Text(printable(name)),
             one.verdict.code,
             us(profile.sizes[-1].time_us) if profile and profile.sizes else "",
             f"{profile.speedup:.2f}x" if profile and profile.speedup else "",
-            profile.bottlenecks[0].code if profile and profile.bottlenecks else "",
+            name_bottleneck(limit.code) if limit else "",
         )
     open_console().print(table)
 

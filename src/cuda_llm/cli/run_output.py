@@ -15,7 +15,7 @@ import typer
 from cuda_llm.agents.llm.budget import Spent
 from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.run_progress import outcome_text, time_text
-from cuda_llm.figure_wording import describe_attempt_speed, describe_over
+from cuda_llm.figure_wording import describe_attempt_speed, describe_over, name_bottleneck
 from cuda_llm.graph.runs.replay import ReplayAccount
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.outcomes import Duplicate
@@ -205,7 +205,7 @@ def best_rows(run: Result) -> Iterator[Row]:
     idea = best.idea or best.direction
     yield "written by", f"{author(run)}: {best.id}" + (f", {idea}" if idea else "")
     if best.limited_by:
-        yield "limited by", best.limited_by.replace("_", " ")
+        yield "limited by", name_bottleneck(best.limited_by)
 
 
 def author(run: Result) -> str:

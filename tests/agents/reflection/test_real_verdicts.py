@@ -11,7 +11,9 @@ from cuda_llm.agents.kernel_facts import SourceFacts
 from cuda_llm.agents.reflection.failure_hints import hint_from
 from cuda_llm.agents.reflection.kernel_context import KernelContext
 from cuda_llm.agents.reflection.slow_kernels import diagnose_speed
+from cuda_llm.figure_wording import name_bottleneck
 from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.profile import limiter
 from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import open_device
 
@@ -85,5 +87,8 @@ def test_a_profile_of_a_real_kernel_gives_one_bottleneck(verdicts: dict[str, Ver
         hardware=found.hardware,
     )
     (one,) = diagnose_speed(found, winner, verdict.profile, context)
-    assert one.code == verdict.profile.bottlenecks[0].code
+    limit = limiter(verdict.profile.bottlenecks)
+    assert limit is not None
+    assert f"Limited by {name_bottleneck(limit.code)}" in one.text
+    assert one.code == max(verdict.profile.bottlenecks, key=lambda found: found.saved_us).code
     assert one.text.startswith("Limited by ")

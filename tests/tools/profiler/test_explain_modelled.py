@@ -1,13 +1,14 @@
 """Each kind of waste and each roof is named, with evidence, where it dominates."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.profile import Bottleneck, KernelResources
 from cuda_llm.source_file import SourceSpot
-from cuda_llm.tools.profiler.bottlenecks import Explained
+from cuda_llm.tools.profiler.bottlenecks import Explained, list_bottlenecks
 from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
 from cuda_llm.tools.profiler.tables import (
@@ -57,7 +58,8 @@ def explain(
     resources = KernelResources(
         kernel="k", symbol="k", registers=registers, shared_bytes=shared_bytes
     )
-    return explain_call([account] * launches, [table], [resources], HARDWARE)
+    explained = explain_call([account] * launches, [table], [resources], HARDWARE)
+    return replace(explained, bottlenecks=list_bottlenecks(explained.bottlenecks))
 
 
 def site(opcode: str, kind: str, line: int = 7) -> InstructionSite:
@@ -143,7 +145,7 @@ def test_a_chain_of_loads_with_few_warps_is_low_occupancy_and_its_resource() -> 
     )
     overlap, occupancy = found.bottlenecks[:2]
     assert (overlap.code, occupancy.code) == ("latency", "low_occupancy")
-    assert "33% occupancy, limited by shared" in occupancy.explanation
+    assert "33% occupancy, bounded by shared" in occupancy.explanation
     assert overlap.saved_us == pytest.approx(0.75 * found.time_us, rel=0.05), "four loads for one"
     assert occupancy.saved_us == pytest.approx(2 / 3 * found.time_us, rel=0.05), "all warps"
 

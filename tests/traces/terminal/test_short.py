@@ -24,9 +24,9 @@ def test_a_finished_run_is_shown_at_a_glance(tmp_path: Path) -> None:
     text = "\n".join(" ".join(line.split()) for line in lines)
     for part in (
         "run a-run · finished: its rounds were done",
-        "r1-c1 1.25x 33.2 us first uncoalesced global a short name",
+        "r1-c1 1.25x 33.2 us first uncoalesced global accesses a short name",
         'r1-c2 COMPILE_FAILED first identifier "tile" is undefined',
-        "* r2-c1 3.50x 11.9 us fix of r1-c2 uncoalesced global a short name",
+        "* r2-c1 3.50x 11.9 us fix of r1-c2 uncoalesced global accesses a short name",
         "round 1 1 of 3 passed r1-c1 1.25x ███████ the first kernel that passed",
         "round 2 1 of 1 passed r2-c1 3.50x ████████████████████ 3.50x is more than 1.25x",
         'COMPILE_FAILED 1 r1-c2 r1-c2: identifier "tile" is undefined',

@@ -10,6 +10,7 @@ from cuda_llm.tools.device import CallOptions, CallReport, Level
 from cuda_llm.tools.emulator.codegen.module import generate
 from cuda_llm.tools.emulator.ops.tensor import Product, instructions_of, product_of
 from cuda_llm.tools.emulator.ptx.parse import parse
+from cuda_llm.tools.profiler.bottlenecks import list_bottlenecks
 from cuda_llm.tools.profiler.tables import InstructionClass
 
 H200 = find_hardware("H200")
@@ -139,5 +140,5 @@ def test_a_kernel_that_only_multiplies_is_limited_by_its_tensor_cores() -> None:
     assert launch.figures["tensor_operations"] == operations
     expected_us = operations / (80.0 * 1e6)
     assert launch.terms_us["tensor"] == pytest.approx(expected_us)
-    assert outcome.bottlenecks[0].code == "tensor"
-    assert "narrower types" in outcome.bottlenecks[0].advice
+    assert list_bottlenecks(outcome.bottlenecks)[0].code == "tensor"
+    assert "narrower types" in list_bottlenecks(outcome.bottlenecks)[0].advice

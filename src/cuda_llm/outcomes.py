@@ -71,9 +71,10 @@ Relation = Literal["inside", "past-end", "before-start", "nowhere"]
 """Where an address lies relative to the nearest allocation; `nowhere`: no allocation is near."""
 
 Owner = Literal[
-    "buffer", "scratch", "variable", "constant", "shared", "local", "param", "allocation"
+    "buffer", "scratch", "heap", "variable", "constant", "shared", "local", "param", "allocation"
 ]
-"""What owns memory; `scratch` came from cudaMalloc, `allocation` is memory without a name."""
+"""What owns memory; `scratch` came from cudaMalloc, `heap` from malloc in a kernel, `allocation` is
+memory without a name."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,6 +131,7 @@ _FLAWS: Mapping[DescriptorFlaw, str] = {
 _OWNERS: Mapping[Owner, str] = {
     "buffer": "a buffer",
     "scratch": "a cudaMalloc allocation",
+    "heap": "memory that a kernel allocated",
     "variable": "a module variable",
     "constant": "a __constant__ variable",
     "shared": "shared memory",

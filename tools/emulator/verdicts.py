@@ -39,8 +39,11 @@ from cuda_llm.tools.profiler.tables import InstructionSite, KernelTable
 
 _SPACES: tuple[MemorySpace | None, ...] = (None, "global", "shared", "local", "const", "param")
 _ACCESSES: tuple[AccessKind | None, ...] = (None, "read", "write", "atomic")
-_ALLOCATIONS: tuple[Owner | None, ...] = (None, "buffer", "scratch", "variable", None)
-"""The last is the runtime's own workspace, which no candidate owns."""
+_ALLOCATIONS: tuple[Owner | None, ...] = (
+    *(None, "buffer", "scratch", "variable"),
+    None,  # the runtime's own workspace, which no candidate owns
+    "heap",
+)
 _NUMBERS = tuple(set(FAULT_RECORD.names or ()) - {"block", "thread", "detail"})
 _RACES: dict[tuple[bool, bool], RaceKind] = {
     (True, True): "write-write",

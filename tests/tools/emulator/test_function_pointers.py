@@ -79,6 +79,9 @@ def expected(mode: str, given: int) -> Floats:
         "node_of_a_leaf": np.where((INDEX + given) & 1, 2 * X, X),
         "member_functions": INDEX + X if odd else INDEX - X,
         "handed_on": folded(given),
+        "allocated_by_a_thread": np.where((INDEX + given) & 1, X + 2 + INDEX, X + 2 + X),
+        "virtual_destructors": np.where(INDEX & 1, 1, X + 1),
+        "linkage": np.choose((INDEX + given) % 6, [2 * X, 3 * X, X + 1, X + 2, X + 3, X + 4]) + 1,
         "passed_by_the_host": X * X if odd else -X,
     }
     return np.asarray(found[mode], np.float32)
@@ -155,6 +158,30 @@ def test_a_race_behind_a_pointer_has_both_lines(candidate: Compiled) -> None:
         " stored",
         " read",
     }
+
+
+@pytest.mark.parametrize("level", [Level.CHECK, Level.FULL])
+@pytest.mark.parametrize(
+    ("mode", "mark", "wanted"),
+    [
+        ("used_after_delete", "deleted", IllegalAccess),
+        ("deleted_twice", "twice", IllegalAccess),
+        ("past_what_it_allocated", "past", IllegalAccess),
+        ("never_written", "never written", UninitialisedRead),
+    ],
+)
+def test_memory_that_kernels_allocate_is_checked(
+    candidate: Compiled, mode: str, mark: str, wanted: type, level: Level
+) -> None:
+    found = failed(candidate, mode, 0, level, mark)
+    assert isinstance(found, wanted)
+    assert "memory that a kernel allocated" in " ".join(describe(found))
+
+
+def test_a_kernel_gets_no_more_memory_than_the_heap_has(candidate: Compiled) -> None:
+    called = call(candidate, "more_than_there_is")
+    assert called.report
+    np.testing.assert_array_equal(np.sort(called.outputs["y"]), np.repeat([0, 1], [64, 192]))
 
 
 def test_code_is_no_memory(candidate: Compiled) -> None:

@@ -34,9 +34,6 @@ from cuda_llm.tools.emulator.ptx.module import (
 MOST_STATEMENTS = 60_000
 """Beyond this a kernel is refused: g++ would take minutes."""
 
-DEVICE_CALLS = frozenset({"vprintf", "__assertfail"})
-"""Functions without a body that the runtime provides."""
-
 
 def inline_calls(numbered: NumberedFunctions, entry: Function) -> Function:
     """Return `entry` with every call expanded; argument passing is left in the .param space."""

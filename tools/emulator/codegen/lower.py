@@ -22,7 +22,7 @@ from cuda_llm.tools.emulator.codegen.kernel import (
 )
 from cuda_llm.tools.emulator.codegen.liveness import step_reads
 from cuda_llm.tools.emulator.codegen.mbarriers import lower_cluster_barrier, lower_mbarrier
-from cuda_llm.tools.emulator.codegen.memory import lower_load, lower_store
+from cuda_llm.tools.emulator.codegen.memory import fitted, lower_load, lower_store
 from cuda_llm.tools.emulator.codegen.tensor_ops import lower_tensor
 from cuda_llm.tools.emulator.codegen.values import NotSupported
 from cuda_llm.tools.emulator.codegen.warp_ops import lower_collective, lower_set_registers
@@ -49,14 +49,16 @@ def _yield(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
 
 def _call(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
-    """Lower what inlining left of a call: the choice of a function, printf and assert; others are
-    refused."""
+    """Lower what inlining left of a call: the choice of a function, and what the runtime provides
+    (printf, assert, malloc, free); others are refused."""
     name = ".".join(instruction.opcode[1:])
     if name == "choose":
         return _choose(kernel, instruction)
     if name == "recursive.indirect":
         code = f"emu::refuse_recursion(w, {kernel.site(instruction, 'call')}, q);"
         return [Act(lambda array: code, guard=instruction.guard)]
+    if name in {"malloc", "free"}:
+        return _allocate(kernel, instruction)
     if name == "vprintf":
         return _print(kernel, instruction)
     if name == "__assertfail":
@@ -79,6 +81,27 @@ def _choose(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
 
     reads, writes = (pointer.name,), (number.name,)
     return [Act(code, reads=reads, writes=writes, guard=instruction.guard, use="branch")]
+
+
+def _allocate(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
+    """Lower `call.malloc address, bytes` and `call.free address`."""
+    *results, given = instruction.operands
+    name = instruction.opcode[1]
+    if len(results) != (name == "malloc") or not isinstance(given, Reg):
+        raise NotSupported
+    steps: list[Step] = []
+    value = fitted(kernel, given, "u64", instruction.guard, steps)
+    site = kernel.site(instruction, "call")
+    writes = tuple(one.name for one in results if isinstance(one, Reg))
+    for register in writes:
+        kernel.registers.setdefault(register, "u64")
+
+    def code(array: SpellLanes) -> str:
+        places = "".join(f", {array(register)}" for register in (value, *writes))
+        return f"emu::heap_{name}(w, {site}, q{places});"
+
+    steps.append(Act(code, reads=(value,), writes=writes, guard=instruction.guard))
+    return steps
 
 
 def _print(kernel: KernelDraft, instruction: Instruction) -> list[Step]:

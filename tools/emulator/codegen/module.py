@@ -25,7 +25,13 @@ from cuda_llm.tools.emulator.codegen.waits import (
     loaded_registers,
     place_waits,
 )
-from cuda_llm.tools.emulator.ptx.module import Function, Instruction, Module, Variable
+from cuda_llm.tools.emulator.ptx.module import (
+    Function,
+    FunctionCall,
+    Instruction,
+    Module,
+    Variable,
+)
 from cuda_llm.tools.profiler.tables import (
     PIPES,
     BasicBlock,
@@ -230,9 +236,14 @@ def _module(module: Module, kernels: Sequence[str]) -> str:
             f"static const emu::Relocation relocations[] = {{{', '.join(relocations) or '{}'}}};",
             'extern "C" [[gnu::visibility("default")]] const emu::Module emu_module = {',
             f"emu::kAbi, {len(kernels)}, kernels, {len(rows)}, variables, "
-            f"{len(relocations)}, relocations}};",
+            f"{len(relocations)}, relocations, {str(_allocates(module)).lower()}}};",
         ]
     )
+
+
+def _allocates(module: Module) -> bool:
+    bodies = (one for function in module.functions for one in function.body)
+    return any(isinstance(one, FunctionCall) and one.target == "malloc" for one in bodies)
 
 
 def _data(index: int, variable: Variable) -> str:

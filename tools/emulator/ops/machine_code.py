@@ -69,6 +69,11 @@ _INTEGER = {
     "mul.hi.64": MachineCode(mix={INT: 7}, latencies=4),
     "mad.hi.64": MachineCode(mix={INT: 8}, latencies=5),
 }
+_HEAP = {
+    # Not measured: what the walk through the heap of CUDA takes at least, where nobody else walks.
+    "call.malloc": MachineCode(mix={INT: 300, CONTROL: 100}, latencies=500),
+    "call.free": MachineCode(mix={INT: 150, CONTROL: 50}, latencies=250),
+}
 _ALONE = MachineCode(mix={SFU: 1}, latencies=4)
 """A single instruction of the special-function unit: 17 clocks of an H200."""
 _SPECIAL = frozenset({"clz", "bfind"})
@@ -83,4 +88,5 @@ def machine_code(opcode: Sequence[str]) -> MachineCode | None:
     whole = ".".join(opcode)
     wide = f"{name}.{opcode[1]}.64" if len(opcode) > 2 and t in ("u64", "s64") else ""
     found = _APPROXIMATE.get(whole) or _INTEGER.get(whole) or _INTEGER.get(wide)
+    found = found or _HEAP.get(whole)
     return found or (_ALONE if name in _SPECIAL or "approx" in opcode else None)

@@ -53,6 +53,8 @@ uint64_t find_room(uint64_t bytes) {
 }  // namespace
 
 const Allocation* find_allocation(uint64_t address) {
+  const Heap& heap = device().heap;
+  if (address >= heap.begin && address < heap.end) return find_piece(address);
   const auto& all = device().allocations;
   auto after = std::upper_bound(
       all.begin(), all.end(), address,
@@ -70,6 +72,10 @@ const Allocation* nearest_allocation(uint64_t address, bool* freed) {
       *freed = true;
       return &one;
     }
+  }
+  if (address >= d.heap.begin && address < d.heap.end) {
+    const Allocation* piece = piece_before(address);
+    if (piece != nullptr && piece->begin != 0) return piece;
   }
   const Allocation* best = nullptr;
   uint64_t best_distance = ~uint64_t{0};
@@ -141,6 +147,9 @@ extern "C" void emu_begin(const emu::CallOptions* options) {
   forget_undefined();
   d.scratch_used = 0;
   d.scratch_count = 0;
+  d.heap.top = d.heap.begin;
+  d.heap.live = 0;
+  d.heap.pieces.clear();
   for (const Allocation& one : d.permanent) insert(one);
   uint64_t top = 0;
   for (uint32_t i = 0; i < options->buffer_count; ++i) {
@@ -187,6 +196,8 @@ extern "C" void emu_end(void) {
     }
   }
   if (highest > d.scratch_begin) drop_pages(d.scratch_begin, std::min(highest, d.scratch_end));
+  if (d.heap.top > d.heap.begin) drop_pages(d.heap.begin - d.base, d.heap.top - d.base);
+  d.heap.pieces.clear();
   d.allocations.clear();
   d.freed.clear();
   d.options.buffers = nullptr;

@@ -14,7 +14,9 @@ constexpr uint64_t kMostWritten = uint64_t{16} << 20;
 
 Allocation* allocation_of(uint64_t address, uint64_t bytes) {
   auto* one = const_cast<Allocation*>(find_allocation(address));
-  return one != nullptr && bytes <= one->end - address ? one : nullptr;
+  // What a kernel allocated is none of the host's.
+  const bool usable = one != nullptr && one->kind != AllocationKind::heap;
+  return usable && bytes <= one->end - address ? one : nullptr;
 }
 
 void now_initialised(Allocation& one, uint64_t address, uint64_t bytes) {

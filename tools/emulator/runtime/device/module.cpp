@@ -10,6 +10,7 @@ namespace emu {
 namespace {
 
 // Of all variables together. Pages that kernels write become memory of this machine.
+constexpr uint64_t kHeapBytes = uint64_t{1} << 30;
 constexpr uint64_t kVariablesBytes = uint64_t{2} << 30;
 
 // Takes room from the top of the arena.
@@ -85,6 +86,11 @@ extern "C" void emu_load(const emu::Module* module) {
   d.workspace = reserve(kWorkspaceBytes, 256);
   d.permanent.push_back({d.workspace, d.workspace + kWorkspaceBytes, AllocationKind::workspace, 0,
                          false, false, true});
+  d.heap = {};
+  if (module->allocates) {
+    d.heap.begin = reserve(kHeapBytes, 4096);
+    d.heap.end = d.heap.begin + kHeapBytes;
+  }
   for (uint32_t i = 0; i < module->variable_count; ++i) place_variable(i);
   for (uint32_t i = 0; i < module->relocation_count; ++i) relocate(module->relocations[i]);
   d.dynamic_shared_limits.clear();

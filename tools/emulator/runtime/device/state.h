@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,14 @@ struct Transfer {
   uint64_t to, from, bytes, to_step, from_step;
 };
 
+// What device code allocates; empty where no kernel does.
+struct Heap {
+  uint64_t begin = 0, end = 0;  // addresses of all it may have
+  uint64_t top = 0;             // of what has not been given out in this call
+  uint64_t live = 0;            // bytes
+  std::map<uint64_t, Allocation> pieces;  // by their first address; freed ones are empty
+};
+
 // What a cooperative grid meets at.
 constexpr uint64_t kWorkspaceBytes = 256;
 
@@ -105,6 +114,7 @@ struct Device {
   std::vector<uint32_t> dynamic_shared_limits;  // one a kernel
   std::vector<Allocation> permanent;            // variables and the grid workspace
   uint64_t workspace = 0;                       // device address
+  Heap heap;
 
   CallOptions options{};
   volatile std::sig_atomic_t expired = 0;  // the call is out of time
@@ -126,6 +136,9 @@ Device& device();
 
 // The live allocation that holds the byte, or null.
 const Allocation* find_allocation(uint64_t address);
+// The same in the heap; and the piece that begins before the byte, or null.
+const Allocation* find_piece(uint64_t address);
+const Allocation* piece_before(uint64_t address);
 // Nearest allocation, living or freed, for a message; null when there is none.
 const Allocation* nearest_allocation(uint64_t address, bool* freed);
 

@@ -8,6 +8,11 @@
 
 namespace emu {
 
+// `call malloc`, `call free`: memory that device code allocates itself. A null pointer where there is no
+// more of it.
+void heap_malloc(Warp* w, uint32_t site, Mask lanes, const uint64_t* bytes, uint64_t* address);
+void heap_free(Warp* w, uint32_t site, Mask lanes, const uint64_t* address);
+
 template <class T, int N>
 void load_global(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, int64_t offset,
                  T* const (&out)[N]);

@@ -25,7 +25,7 @@ constexpr uint32_t kFailedCalls = 4;
 
 enum class SpaceNumber : uint32_t { none, global, shared, local, constant, param };
 enum class AccessNumber : uint32_t { none, read, write, atomic };
-enum class AllocationKind : uint32_t { none, buffer, scratch, variable, workspace };
+enum class AllocationKind : uint32_t { none, buffer, scratch, variable, workspace, heap };
 
 // What exactly is wrong with a barrier or a collective; why a kernel stopped itself.
 enum class ReasonNumber : uint32_t {

@@ -146,8 +146,9 @@ struct Module {
   const Variable* variables;
   uint32_t relocation_count;
   const Relocation* relocations;
+  bool allocates = false;  // some function calls malloc
 };
-constexpr uint32_t kAbi = 5;
+constexpr uint32_t kAbi = 6;
 
 constexpr uint32_t kCheckLevel = 0, kFullLevel = 2, kSampleLevel = 3;
 

@@ -220,7 +220,8 @@ def unrolled_loops(
 ) -> list[list[int]]:
     """Return groups of blocks that are copies of a loop's body, by their loads.
 
-    Copies have the same source lines and the same innermost loop, with no barrier between them. No
+    Copies have the same source lines (in a library's headers, whose lines are not known, the same
+    loads) and the same innermost loop, with no barrier between them. No
     copy stores to global memory, and neither the address nor the guard of a copy's load depends on
     a value that another copy has loaded.
     """
@@ -228,13 +229,19 @@ def unrolled_loops(
     groups: dict[object, list[int]] = {}
     barriers = 0
     for index, block in enumerate(blocks):
-        lines = {sites[site].loc for one in block.body if one.is_slow for site in one.sites}
-        if lines and None not in lines and not any(_keeps_order(one) for one in block.body):
-            key = (frozenset((loc.file, loc.line) for loc in lines if loc), inner[index], barriers)
-            groups.setdefault(key, []).append(index)
+        loads = [one for one in block.body if one.is_slow]
+        if loads and not any(_keeps_order(one) for one in block.body):
+            groups.setdefault((_origin(loads, sites), inner[index], barriers), []).append(index)
         barriers += isinstance(block.end, Barrier)
     found = [members for members in groups.values() if len(members) > 1]
     return [members for members in found if not _depend(members, blocks)]
+
+
+def _origin(loads: Sequence[LoweredInstruction], sites: Sequence[SiteDraft]) -> object:
+    """Return the lines that loads come from; their opcodes where one has no line."""
+    lines = [sites[site].loc for one in loads for site in one.sites]
+    known = frozenset((loc.file, loc.line) for loc in lines if loc)
+    return known if None not in lines else tuple(one.instruction.opcode for one in loads)
 
 
 def _keeps_order(one: LoweredInstruction) -> bool:

@@ -177,27 +177,6 @@ def test_a_wrong_result_without_a_race_stays_one() -> None:
     assert isinstance(verdict, WrongResult), verdict
 
 
-LIBRARY_SCAN = """
-#include <thrust/execution_policy.h>
-#include <thrust/scan.h>
-
-extern "C" void solve(const float* in, float* out, int n) {
-    thrust::inclusive_scan(thrust::device, in, in + n, out);
-}
-"""
-
-
-def test_guarded_loads_of_a_library_s_ragged_tile_wait_together() -> None:
-    """A ragged tile took 10 us where a whole tile, of more elements, took 3 us."""
-    ragged, whole = (
-        called(load_task("prefix_sum"), LIBRARY_SCAN, {"n": n}, Level.ACCOUNT)
-        for n in (1024, 16 * 1024)
-    )
-    assert isinstance(ragged, CallReport), ragged
-    assert isinstance(whole, CallReport), whole
-    assert ragged.time_us < whole.time_us
-
-
 @pytest.mark.evidence
 def test_blocks_take_turns_at_a_queue_of_work() -> None:
     task, dims = load_task("vector_add"), {"n": 1 << 22}

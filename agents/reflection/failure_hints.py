@@ -92,7 +92,7 @@ _FAMILIES: Mapping[str, str] = {
     "sparse or sub-byte products on tensor cores": r"^(?:wmma|mma|ldmatrix|stmatrix)",
     "asynchronous bulk copies and their barriers": r"^(?:cp\.async\.bulk|mbarrier)",
     "clusters": r"cluster|^mapa|^getctarank",
-    "textures and surfaces": r"^(?:tex|tld4|suld|sust|surf)",
+    "textures and surfaces": r"^(?:tex|tld4|txq|su(?:ld|st|red|q))\.",
     "recursion": r"^call",
 }
 """Families of PTX operations, by the opcodes that belong to each."""

@@ -4,6 +4,7 @@ The words for a model, with the likely cause and a remedy, are in `agents.reflec
 Nothing reads a sentence from here: code matches on fields.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -128,6 +129,11 @@ _FLAWS: Mapping[DescriptorFlaw, str] = {
     "no-pattern": "matrix descriptor does not begin, or go on, where a pattern of its swizzle does",
     "negative-start": "tile that is written begins at a negative coordinate",
 }
+PLAIN_READS = (
+    "no textures and surfaces here, read and write plain memory (__ldg, const __restrict__)"
+)
+_TEXTURE_CALL = re.compile(r"cuda\w*(?:Texture|Surface|Array|ChannelDesc)")
+_TEXTURE_OPCODE = re.compile(r"tex\.|tld4\.|txq\.|su(?:ld|st|red|q)\.")
 _OWNERS: Mapping[Owner, str] = {
     "buffer": "a buffer",
     "scratch": "a cudaMalloc allocation",
@@ -265,8 +271,10 @@ def describe(verdict: Verdict, *, hardware_figures: bool = True) -> tuple[str, .
                 "too much",
             )
         case EmulatorUnsupported(opcode=opcode, kernel=kernel, others=others, spot=spot):
-            needs = f"{kernel} needs {opcode}, which only a real GPU executes"
-            return _lines(needs, f"and {others} other operations" if others else "", _at(spot))
+            is_texture = _TEXTURE_OPCODE.match(opcode)
+            why = f": {PLAIN_READS}" if is_texture else ", which only a real GPU executes"
+            more = f"and {others} other operations" if others else ""
+            return _lines(f"{kernel} needs {opcode}{why}", more, _at(spot))
         case Quarantined():
             return (_suspicion(verdict),)
         case InfraFailed(component=component, detail=detail):
@@ -429,7 +437,8 @@ def _breach(breach: PolicyBreach) -> str:
             where = "is outside the kernel's folder: include headers by their library name"
             return f"{names or 'a file there'} {where}"
         case "forbidden-call":
-            return f"a kernel may not call {names}"
+            is_texture = any(map(_TEXTURE_CALL.match, breach.names))
+            return f"a kernel may not call {names}{f': {PLAIN_READS}' if is_texture else ''}"
         case "forbidden-library":
             return f"a kernel may not use {names}"
         case "dynamic-entry":

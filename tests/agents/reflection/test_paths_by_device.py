@@ -485,7 +485,7 @@ def test_a_gpus_verdict_stands_where_the_emulated_device_cannot_run_the_kernel()
     verdict = conclude_replay(failed, unable, 30.0)
     assert isinstance(verdict, IllegalAccess)
     assert verdict.replay is not None and verdict.replay.outcome == "not-run"
-    assert "only a real GPU executes" in verdict.replay.detail
+    assert "exotic needs tex.1d.v4.f32.s32" in verdict.replay.detail
     assert conclude_check(unable).fault is None
 
 

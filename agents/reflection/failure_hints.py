@@ -48,6 +48,7 @@ from cuda_llm.outcomes import (
     UninitialisedRead,
     Verdict,
     WrongResult,
+    findings_of,
 )
 from cuda_llm.search import Hint
 from cuda_llm.source_file import SourceSpot
@@ -84,6 +85,8 @@ _RULES: Mapping[str, str] = {
     "memory-quota": "Stay within the scratch memory that the task allows.",
 }
 _ANY_RULE = "Do nothing in `solve` but launch kernels on its arguments."
+_MOST_FINDINGS = 3
+"""Most faults of one call that a prompt names, the verdict included."""
 _NEAR_BYTES = 4096
 """Distance past an end up to which an access may be one of a last tile or vector."""
 _FAMILIES: Mapping[str, str] = {
@@ -634,13 +637,34 @@ def _data_race(verdict: DataRace, context: KernelContext) -> Hint:
     return _fault_hint(
         verdict,
         context,
-        _MISSING_PROXY_FENCE if verdict.unfenced else _race_remedy(verdict, context),
+        _race_remedy(verdict, context),
         f"{verdict.kind} against {context.quote_line(before)}" if before else verdict.kind,
         barriers,
+        one_line(phrase(verdict.copy)),
+        *(_also(one, context) for one in findings_of(verdict)[1:_MOST_FINDINGS]),
     )
 
 
+def _also(further: Verdict, context: KernelContext) -> str:
+    """Return a further fault of the same call in one phrase, with its lines."""
+    spot = further.spot if isinstance(further, DeviceFault) else None
+    other = further.other if isinstance(further, DataRace) else None
+    at = f" at {context.quote_line(spot)}" if spot else ""
+    against = f" against {context.quote_line(other)}" if other else ""
+    return f"also {further.code}{at}{against}"
+
+
+_LATE_COPY = Remedy(
+    "copy without a wait",
+    "Shared memory is read before the asynchronous copy into it is there: commit each group before "
+    "the wait, let the wait leave no more groups than were committed after the one that is read "
+    "(0 for the last), and let a __syncthreads() follow the wait.",
+)
+
+
 def _race_remedy(verdict: DataRace, context: KernelContext) -> Remedy:
+    if verdict.unfenced or verdict.copy:
+        return _MISSING_PROXY_FENCE if verdict.unfenced else _LATE_COPY
     here, before = verdict.spot, verdict.other
     if here is None or before is None:
         return _MISSING_BARRIER
@@ -675,12 +699,21 @@ def _uninitialised_read(verdict: UninitialisedRead, context: KernelContext) -> H
     return _fault_hint(
         verdict,
         context,
-        _UNSET if verdict.access is None and verdict.decides else _unwritten(access, context),
+        _read_remedy(verdict, context),
         f"in {one_line(name_owner(location), 60)}" if location and location.owner else "",
         context.shared_array(verdict.spot) if access.space == "shared" else "",
         f"the value {phrase_decision(verdict.decides)}" if verdict.decides else "",
         f"used at {context.quote_line(verdict.used_at)}" if verdict.used_at else "",
+        one_line(phrase(verdict.copy)),
     )
+
+
+def _read_remedy(verdict: UninitialisedRead, context: KernelContext) -> Remedy:
+    if verdict.copy is not None:
+        return _LATE_COPY
+    if verdict.access is None and verdict.decides:
+        return _UNSET
+    return _unwritten(verdict.access or MemoryAccess(), context)
 
 
 _UNSET = Remedy(

@@ -1038,11 +1038,8 @@ def failure_key(verdict: Verdict) -> str:
 
 
 def findings_of(verdict: Verdict) -> tuple[Verdict, ...]:
-    """Return a verdict and the further faults of the same call, each fault once."""
-    found: dict[object, Verdict] = {}
-    for one in (verdict, *(verdict.further if isinstance(verdict, DataRace) else ())):
-        found.setdefault(fault_key(one), one)
-    return tuple(found.values())
+    """Return a verdict and the further faults of the same call."""
+    return (verdict, *verdict.further) if isinstance(verdict, DataRace) else (verdict,)
 
 
 def fault_key(verdict: Verdict) -> tuple[object, ...]:

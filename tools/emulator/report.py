@@ -6,14 +6,14 @@ not valid is an `InfraFailed`, never an exception.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from cuda_llm.outcomes import (
     DataRace,
     DependentLaunch,
-    DeviceFault,
+    DeviceFinding,
     ExceededLimit,
     FailedCall,
     InfraFailed,
@@ -23,6 +23,7 @@ from cuda_llm.outcomes import (
     MemoryBound,
     OutOfMemory,
     Verdict,
+    fault_key,
 )
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.compiler.audit import CUDA_CALLS
@@ -76,6 +77,7 @@ _CUDA_ERRORS = {
     801: "cudaErrorNotSupported",
     912: "cudaErrorInvalidClusterSize",
 }
+_FINDINGS = get_args(get_args(DeviceFinding)[0])
 _CALLS = frozenset(CUDA_CALLS.split())
 
 
@@ -153,8 +155,11 @@ def read_report(
     if guarded is None or races is None:
         return _senseless("a record of a race is out of range")
     if races:
-        last = (fault,) if isinstance(fault, DeviceFault) else ()
-        fault = replace(races[0], further=(*races[1:], *last))
+        last = (fault,) if isinstance(fault, _FINDINGS) else ()
+        distinct: dict[object, DeviceFinding] = {}
+        for one in (*races, *last):
+            distinct.setdefault(fault_key(one), one)
+        fault = replace(races[0], further=tuple(distinct.values())[1:])
     accounts = _read_accounts(report, head, kernels)
     if isinstance(accounts, InfraFailed):
         return accounts

@@ -1,16 +1,16 @@
 """Executes a kernel on the emulated device for its faults alone: no reference, and no times.
 
-Each size is called with blocks and warps in several orders, every access watched. A call ends at
-its first fault, so other orders and other sizes show further faults.
+Each size is called with blocks and warps in several orders, every access watched. A call goes on
+after a race and ends at any other fault, so other orders and other sizes show further faults.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
-from cuda_llm.outcomes import LateWrite, Verdict, fault_key
+from cuda_llm.outcomes import LateWrite, Passed, Verdict, fault_key, findings_of
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site, Work
@@ -46,9 +46,10 @@ class SanitizedFault:
     """A fault, and the first call that showed it."""
 
     verdict: Verdict
-    dims: Dims
-    calls: int
-    """Number of calls that ended in this fault."""
+    dims: Dims = field(default_factory=dict)
+    """Empty where another call showed it than those that are made here."""
+    calls: int = 0
+    """Number of calls that showed this fault."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +122,25 @@ async def sanitize(
     )
 
 
+def all_findings(
+    verdict: Verdict, found: Sanitized | Verdict | None = None
+) -> tuple[SanitizedFault, ...]:
+    """Return each distinct fault once: first the verdict and what its call showed, then what the
+    calls of `sanitize` did."""
+    own = () if isinstance(verdict, Passed) else findings_of(verdict)
+    faults = [SanitizedFault(verdict=one) for one in own]
+    if isinstance(found, Sanitized):
+        faults += found.faults
+    distinct: dict[object, SanitizedFault] = {}
+    for one in faults:
+        key = fault_key(one.verdict)
+        if key not in distinct:
+            distinct[key] = one
+        elif not distinct[key].calls:
+            distinct[key] = replace(distinct[key], dims=one.dims, calls=one.calls)
+    return tuple(distinct.values())
+
+
 def small_sizes(task: Task) -> tuple[Dims, ...]:
     """Return the edge sizes and the smallest emulated size, those that take too long left out."""
     listed = [*task.sizes.edge, *task.sizes.emulated[:1]]
@@ -157,14 +177,9 @@ async def sanitize_there(
                 verdict: Verdict | None = outcome.report.refused or outcome.report.out_of_memory
             else:
                 verdict = outcome
-            if verdict is not None:
-                before = found.get(key := fault_key(verdict))
-                seen = 1 if before is None else before.calls + 1
-                found[key] = SanitizedFault(
-                    verdict=verdict if before is None else before.verdict,
-                    dims=dims if before is None else before.dims,
-                    calls=seen,
-                )
+            for one in () if verdict is None else findings_of(verdict):
+                before = found.get(fault_key(one), SanitizedFault(verdict=one, dims=dims))
+                found[fault_key(one)] = replace(before, calls=before.calls + 1)
         for remark in _remarks(task, dims, completed):
             remarks.setdefault((remark.kind, remark.buffer), remark)
     return Sanitized(

@@ -233,8 +233,7 @@ def fit_inputs(
 
 def report(found: "Sanitized | Verdict") -> list[tuple[str, str]]:
     """Return the rows that are printed: a label, and a line of text."""
-    from cuda_llm.cli.evaluate_output import labelled
-    from cuda_llm.figure_wording import describe_dims
+    from cuda_llm.cli.evaluate_output import fault_rows, labelled
     from cuda_llm.tools.judge.sanitize import Sanitized
     from cuda_llm.verdict_wording import describe
 
@@ -242,9 +241,7 @@ def report(found: "Sanitized | Verdict") -> list[tuple[str, str]]:
         return labelled(found.code, describe(found))
     rows: list[tuple[str, str]] = []
     for fault in found.faults:
-        calls = f"{fault.calls} of {found.calls} calls"
-        first = f"first at {describe_dims(fault.dims)}; in {calls}"
-        rows += labelled(fault.verdict.code, (*describe(fault.verdict), first))
+        rows += fault_rows(fault, found.calls)
     rows += [("note", describe_remark(one)) for one in found.remarks]
     sizes = f"{len(found.sizes)} size{'s' * (len(found.sizes) != 1)}"
     if not found.faults:
@@ -277,18 +274,15 @@ def check_document(
     name: str, device: str, task: "Task", found: "Sanitized | Verdict"
 ) -> dict[str, Any]:
     """Return the fields of `--json`."""
-    from cuda_llm.cli.evaluate_output import verdict_fields
-    from cuda_llm.tools.judge.sanitize import Sanitized
+    from cuda_llm.cli.evaluate_output import fault_fields
+    from cuda_llm.tools.judge.sanitize import Sanitized, all_findings
 
     head = {"schema": CHECK_SCHEMA, "file": name, "device": device, "task": task.name}
     if not isinstance(found, Sanitized):
-        return {**head, "faults": [{"verdict": verdict_fields(found), "dims": {}, "calls": 0}]}
+        return {**head, "faults": list(map(fault_fields, all_findings(found)))}
     return {
         **head,
-        "faults": [
-            {"verdict": verdict_fields(one.verdict), "dims": dict(one.dims), "calls": one.calls}
-            for one in found.faults
-        ],
+        "faults": list(map(fault_fields, found.faults)),
         "remarks": [asdict(one) for one in found.remarks],
         "sizes": [dict(one) for one in found.sizes],
         "calls": found.calls,

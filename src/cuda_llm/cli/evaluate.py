@@ -14,10 +14,12 @@ from cuda_llm.source_file import read_source, read_stdin
 
 if TYPE_CHECKING:
     from cuda_llm.cli.progress import Progress
+    from cuda_llm.outcomes import Verdict
     from cuda_llm.tasks.task import Task
     from cuda_llm.tools.device import Device
     from cuda_llm.tools.device.inspection import Inspection
     from cuda_llm.tools.judge.judge import Judged
+    from cuda_llm.tools.judge.sanitize import Sanitized
     from cuda_llm.tools.timing.options import MeasureOptions
 
 NONE_PASSED = 1
@@ -75,6 +77,10 @@ def evaluate(
         bool,
         typer.Option("--inspect", help="On a GPU: counters, sanitizers, the emulated device."),
     ] = False,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Every distinct fault at small sizes, not only the first."),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
     ] = False,
@@ -101,12 +107,14 @@ def evaluate(
         was_stopped = len(judged) < len(sources)
         look = inspect and not was_stopped
         looked = asyncio.run(inspect_all(loaded, chosen, judged)) if look else {}
+        every = every and not was_stopped
+        sanitized = asyncio.run(sanitize_all(loaded, chosen, judged)) if every else {}
     for number, found in looked.items():
         judged[number] = with_inspection(loaded, chosen, judged[number], found)
     if as_json:
-        typer.echo(evaluate_document(loaded, chosen, judged, looked, precision))
+        typer.echo(evaluate_document(loaded, chosen, judged, looked, precision, sanitized))
     else:
-        print_evaluation(loaded, chosen, judged, looked, precision)
+        print_evaluation(loaded, chosen, judged, looked, precision, sanitized)
     if was_stopped:
         raise Interrupted(f"interrupted: {len(judged)} of {len(sources)} files were judged")
     return 0 if any(isinstance(one.verdict, Passed) for one in judged) else NONE_PASSED
@@ -191,6 +199,22 @@ async def inspect_all(
             dims = dict(profile.sizes[-1].dims)
             found[number] = await bench.inspect_at(one.compiled, dims, InspectionOptions())
     return found
+
+
+async def sanitize_all(
+    task: "Task", device: "Device", judged: "list[Judged]"
+) -> "dict[int, Sanitized | Verdict]":
+    """Look for all faults of each kernel that compiled, where every access is seen. Return findings
+    by place."""
+    from cuda_llm.tools.judge.sanitize import sanitize
+    from cuda_llm.tools.open_device import open_watcher
+
+    watching = open_watcher(device) or device
+    return {
+        number: await sanitize(task, watching, one.compiled.source, one.name)
+        for number, one in enumerate(judged)
+        if one.compiled is not None
+    }
 
 
 def with_inspection(

@@ -14,6 +14,7 @@ from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.printing import open_console
 from cuda_llm.figure_wording import (
     describe_compared,
+    describe_dims,
     describe_over,
     describe_share,
     name_bottleneck,
@@ -26,6 +27,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.inspection import Inspection
 from cuda_llm.tools.judge.judge import Judged
+from cuda_llm.tools.judge.sanitize import Sanitized, SanitizedFault, all_findings
 from cuda_llm.tools.validator.call_plans import SURE, share_that_shows
 from cuda_llm.traces.text import describe_circumstances, describe_time_source
 from cuda_llm.verdict_wording import describe, phrase
@@ -51,6 +53,7 @@ def evaluate_document(
     judged: Sequence[Judged],
     looked: Mapping[int, Inspection] = MappingProxyType({}),
     precision: str = "normal",
+    sanitized: Mapping[int, Sanitized | Verdict] = MappingProxyType({}),
 ) -> str:
     """Spell all results as one JSON text. Numbers that are not finite become null."""
     whole = {
@@ -62,18 +65,24 @@ def evaluate_document(
         "notes": list(device.notes),
         "precision": precision,
         "objective": task.objective,
-        "results": [judged_fields(one, looked.get(number)) for number, one in enumerate(judged)],
+        "results": [
+            judged_fields(one, looked.get(number), sanitized.get(number))
+            for number, one in enumerate(judged)
+        ],
     }
     return json_text(whole)
 
 
-def judged_fields(judged: Judged, found: Inspection | None) -> dict[str, Any]:
+def judged_fields(
+    judged: Judged, found: Inspection | None, sanitized: Sanitized | Verdict | None = None
+) -> dict[str, Any]:
     """Return the fields of one candidate."""
     profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
     compiled = judged.compiled
     return {
         "file": judged.name,
         "verdict": verdict_fields(judged.verdict),
+        "findings": list(map(fault_fields, all_findings(judged.verdict, sanitized))),
         "speedup": None if profile is None else profile.speedup,
         "speedup_half_width": None if profile is None else widest(profile.sizes),
         "written_by": "human",
@@ -99,9 +108,20 @@ def inspection_fields(found: Inspection) -> dict[str, Any]:
 
 
 def verdict_fields(verdict: Verdict) -> dict[str, Any]:
-    """Return code and fields; a pass without its profile, which stands beside it."""
-    fields = {name: value for name, value in asdict(verdict).items() if name != "profile"}
+    """Return code and fields, without what stands beside it: the profile of a pass, and further
+    faults of the same call."""
+    beside = {"profile", "further"}
+    fields = {name: value for name, value in asdict(verdict).items() if name not in beside}
     return {"code": verdict.code, **fields}
+
+
+def fault_fields(fault: SanitizedFault) -> dict[str, Any]:
+    """Return the fields of one finding."""
+    return {
+        "verdict": verdict_fields(fault.verdict),
+        "dims": dict(fault.dims),
+        "calls": fault.calls,
+    }
 
 
 def size_fields(size: SizeTime) -> dict[str, Any]:
@@ -133,11 +153,13 @@ def print_evaluation(
     judged: Sequence[Judged],
     looked: Mapping[int, Inspection],
     precision: str = "normal",
+    sanitized: Mapping[int, Sanitized | Verdict] = MappingProxyType({}),
 ) -> None:
     """Print every candidate, and a table when there are several."""
     for number, one in enumerate(judged):
         typer.echo(printable(headline(task, device, one)))
-        rows = [*report(one), *precision_rows(one, precision)]
+        rows = [*report(one), *finding_rows(one, sanitized.get(number))]
+        rows += precision_rows(one, precision)
         rows += [*isolation_rows(one), *inspected_rows(looked.get(number))]
         width = max(LABEL, *(len(label) for label, _ in rows))
         for label, text in rows:
@@ -173,6 +195,32 @@ def report(judged: Judged) -> Iterator[Row]:
         yield from (("note", line) for line in describe(verdict))
         return
     yield from labelled(verdict.code, describe(verdict))
+
+
+def finding_rows(judged: Judged, sanitized: Sanitized | Verdict | None) -> Iterator[Row]:
+    """Yield the faults beside the verdict; where calls were made to look for more, all of them."""
+    faults = all_findings(judged.verdict, sanitized)
+    others = faults if isinstance(judged.verdict, Passed) else faults[1:]
+    if not isinstance(sanitized, Sanitized):
+        if others:
+            many = f"{len(others)} further fault{'s' * (len(others) != 1)}"
+            yield "", f"{many} in the same call: --all shows them"
+        return
+    for fault in others:
+        yield from fault_rows(fault, sanitized.calls)
+    yield (
+        "all",
+        f"{len(faults)} distinct; {sanitized.calls} more calls at {len(sanitized.sizes)} small "
+        "sizes, every access watched",
+    )
+
+
+def fault_rows(fault: SanitizedFault, calls: int) -> list[Row]:
+    """Return the rows of one finding of `calls` calls."""
+    seen = "in the call that the verdict is about"
+    if fault.calls:
+        seen = f"first at {describe_dims(fault.dims)}; in {fault.calls} of {calls} calls"
+    return labelled(fault.verdict.code, (*describe(fault.verdict), seen))
 
 
 def labelled(label: str, lines: Sequence[str]) -> list[Row]:

@@ -17,6 +17,7 @@ from cuda_llm.outcomes import (
     CaseKind,
     CasePattern,
     CompileFailed,
+    CopyUnderWay,
     DataRace,
     DeviceAssert,
     Diagnostic,
@@ -25,6 +26,7 @@ from cuda_llm.outcomes import (
     ElementPattern,
     EmulatorUnsupported,
     ExceededLimit,
+    FailedCall,
     GuardOverwritten,
     HostCrashed,
     IllegalAccess,
@@ -225,6 +227,14 @@ CAUSES: Mapping[str, tuple[Verdict, str]] = {
     "the next turn of a loop": (
         DataRace(kind="read-write", spot=at(11), other=at(13)),
         "next turn overwrites",
+    ),
+    "a copy that no wait covers": (
+        UninitialisedRead(
+            access=MemoryAccess(space="shared"),
+            spot=at(11),
+            copy=CopyUnderWay(spot=at(5), lacks="wait"),
+        ),
+        "copy without a wait",
     ),
     "many writers of one word": (
         DataRace(kind="write-write", spot=at(5), other=at(5)),
@@ -443,3 +453,22 @@ def test_text_from_outside_stays_in_the_evidence_bounded_and_printable(
     assert len(text) <= 1200
     if len(text) > 3 and not text.isspace() and text not in plain.text:
         assert text not in found.text or isinstance(verdict, CompileFailed)
+
+
+def test_a_prompt_names_at_most_three_faults_of_one_call() -> None:
+    second = DataRace(kind="write-write", spot=at(15), other=at(16))
+    last = IllegalAccess(spot=at(12))
+    both = DataRace(kind="write-read", spot=at(9), other=at(5), further=(second, last, last))
+    evidence = diagnose(both).evidence
+    assert evidence.count("also DATA_RACE at line 15") == 1
+    assert evidence.count("also ILLEGAL_ACCESS at line 12") == 1
+    assert "also" not in diagnose(replace(both, further=())).evidence
+
+
+def test_a_refused_call_and_a_kernel_never_launched_are_evidence() -> None:
+    refused = FailedCall(call="cudaMemsetAsync", error="cudaErrorInvalidValue", spot=at(15))
+    shown = wrong(failed_calls=(refused,), unlaunched=("tail",))
+    evidence = diagnose(shown).evidence
+    assert "cudaMemsetAsync at solve.cu:15 returned cudaErrorInvalidValue" in evidence
+    assert "never launched in this call: tail" in evidence
+    assert "returned" not in diagnose(wrong()).evidence

@@ -4,11 +4,14 @@ emulated device."""
 import json
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
 from cuda_llm.cli.app import run
 
+SCHEMAS = Path(__file__).parents[3] / "docs/schemas"
+SCHEMA = json.loads((SCHEMAS / "check.schema.json").read_text())
 SUMS = """\
 __global__ void sum_rows(const float* x, float* y, int rows, int cols)
 {
@@ -52,9 +55,40 @@ def test_a_missing_barrier_is_a_race_at_both_lines(
     options = ["--launch", "<<<rows, 256>>>", "--shape", "y=rows", "--size", "rows=3,cols=70"]
     assert run(["check", file, *options, "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
     found = [one["verdict"] for one in document["faults"]]
     assert [one["code"] for one in found] == ["DATA_RACE"]
     assert {found[0]["spot"]["line"], found[0]["other"]["line"]} == {6, 9}
+
+
+def test_every_race_of_a_kernel_is_listed_once_with_its_array(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two barriers lack: one before the tree, one in it."""
+    wrong = SUMS.replace("BARRIER", "").replace("        __syncthreads();\n", "")
+    file = written(tmp_path, wrong)
+    options = ["--launch", "<<<rows, 256>>>", "--shape", "y=rows", "--size", "rows=2,cols=300"]
+    assert run(["check", file, *options]) == 1
+    shown = capsys.readouterr().out
+    lines = [line for line in shown.splitlines() if line.startswith("  DATA_RACE")]
+    assert len(lines) >= 2
+    assert all("of the shared array part (1,024 bytes)" in line for line in lines)
+    assert "in 4 of 4 calls" in shown
+
+
+def test_a_finding_has_one_shape_in_check_and_evaluate() -> None:
+    other = json.loads((SCHEMAS / "evaluate.schema.json").read_text())
+    assert SCHEMA["$defs"]["finding"] == other["$defs"]["finding"]
+
+
+def test_what_does_not_compile_is_a_fault_of_the_published_shape(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, SUMS)
+    assert run(["check", file, "--launch", "<<<rows, 256>>>", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
+    assert [one["verdict"]["code"] for one in document["faults"]] == ["COMPILE_FAILED"]
 
 
 def test_a_right_kernel_has_no_fault_at_its_small_sizes(
@@ -91,6 +125,7 @@ def test_given_inputs_decide_what_is_seen(
     np.savez(inputs, place=np.arange(300, dtype=np.int32), n=300)
     assert run(["check", file, "--entry", "run", "--inputs", str(inputs), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, SCHEMA)
     assert document["sizes"] == [{"n": 300}]
     assert [(one["kind"], one["count"]) for one in document["remarks"]] == [("held-memory", 1200)]
     np.savez(inputs, place=place, n=300)

@@ -134,3 +134,62 @@ def test_the_objective_makes_the_speedup_and_is_said_beside_it(
     assert "speedup at the largest size" in " ".join(shown.stdout.split())
     refused = command("evaluate", transpose, kernels[0], "--weight", "2")
     assert refused.code == 2 and "--weight: 1 given, but matrix_transpose has" in refused.stderr
+
+
+RACES = """\
+__global__ void transpose(const float* in, float* out, int rows, int cols)
+{
+    __shared__ float tile[32][33];
+    __shared__ float shift[32];
+    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;
+    if (x < cols && y < rows) tile[threadIdx.y][threadIdx.x] = in[(size_t)y * cols + x];
+    if (threadIdx.y == 31) shift[threadIdx.x] = 0.0f;
+    BARRIER
+    int r = blockIdx.y * 32 + threadIdx.x, c = blockIdx.x * 32 + threadIdx.y;
+    if (r >= rows || c >= cols) return;
+    float moved = tile[threadIdx.x][threadIdx.y];
+    moved += shift[threadIdx.y];
+    out[(size_t)c * rows + r] = moved;
+}
+extern "C" void solve(const float* input, float* output, int rows, int cols)
+{
+    dim3 blocks((cols + 31) / 32, (rows + 31) / 32), threads(32, 32);
+    transpose<<<blocks, threads>>>(input, output, rows, cols);
+}
+"""
+
+
+def test_all_faults_are_printed_once_the_verdict_first(
+    command: Command, transpose: Path, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "wrong.cu"
+    wrong.write_text(RACES.replace("BARRIER", ""))
+    ran = command("evaluate", transpose, wrong, "--device", "emulated", "--all")
+    assert ran.code == 1
+    codes = [line.split()[0] for line in ran.stdout.splitlines() if line.startswith("  DATA_RACE")]
+    assert len(codes) == 2
+    assert all(f"shared array {name}" in ran.stdout for name in ("tile", "shift"))
+    assert "  all " in ran.stdout
+    assert "2 distinct; " in ran.stdout
+    ran = command("evaluate", transpose, wrong, "--device", "emulated", "--all", "--json")
+    document = json.loads(ran.stdout)
+    jsonschema.validate(document, SCHEMA)
+    (result,) = document["results"]
+    first, second = result["findings"]
+    assert first["verdict"] == result["verdict"]
+    assert second["calls"] > 0
+
+
+def test_without_all_the_number_of_further_faults_is_said(
+    command: Command, transpose: Path, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "wrong.cu"
+    wrong.write_text(RACES.replace("BARRIER", ""))
+    ran = command("evaluate", transpose, wrong, "--device", "emulated")
+    assert "further fault" in ran.stdout
+    assert "in the same call: --all shows them" in ran.stdout
+    right = tmp_path / "right.cu"
+    right.write_text(RACES.replace("BARRIER", "__syncthreads();"))
+    ran = command("evaluate", transpose, right, "--device", "emulated", "--all")
+    assert ran.code == 0, ran.stdout
+    assert "0 distinct; " in ran.stdout

@@ -253,6 +253,30 @@ def test_each_race_of_a_call_is_found_and_its_array_named() -> None:
     assert any("of the shared array rest after another" in one for one in texts)
 
 
+LED_ASTRAY = r"""
+__global__ void scatter(const float* x, float* y)
+{
+    __shared__ int place[96];
+    int i = threadIdx.x;
+    if (i >= 64)
+        for (int k = 0; k < 3; ++k) place[i - 32 * k] = i - 32 * k;
+    y[place[i] % 64] = x[i % 64];
+}
+extern "C" void solve(const float* x, float* y, int mode) { scatter<<<1, 96>>>(x, y); }
+"""
+
+
+def test_the_race_that_leads_to_others_comes_first() -> None:
+    """The first two warps store to one element, for their places are not written yet."""
+    verdict = call(LED_ASTRAY, 0, Level.FULL)
+    assert isinstance(verdict, DataRace)
+    assert verdict.location is not None
+    assert verdict.location.array is not None
+    assert verdict.location.array.name == "place"
+    spaces = [one.space for one in findings_of(verdict) if isinstance(one, DataRace)]
+    assert spaces == ["shared", "global"]
+
+
 def test_races_of_one_call_are_found_whatever_the_order() -> None:
     values = {"x": X, "y": np.zeros(64, np.float32)}
     keys = set()

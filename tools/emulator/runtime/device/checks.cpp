@@ -60,7 +60,8 @@ void check_doubtful_write(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32
                .address = read.address,
                .space_bytes = block.block.shared_bytes,
                .copy_site = read.copy.site,
-               .copy_state = read.copy.state});
+               .copy_state = read.copy.state},
+              read.before_races);
     run_of(w).block->doubtful.open = false;
     return;
   }
@@ -192,7 +193,8 @@ void doubt_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at,
     int lane = lowest(rest);
     for (uint32_t byte = at.address[lane]; byte < at.address[lane] + bytes; ++byte) {
       if (block.shared_known[byte] == 0xff) continue;
-      block.doubtful = {true, w, lane, site, bytes, byte, access, decides, copy_under_way(block, byte, 1)};
+      block.doubtful = {true, w, lane, site, bytes, byte, access, decides, copy_under_way(block, byte, 1),
+                        device().report->races[0].fault == 0};
       return;
     }
   }

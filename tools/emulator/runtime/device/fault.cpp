@@ -129,9 +129,13 @@ void raise(const FaultAt& at) {
   _exit(kFaultExit);
 }
 
-void keep_race(const FaultAt& at) {
+void keep_race(const FaultAt& at, bool earliest) {
   Report& report = *device().report;
-  if (report.races[0].fault == 0) {
+  if (earliest && report.races[kRaces - 1].fault == 0) {
+    std::copy_backward(report.races, report.races + kRaces - 1, report.races + kRaces);
+    report.races[0] = {};
+  }
+  if (report.races[1].fault == 0) {
     device().options.fuel = kFuelAfterRace;
     int64_t& fuel = run_of(at.warp).home->launch->fuel;
     fuel = std::min(fuel, static_cast<int64_t>(kFuelAfterRace));

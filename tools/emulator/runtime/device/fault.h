@@ -32,7 +32,8 @@ struct FaultAt {
 
 [[noreturn]] void raise(const FaultAt& at);
 // Keeps a race; the call goes on, for a while, so that others show. What the race leads to is no news.
-void keep_race(const FaultAt& at);
+// `earliest`: its first access came before any race that is kept, and may have led to them.
+void keep_race(const FaultAt& at, bool earliest = false);
 // Keeps a race of a read that only guards an update (races.h); the call goes on.
 void keep_guarded_race(const FaultAt& at);
 [[noreturn]] void host_touched_device(uint64_t address);

@@ -129,6 +129,7 @@ struct DoubtfulRead {
   AccessNumber access;
   bool decides;      // the reader does not keep track of what is undefined
   CopyUnderWay copy;
+  bool before_races; // no race was known then
 };
 
 // Bytes of an output, by device addresses.

@@ -2,10 +2,12 @@
 
     python benchmarks/twins_on_gpu.py time --out measured.jsonl
     python benchmarks/twins_on_gpu.py time --device emulated:H200 --out modelled.jsonl
+    python benchmarks/twins_on_gpu.py tabulate --modelled modelled.jsonl
     python benchmarks/twins_on_gpu.py compare --measured measured.jsonl --modelled modelled.jsonl
 
 The kernels are the pairs of `tests/fixtures/strangers/time`: the same results, of which one kernel
 takes longer on hardware. `time` takes the time of each kernel at every `bench` size of its task.
+`tabulate` writes `results/twins_modelled.json`: the slower kernel's modelled speed over its twin's.
 `compare` writes `results/twins_agreement.json`: of each pair and size, how many times as long the
 slower kernel takes on either device. No constant of the time model may be chosen by these kernels.
 """
@@ -23,12 +25,14 @@ import record
 
 from cuda_llm.errors import CudaLLMError
 from cuda_llm.outcomes import Verdict
+from cuda_llm.profile import limiter
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.compile import compile_baseline, compile_source
 from cuda_llm.tools.judge.judge import time_compiled
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.profiler.bottlenecks import list_bottlenecks
 from cuda_llm.tools.timing.failures import without_case
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.verdict_wording import describe
@@ -96,9 +100,53 @@ async def _time(device: Device, name: str) -> Row:
             "code": "PASSED",
             "times": [[dict(dims), round(time_us, 3)] for dims, time_us in timing.times],
             "notes": list(timing.size_notes),
-            "limited_by": timing.bottlenecks[0].code if timing.bottlenecks else "",
+            "limited_by": _limit(timing),
         }
     return row | {"seconds": round(time.monotonic() - began_s, 2)}
+
+
+def _limit(timing: KernelTimes) -> str:
+    limit = limiter(list_bottlenecks(timing.bottlenecks))
+    return limit.code if limit else ""
+
+
+def tabulate_speeds() -> None:
+    """Tabulate the modelled speeds of all pairs; print them and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--modelled", type=Path, required=True)
+    parser.add_argument("--results", type=Path, default=record.RESULTS)
+    asked = parser.parse_args()
+    modelled = {row["name"]: row for row in record.read_rows(asked.modelled)}
+    rows = [one for pair in slower_kernels() for one in _tabulate_pair(*pair, modelled)]
+    for row in rows:
+        print(row)
+    above = {row["slower"] for row in rows if row["speed"] is not None and row["speed"] > MOST_GAIN}
+    figures = {
+        "device": next(iter(modelled.values()))["device"],
+        "pairs": len(slower_kernels()),
+        "above_most_gain": sorted(above),
+        "rows": rows,
+    }
+    print(record.write("twins_modelled", figures, asked.results))
+
+
+def _tabulate_pair(slower: str, twin: str, modelled: Mapping[str, Row]) -> list[Row]:
+    """Return a row for each size of a pair: both times, and the slower kernel's speed over its
+    twin's."""
+    ours, its = (modelled.get(name, {}) for name in (slower, twin))
+    if "times" not in ours or "times" not in its:
+        codes = [one.get("code", "no row") for one in (ours, its)]
+        return [{"slower": slower, "codes": codes, "speed": None}]
+    return [
+        {
+            "slower": slower,
+            "dims": dims,
+            "modelled_us": [slow_us, twin_us],
+            "speed": round(twin_us / slow_us, 3),
+            "limited_by": [ours["limited_by"], its["limited_by"]],
+        }
+        for (dims, slow_us), (_, twin_us) in zip(ours["times"], its["times"], strict=True)
+    ]
 
 
 def compare_times() -> None:
@@ -170,4 +218,4 @@ def _compare_pair(
 
 
 if __name__ == "__main__":
-    record.dispatch({"time": time_kernels, "compare": compare_times})
+    record.dispatch({"time": time_kernels, "tabulate": tabulate_speeds, "compare": compare_times})

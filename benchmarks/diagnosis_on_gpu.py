@@ -54,6 +54,7 @@ from cuda_llm.tools.judge.compile import compile_baseline, compile_source
 from cuda_llm.tools.judge.judge import time_compiled
 from cuda_llm.tools.judge.modelled_times import call_unfilled
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.profiler.bottlenecks import list_bottlenecks
 from cuda_llm.tools.profiler.explain_measured import explain_with_counters, profile_call
 from cuda_llm.tools.profiler.explain_modelled import explain_call
 from cuda_llm.tools.profiler.tables import Translated
@@ -355,7 +356,7 @@ async def _model_one(device: Device, kernel: Kernel) -> dict[str, Any]:
         "code": "PASSED",
         "time_us": round(explained.time_us, 3),
         "launches": [asdict(one) for one in explained.launches],
-        "modelled": [_shown(asdict(one)) for one in explained.bottlenecks],
+        "modelled": [_shown(asdict(one)) for one in list_bottlenecks(explained.bottlenecks)],
         "model_s": round(time.monotonic() - began_s, 2),
     }
 

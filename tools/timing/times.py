@@ -28,6 +28,7 @@ class KernelTimes:
     """Dims and microseconds, in the order of the task."""
     launches: tuple[LaunchProfile, ...]
     bottlenecks: tuple[Bottleneck, ...]
+    """What limits it; of a modelled time all that was found (`CallReport.bottlenecks`)."""
     launched: Dims | None = None
     """The size that `launches` and `bottlenecks` are of; None: the last of `times`."""
     smaller: tuple[SizeProfile, ...] = ()

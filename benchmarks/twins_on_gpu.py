@@ -143,7 +143,6 @@ def _tabulate_pair(slower: str, twin: str, modelled: Mapping[str, Row]) -> list[
             "dims": dims,
             "modelled_us": [slow_us, twin_us],
             "speed": round(twin_us / slow_us, 3),
-            "limited_by": [ours["limited_by"], its["limited_by"]],
         }
         for (dims, slow_us), (_, twin_us) in zip(ours["times"], its["times"], strict=True)
     ]

@@ -129,7 +129,7 @@ class CallReport:
     unlaunched: tuple[str, ...] = ()
     """Kernels of the source that the call did not launch. Only where a device tells."""
     held_bytes: int = 0
-    """Bytes of device memory that `solve` allocated and did not free; 0 where allocations are not
+    """Bytes that `solve` and its kernels allocated and did not free; 0 where allocations are not
     watched."""
     held_allocations: int = 0
     """Number of allocations that hold `held_bytes`."""

@@ -59,7 +59,7 @@ class Remark:
     kind: RemarkKind
     """`unwritten`: elements of an output that no thread stored; `order-dependent`: elements whose
     bits depend on the order of blocks and warps; `held-memory`: device memory that `solve`
-    allocated and did not free; `no-launch`: no kernel was launched."""
+    or a kernel allocated and did not free; `no-launch`: no kernel was launched."""
     dims: Dims
     buffer: str | None = None
     count: int = 0

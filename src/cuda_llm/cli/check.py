@@ -263,7 +263,7 @@ def describe_remark(remark: "Remark") -> str:
             return f"{elements} differ between orders of blocks and warps ({at})"
         case "held-memory":
             return (
-                f"{remark.count:,} bytes of {remark.of} cudaMalloc allocation"
+                f"{remark.count:,} bytes of {remark.of} allocation"
                 f"{'s' * (remark.of != 1)} are not freed when the call returns ({at})"
             )
         case "no-launch":

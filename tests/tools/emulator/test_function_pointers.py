@@ -182,6 +182,8 @@ def test_a_kernel_gets_no_more_memory_than_the_heap_has(candidate: Compiled) -> 
     called = call(candidate, "more_than_there_is")
     assert called.report
     np.testing.assert_array_equal(np.sort(called.outputs["y"]), np.repeat([0, 1], [64, 192]))
+    assert (called.report.held_allocations, called.report.held_bytes) == (64, 8 << 20)
+    assert call(candidate, "allocated_by_a_thread").report.held_allocations == 0
 
 
 def test_code_is_no_memory(candidate: Compiled) -> None:

@@ -29,6 +29,8 @@ uint64_t take(Warp* w, uint32_t site, int lane, uint64_t bytes) {
   const auto number = static_cast<uint32_t>(heap.pieces.size());
   heap.pieces[begin] = {begin, begin + bytes, AllocationKind::heap, number, true, false, true};
   clear_bits(d.initialised, begin - d.base, size);
+  d.report->held_bytes += bytes;
+  ++d.report->held_allocations;
   return begin;
 }
 
@@ -69,6 +71,8 @@ void heap_free(Warp* w, uint32_t site, Mask lanes, const uint64_t* address) {
     }
     Allocation& one = found->second;
     d.heap.live -= round_up(std::max<uint64_t>(one.end - one.begin, 1), kHeapAlign);
+    d.report->held_bytes -= one.end - one.begin;
+    --d.report->held_allocations;
     if (d.freed.size() < kMostFreed) d.freed.push_back(one);
     // Warps remember the allocation that they used last, so its place is kept, and holds nothing.
     one.begin = one.end = 0;

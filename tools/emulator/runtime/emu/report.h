@@ -202,7 +202,7 @@ struct Report {
   uint64_t pieces;          // that they came in beyond their first: rows of a rectangle
   uint64_t copied_sectors;  // of device memory, read or written by them
   uint64_t host_bytes;      // that they moved between host and device
-  uint64_t held_bytes;      // that solve allocated and has not freed
+  uint64_t held_bytes;      // that solve and its kernels allocated and have not freed
   uint64_t held_allocations;
   uint64_t only_slow;  // blocks were still ending when the time was up
   Progress progress;

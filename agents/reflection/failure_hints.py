@@ -87,6 +87,8 @@ _RULES: Mapping[str, str] = {
 _ANY_RULE = "Do nothing in `solve` but launch kernels on its arguments."
 _MOST_FINDINGS = 3
 """Most faults of one call that a prompt names, the verdict included."""
+_MOST_CALLERS = 2
+"""Most lines that an inlined function is called at that a prompt names."""
 _NEAR_BYTES = 4096
 """Distance past an end up to which an access may be one of a last tile or vector."""
 _FAMILIES: Mapping[str, str] = {
@@ -197,12 +199,13 @@ def _fault_hint(
     verdict: DeviceFault, context: KernelContext, remedy: Remedy, *seen: str, placed: bool = True
 ) -> Hint:
     """Return the hint of a fault in device code: line, facts of the fault, thread, GPU's report."""
-    thread = verdict.thread
+    thread, callers = verdict.thread, verdict.spot.inlined_at if verdict.spot else ()
     return _hint(
         verdict,
         context,
         remedy,
         context.quote_line(verdict.spot),
+        *(f"inlined at {context.quote_line(one)}" for one in callers[:_MOST_CALLERS]),
         *seen,
         f"thread {thread.thread} of block {thread.block}" if thread else "",
         *map(one_line, describe_call(verdict)),

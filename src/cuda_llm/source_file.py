@@ -4,10 +4,11 @@ import math
 import re
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from cuda_llm.codec import SPARSE
 from cuda_llm.errors import UsageError
 from cuda_llm.source_tokens import blank_strings
 
@@ -39,6 +40,8 @@ class SourceSpot:
     line: int
     text: str = ""
     """The line itself, stripped; empty when the file is not at hand."""
+    inlined_at: tuple["SourceSpot", ...] = field(default=(), compare=False, metadata=SPARSE)
+    """Lines that the function of the line was inlined at, the nearest first."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"

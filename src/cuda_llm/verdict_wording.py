@@ -308,8 +308,9 @@ def phrase(fact: Fact | None) -> str:
     match fact:
         case None:
             return ""
-        case SourceSpot(text=text):
-            return f"{fact}  `{text}`" if text else str(fact)
+        case SourceSpot(text=text, inlined_at=callers):
+            own = f"{fact}  `{text}`" if text else str(fact)
+            return ", inlined at ".join((own, *map(phrase, callers)))
         case CudaError():
             return _cuda_error(fact)
         case FailedCall():

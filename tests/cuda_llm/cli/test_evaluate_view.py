@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from cuda_llm.cli.evaluate_output import (
+    finding_rows,
     isolation_rows,
     precision_rows,
     print_table,
@@ -15,7 +16,7 @@ from cuda_llm.cli.evaluate_output import (
     without_common_folder,
 )
 from cuda_llm.cli.progress import LiveProgress
-from cuda_llm.outcomes import LoadFailed, Passed
+from cuda_llm.outcomes import DataRace, IllegalAccess, LoadFailed, Passed
 from cuda_llm.profile import Compared, Profile, SizeTime
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.judge import Judged
@@ -45,6 +46,14 @@ def test_a_file_name_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "[red]a.cu" in shown
     assert "[/b]b.cu" in shown
+
+
+def test_without_all_the_number_of_further_faults_is_said() -> None:
+    race = DataRace(kind="write-read", further=(IllegalAccess(),))
+    rows = list(finding_rows(Judged(name="mine.cu", verdict=race), None))
+    assert rows == [("", "1 further fault in the same call: --all shows them")]
+    alone = Judged(name="mine.cu", verdict=DataRace(kind="write-read"))
+    assert list(finding_rows(alone, None)) == []
 
 
 def test_progress_has_one_line_a_file_whatever_its_name() -> None:

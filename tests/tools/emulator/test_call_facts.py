@@ -309,3 +309,35 @@ def test_an_access_behind_an_array_names_the_last_one_before_it() -> None:
 
 def test_synchronised_threads_have_no_race() -> None:
     assert isinstance(call(ARRAYS, 1, Level.FULL), CallReport)
+
+
+INLINED = r"""
+__device__ float pick(const float* x, int i)
+{
+    return x[i];
+}
+__device__ float twice(const float* x, int i)
+{
+    float one = pick(x, i);
+    return one + one;
+}
+__global__ void kernel(const float* x, float* y, int mode)
+{
+    int i = threadIdx.x;
+    y[i] = twice(x, i + 1000 * mode);
+}
+extern "C" void solve(const float* x, float* y, int mode) { kernel<<<1, 64>>>(x, y, mode); }
+"""
+
+
+def test_a_fault_in_an_inlined_function_names_the_calls_that_lead_there() -> None:
+    verdict = call(INLINED, 1)
+    assert isinstance(verdict, IllegalAccess)
+    assert verdict.spot is not None
+    assert verdict.spot.line == line_of("return x[i]", INLINED)
+    callers = [one.line for one in verdict.spot.inlined_at]
+    assert callers == [line_of("float one", INLINED), line_of("y[i] = twice", INLINED)]
+    at = next(one for one in describe(verdict) if one.startswith("at "))
+    assert at.count(", inlined at kernel.cu:") == 2
+    assert at.endswith("`y[i] = twice(x, i + 1000 * mode);`")
+    assert isinstance(call(INLINED, 0), CallReport)

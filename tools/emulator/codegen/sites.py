@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.emulator.codegen.flow import (
@@ -49,6 +50,9 @@ class Spots:
         """Return the spot of a location, with its text where the line is at hand."""
         if loc is None:
             return None
+        return replace(self._spot(loc), inlined_at=tuple(map(self._spot, loc.callers)))
+
+    def _spot(self, loc: Loc) -> SourceSpot:
         inside = loc.file == self._name and 0 < loc.line <= len(self._lines)
         text = self._lines[loc.line - 1].strip() if inside else ""
         return SourceSpot(file=loc.file, line=loc.line, text=text)

@@ -51,14 +51,16 @@ class Locations:
         else:
             self._parents[place] = inlined_at
         seen: set[LinePlace] = set()
+        chain: list[Loc] = []
         step: LinePlace | None = place
         while step is not None and step not in seen:
             name = self._names.get(step[0])
-            if name is not None and step[1] > 0:
-                self._last = Loc(name, step[1])
-                return self._last
+            if name is not None and step[1] > 0 and Loc(name, step[1]) not in chain:
+                chain.append(Loc(name, step[1]))
             seen.add(step)
             step = self._parents.get(step)
+        if chain:
+            self._last = replace(chain[0], callers=tuple(chain[1:]))
         return self._last
 
 

@@ -10,6 +10,8 @@ class Loc:
 
     file: str
     line: int
+    callers: tuple["Loc", ...] = field(default=(), compare=False)
+    """Lines of the user's file that the function of the line was inlined at, the nearest first."""
 
 
 @dataclass(frozen=True)

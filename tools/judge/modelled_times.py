@@ -83,6 +83,8 @@ LIMIT_S = 30.0
 """Longest seconds of one call."""
 MOST_INSTRUCTIONS = 40_000_000
 """Most instructions of warps of a call that is executed whole to compare its outputs: a second."""
+MOST_TIMES = 8.0
+"""Most times by which an extent is longer, above the largest size that was compared whole."""
 TENSOR_OPERATIONS = 64
 """Operations on tensor cores that take as long to emulate as an instruction of a warp."""
 MOST_WATCHED = 5e7
@@ -269,8 +271,8 @@ class _Modeller:
         self._nonce = hashlib.blake2b(compiled.source.encode(), digest_size=NONCE_BYTES).digest()
         self._proved = [(verified.times[-1][0], verified.operations or {})]
         """Sizes whose outputs were compared, and the operations counted there."""
-        self._whole: list[Dims] = []
-        """Sizes that were compared whole, the largest last."""
+        self._whole: list[tuple[Dims, float]] = []
+        """Sizes that were compared whole and their instructions of warps, the largest last."""
         self._in_part: dict[tuple[tuple[str, int], ...], Compared] = {}
         """By size: what was compared of the blocks of its first sample."""
         self.dependent: DependentLaunch | None = None
@@ -334,19 +336,18 @@ class _Modeller:
             return _nothing(self._task, dims, "costly")
         if not isinstance(found, CheckedCase):
             return found
-        self._whole.append(dims)
+        self._whole.append((dims, instructions_of(report)))
         return Compared(elements=found.elements, compared=found.elements)
 
     async def compare_beyond(self) -> Verdict | None:
-        """Return what is wrong beside the largest size that was compared whole, where no extent is
+        """Return what is wrong above the largest size that was compared whole, where no extent is
         round, or at the task's `large` sizes, of which some blocks are executed; None where nothing
         is, or where neither is known."""
         if not self._compares or self._reference is None:
             return None
-        rng = generator(self._nonce, self._task.name, "ragged", 0)
-        beside = draw_ragged(self._task, self._whole[-1], rng) if self._whole else None
-        if beside is not None:
-            found = await self._check(side_by_side_case(self._task, beside, "hidden"))
+        beyond = self._draw_beyond()
+        if beyond is not None:
+            found = await self._check(side_by_side_case(self._task, beyond, "hidden"))
             if not isinstance(found, CheckedCase | TimedOut):
                 return found
         for dims in self._task.sizes.large if self.dependent is None else ():
@@ -356,6 +357,21 @@ class _Modeller:
             if isinstance(outcome, IllegalAccess | Misaligned | LaunchFailed | WrongResult):
                 return outcome
         return None
+
+    def _draw_beyond(self) -> Dims | None:
+        """Draw a size that is as large as can be executed and compared whole, or beside the largest
+        that was; None where no size was."""
+        if not self._whole or self._reference is None:
+            return None
+        dims, instructions = self._whole[-1]
+        rng = generator(self._nonce, self._task.name, "ragged", 0)
+        most_times = min(MOST_TIMES, MOST_INSTRUCTIONS / instructions)
+        while most_times >= 2:
+            size = draw_ragged(self._task, dims, rng, most_times)
+            if size is not None and affords_on_host(self._task, size, self._reference):
+                return size
+            most_times /= 2
+        return draw_ragged(self._task, dims, rng)
 
     async def _check(self, case: Case) -> CheckedCase | Verdict:
         """Execute a call whole in a fresh runner, and compare its outputs; once more where the call

@@ -60,12 +60,26 @@ def draw_hidden(
     return (*free, *aimed, *chosen)
 
 
-def draw_ragged(task: Task, dims: Dims, rng: np.random.Generator) -> Dims | None:
+def draw_ragged(
+    task: Task, dims: Dims, rng: np.random.Generator, most_times: float = 1.0
+) -> Dims | None:
     """Draw a size of which each extent is a few more than that of `dims` or less; None where the
-    task allows no such size."""
+    task allows no such size.
+
+    One extent is up to `most_times` as long, where the task's own sizes are as long.
+    """
     limits = task.sizes.hidden.dims
+    longest = {
+        name: max((size[name] for size in (*task.sizes.bench, *task.sizes.large)), default=0)
+        for name in limits
+    }
     for _ in range(_FEW_DRAWS):
         size = dict(dims)
+        grown = [name for name in limits if min(most_times, longest[name] / dims[name]) >= 2]
+        for name in rng.permutation(grown)[:1]:
+            times = min(most_times, longest[name] / dims[name]) * rng.uniform(0.75, 1.0)
+            size[name] = int(dims[name] * times) // limits[name].multiple_of
+            size[name] *= limits[name].multiple_of
         for name, one in limits.items():
             step = int(rng.choice(STEPS)) * one.multiple_of
             size[name] += step if size[name] <= step or rng.random() < 0.5 else -step

@@ -33,7 +33,7 @@ from cuda_llm.tools.validator.cases import (
     work,
 )
 from cuda_llm.tools.validator.check_case import draw_inputs
-from cuda_llm.tools.validator.hidden_sizes import draw_hidden
+from cuda_llm.tools.validator.hidden_sizes import STEPS, draw_hidden, draw_ragged
 
 PLANS = 100 if is_whole() else 4
 """Each draws hidden sizes of its own."""
@@ -287,3 +287,21 @@ def test_one_extent_alone_is_changed_of_a_timed_size_with_several() -> None:
                 other = [name for name in size if size[name] != timed[name]]
                 changed.update(other if len(other) == 1 else ())
     assert changed == {"M", "N", "K"}
+
+
+@pytest.mark.parametrize("name", ["prefix_sum", "matrix_multiplication", "cross_entropy"])
+def test_a_size_above_a_timed_one_is_ragged_and_within_the_task_s_own_extents(name: str) -> None:
+    task = load_task(name)
+    largest = task.sizes.bench[0]
+    declared = (*task.sizes.bench, *task.sizes.large)
+    most = {extent: max(size[extent] for size in declared) for extent in largest}
+    grown = set()
+    for seed in range(40):
+        size = draw_ragged(task, largest, np.random.default_rng(seed), most_times=8.0)
+        assert size is not None
+        longer = [extent for extent in size if size[extent] >= 1.4 * largest[extent]]
+        grown |= set(longer)
+        assert len(longer) <= 1
+        for extent in size:
+            assert size[extent] <= min(8 * largest[extent], most[extent]) + max(STEPS)
+    assert grown

@@ -86,6 +86,8 @@ class SharedArray:
     """Distance from the start of the array."""
     size_bytes: int | None = None
     """Size of the array; None where the launch says how large it is."""
+    index: tuple[int, ...] = ()
+    """The element, where the extents of the array are known."""
 
 
 @dataclass(frozen=True, kw_only=True)

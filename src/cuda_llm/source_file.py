@@ -135,6 +135,31 @@ def thresholds_in(source: str, names: Collection[str]) -> Mapping[str, tuple[int
     return {name: tuple(sorted(values)) for name, values in found.items()}
 
 
+def shared_shape(source: str, name: str, size_bytes: int) -> tuple[int, ...]:
+    """Return the extents of the `__shared__` array of this name and size.
+
+    Empty where they are not spelled in numbers and named constants, or arrays of several shapes
+    fit.
+    """
+    text = blank_strings(source)
+    known = {match[1]: _value(match[2]) for match in _NAMED.finditer(text)}
+    declared = rf"__shared__\b[^;{{}}=]*?\b{re.escape(name)}\s*((?:\[[^\[\]]*\]\s*)+)"
+    found = set()
+    for match in re.finditer(declared, text):
+        extents = re.findall(r"\[([^\[\]]*)\]", match[1])
+        shape = tuple(_extent(one, known) for one in extents)
+        if any(size_bytes == width * math.prod(shape) for width in (1, 2, 4, 8, 16)):
+            found.add(shape)
+    return found.pop() if len(found) == 1 else ()
+
+
+def _extent(text: str, known: Mapping[str, int]) -> int:
+    """Return a number, a constant, or a sum of two; 0 where it is none."""
+    parts = [one.strip() for one in text.split("+")]
+    values = [known[one] if one in known else _value(one) for one in parts]
+    return sum(values) if all(values) and len(values) <= 2 else 0
+
+
 def _value(text: str) -> int:
     """Return a number, or a product or shift of two; 0 where it is neither."""
     match = _COMBINED.fullmatch(text.strip())

@@ -583,9 +583,10 @@ def _access(access: MemoryAccess) -> str:
 
 
 def _place_in(array: SharedArray) -> str:
-    """Return `byte 132 of the shared array tile (4,224 bytes)`."""
+    """Return `tile[1][0], byte 132 of the shared array tile (4,224 bytes)`."""
     size = "" if array.size_bytes is None else f" ({array.size_bytes:,} bytes)"
-    return f"byte {array.offset_bytes:,} of the shared array {array.name}{size}"
+    element = f"{array.name}{''.join(f'[{one}]' for one in array.index)}, " if array.index else ""
+    return f"{element}byte {array.offset_bytes:,} of the shared array {array.name}{size}"
 
 
 def _location(location: Location) -> str:

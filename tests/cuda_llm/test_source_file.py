@@ -2,7 +2,7 @@
 
 import pytest
 
-from cuda_llm.source_file import numbers_in, short_kernel_name, thresholds_in
+from cuda_llm.source_file import numbers_in, shared_shape, short_kernel_name, thresholds_in
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,21 @@ __global__ void k(int n, int cols) {
 def test_numbers_that_an_extent_is_compared_with_are_found_by_any_name() -> None:
     found = thresholds_in(THRESHOLDS, ("n", "cols", "rows"))
     assert found == {"n": (1024, 4096, 256 * 64, 256 * 1024), "cols": (4096,)}
+
+
+@pytest.mark.parametrize(
+    ("declaration", "size", "shape"),
+    [
+        ("__shared__ float tile[32][33];", 4224, (32, 33)),
+        ("constexpr int T = 32;\n__shared__ __align__(16) half tile[T][T + 8];", 2560, (32, 40)),
+        ("#define T (1 << 5)\n__shared__ float2 other[4], tile[T];", 256, (32,)),
+        ("template <int T> void f() { __shared__ float tile[T]; }", 128, ()),
+        ("__shared__ float tile[32];", 1024, ()),
+        ("{ __shared__ int tile[4][8]; } { __shared__ int tile[8][4]; }", 128, ()),
+        ("// __shared__ int tile[32];", 128, ()),
+    ],
+)
+def test_extents_of_a_shared_array_are_read_where_they_are_spelled(
+    declaration: str, size: int, shape: tuple[int, ...]
+) -> None:
+    assert shared_shape(declaration, "tile", size) == shape

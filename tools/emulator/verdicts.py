@@ -1,5 +1,6 @@
 """Turns a fault of the emulated device into a verdict."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -35,7 +36,7 @@ from cuda_llm.outcomes import (
     Verdict,
 )
 from cuda_llm.tools.emulator.report_layout import FAULT_RECORD, NONE, Reason, text_of
-from cuda_llm.tools.profiler.tables import InstructionSite, KernelTable
+from cuda_llm.tools.profiler.tables import InstructionSite, KernelTable, SharedVariable
 
 _SPACES: tuple[MemorySpace | None, ...] = (None, "global", "shared", "local", "const", "param")
 _ACCESSES: tuple[AccessKind | None, ...] = (None, "read", "write", "atomic")
@@ -305,11 +306,25 @@ def _array(fault: Fault, table: KernelTable) -> SharedArray | None:
     if not before:
         return None
     found = max(before, key=lambda one: one.offset_bytes)
+    offset = fault.offset - found.offset_bytes
     return SharedArray(
         name=found.name,
-        offset_bytes=fault.offset - found.offset_bytes,
+        offset_bytes=offset,
         size_bytes=found.size_bytes,
+        index=_index(found, offset),
     )
+
+
+def _index(array: SharedVariable, offset_bytes: int) -> tuple[int, ...]:
+    """Return the element at an offset; empty where the extents are not known, or behind the end."""
+    size = array.size_bytes or 0
+    if not array.shape or offset_bytes >= size:
+        return ()
+    rest, index = offset_bytes * math.prod(array.shape) // size, []
+    for extent in reversed(array.shape):
+        index.append(rest % extent)
+        rest //= extent
+    return tuple(reversed(index))
 
 
 def _copy(fault: Fault, table: KernelTable) -> CopyUnderWay | None:

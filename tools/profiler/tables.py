@@ -103,6 +103,8 @@ class SharedVariable:
     offset_bytes: int
     size_bytes: int | None = None
     """None where the launch says how large it is."""
+    shape: tuple[int, ...] = ()
+    """Its extents, where the source spells them in numbers and named constants."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -250,6 +250,9 @@ def test_each_race_of_a_call_is_found_and_its_array_named() -> None:
     assert all(one and 0 <= one.offset_bytes < 256 for one in arrays)
     texts = [describe(one)[0] for one in races]
     assert any("of the shared array first (256 bytes) after another" in one for one in texts)
+    assert all(
+        one.index == ((one.offset_bytes // 4,) if one.size_bytes else ()) for one in arrays if one
+    )
     assert any("of the shared array rest after another" in one for one in texts)
 
 

@@ -1,9 +1,10 @@
 """Translates a PTX module to C++, and lists its instructions that the emulated device lacks."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cuda_llm.profile import KernelResources
+from cuda_llm.source_file import shared_shape
 from cuda_llm.tools.emulator.codegen.constants import propagate_constants
 from cuda_llm.tools.emulator.codegen.emit import emit
 from cuda_llm.tools.emulator.codegen.flow import FlowBlock, blocks_of
@@ -38,6 +39,7 @@ from cuda_llm.tools.profiler.tables import (
     InstructionClass,
     InstructionSite,
     KernelTable,
+    SharedVariable,
     Unsupported,
 )
 
@@ -115,7 +117,8 @@ def generate(
             texts.append(emitted.text)
             run, register_bytes = emitted.function, f"sizeof({emitted.registers})"
             undefined = f"offsetof({emitted.registers}, undefined)" if tracks else "0"
-        table = _table(entry.name, lowered, spots, layout)
+        shared = tuple(_with_shape(one, source) for one in layout.shared)
+        table = _table(entry.name, lowered, spots, shared)
         tables.append(table)
         sites = lowered.kernel.sites if table.sites else []
         texts.append(_facts(number, table, layout, sites))
@@ -177,14 +180,22 @@ def _refused_whole(kernel: Function, blocks: Sequence[FlowBlock]) -> tuple[Unsup
     return tuple(Unsupported(opcode=reason, count=1, spot=None) for reason in reasons)
 
 
-def _table(symbol: str, lowered: _Lowered, spots: Spots, layout: Layout) -> KernelTable:
+def _with_shape(array: SharedVariable, source: str) -> SharedVariable:
+    if array.size_bytes is None:
+        return array
+    return replace(array, shape=shared_shape(source, array.name, array.size_bytes))
+
+
+def _table(
+    symbol: str, lowered: _Lowered, spots: Spots, shared: tuple[SharedVariable, ...]
+) -> KernelTable:
     if lowered.refused:
         return KernelTable(symbol=symbol, unsupported=lowered.refused)
     return KernelTable(
         symbol=symbol,
         sites=tuple(site(draft, spots) for draft in lowered.kernel.sites),
         blocks=lowered.table,
-        shared=layout.shared,
+        shared=shared,
     )
 
 

@@ -205,9 +205,13 @@ def place_waits(
             share = WHOLE * groups // (loads * accesses) if one.is_slow else 0
             for site in one.sites if share else ():
                 placed[site] = replace(placed[site], waits=min(share, 0xFFFF))
-    copy = 0
-    for loop, members in enumerate(unrolled_loops(sites, blocks), 1):
-        for member in members:
+    copy = loop = 0
+    for members in unrolled_loops(sites, blocks):
+        # Loads of copies are under way together, but no more of them than loads of one block.
+        each = max(batches(blocks[member].body)[0] for member in members)
+        together = max(1, AT_ONCE // each)
+        for number, member in enumerate(members):
+            loop += number % together == 0
             copy += 1
             for one in blocks[member].body:
                 for site in one.sites if one.is_slow else ():

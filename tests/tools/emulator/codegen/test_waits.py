@@ -5,6 +5,7 @@ import pytest
 from cuda_llm.tools.emulator.codegen.flow import GuardedBranch
 from cuda_llm.tools.emulator.codegen.kernel import Act, SiteDraft
 from cuda_llm.tools.emulator.codegen.waits import (
+    AT_ONCE,
     BlockInstructions,
     LoweredInstruction,
     place_waits,
@@ -31,7 +32,8 @@ def guarded_loads(
         blocks.append(BlockInstructions([one], end))
         sites.append(SiteDraft(".".join(opcode), "global", "load", 4, number, loc))
     # The last block is followed by one without loads.
-    blocks.append(BlockInstructions([], GuardedBranch(Guard(Reg("end"), False), COPIES, COPIES)))
+    last = len(opcodes)
+    blocks.append(BlockInstructions([], GuardedBranch(Guard(Reg("end"), False), last, last)))
     return sites, blocks
 
 
@@ -40,6 +42,11 @@ def test_copies_wait_together_in_the_kernel_s_text_and_in_a_library_s(loc: Loc |
     placed = place_waits(*guarded_loads(loc))
     assert [site.loop for site in placed] == [1] * COPIES
     assert [site.copy for site in placed] == [1, 2, 3, 4]
+
+
+def test_no_more_copies_wait_together_than_loads_of_one_block() -> None:
+    placed = place_waits(*guarded_loads(None, opcodes=("f32",) * (2 * AT_ONCE + 1)))
+    assert [site.loop for site in placed] == [1] * AT_ONCE + [2] * AT_ONCE + [3]
 
 
 @pytest.mark.parametrize("loc", [Loc("solve.cu", 7), None])

@@ -276,10 +276,13 @@ class _Modeller:
         self._in_part: dict[tuple[tuple[str, int], ...], Compared] = {}
         """By size: what was compared of the blocks of its first sample."""
         self.dependent: DependentLaunch | None = None
+        self._uncounted = False
 
     @property
     def why_not(self) -> str:
         """Return why a size was extrapolated."""
+        if self._uncounted:
+            return "extrapolated from smaller sizes: there are more launches than can be counted"
         if self.dependent is None:
             return "extrapolated from smaller sizes: a single block takes seconds here"
         return (
@@ -299,6 +302,9 @@ class _Modeller:
         compared: Compared | None = None
         while len(reports) < MOST_SAMPLES:
             outcome = await self._model(dims, len(reports))
+            if isinstance(outcome, Quarantined) and outcome.kind == "uncounted-launches":
+                self._uncounted = True
+                return None
             if not isinstance(outcome, CallReport):
                 return outcome
             reports.append(outcome)

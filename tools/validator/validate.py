@@ -30,7 +30,13 @@ from cuda_llm.tools.validator.cases import (
     generator,
     plan,
 )
-from cuda_llm.tools.validator.check_case import CheckedCase, check_case, ignore
+from cuda_llm.tools.validator.check_case import (
+    NO_KERNEL,
+    CheckedCase,
+    check_case,
+    ignore,
+    ran_a_kernel,
+)
 from cuda_llm.tools.validator.find_cause import find_cause
 from cuda_llm.tools.validator.find_patterns import JudgedCase, find_case_pattern
 from cuda_llm.tools.validator.hidden_sizes import NO_THRESHOLDS
@@ -104,6 +110,8 @@ async def validate(
         if not isinstance(result, CheckedCase):
             return result
         checked.append(result)
+    if not any(ran_a_kernel(one.report) for one in checked):
+        return NO_KERNEL
     return Validated(
         checked={
             **_counts(checked),

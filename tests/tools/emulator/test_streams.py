@@ -78,6 +78,8 @@ WRONG = {
     "cudaDeviceSynchronize();",
     "fill on another stream": "cudaMemsetAsync(c, 0, 4 * n); COPY(s); ADD(s);"
     "cudaDeviceSynchronize();",
+    "wait before the record": "cudaStreamWaitEvent(t, e, 0); COPY(s); cudaEventRecord(e, s);"
+    "ADD(t); cudaStreamSynchronize(s); cudaStreamSynchronize(t);",
     "the copy back on another stream": "COPY(s); cudaStreamSynchronize(s); ADD(0);"
     "cudaMemcpyAsync(c, a, 4 * n, cudaMemcpyDeviceToDevice, t); cudaDeviceSynchronize();",
 }
@@ -87,7 +89,7 @@ UNJOINED = {
     "host waits too early": ("add", "COPY(s); cudaStreamSynchronize(s); ADD(s);"),
     "default waits too early": ("add", "COPY(s);" + after("e", "s", "0") + "ADD(s);"),
 }
-SEEDS = range(12)
+SEEDS = range(16)
 N = 1000
 
 

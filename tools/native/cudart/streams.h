@@ -2,7 +2,8 @@
 // streams do has to be joined, by the host or by the default stream, before `solve` returns.
 //
 // Work of different streams may run in any order that events, waits of the host and the legacy default
-// stream leave open. Four such orders are made here, so that a wait that is missing shows.
+// stream leave open. Many such orders are made here, so that a wait that is missing shows: each stream
+// does its work at once, or only when something waits for it, by a number of the call's.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +20,9 @@ constexpr uint32_t kNoKernel = ~uint32_t{0};
 constexpr uint32_t kMostStreams = 1024;
 constexpr uint32_t kMostWaiting = 1024;
 
-enum class StreamOrder {
-  issue,        // as it is asked for
-  first_last,   // of its own streams, only when something waits for it: those opened last before others
-  last_last,    // the same: those opened first before others
-  default_last  // of the default stream, only when something waits for it
-};
+// Orders of a call's work; every other number is one by chance.
+constexpr uint64_t kAsIssued = 0;
+constexpr uint64_t kOwnLast = 1;  // only the default stream does its work at once
 
 // All work of a stream up to a place: what an event stands for.
 struct StreamPoint {
@@ -36,7 +34,7 @@ class Streams {
  public:
   using Work = std::function<int()>;  // returns a cudaError_t
 
-  void begin_call(StreamOrder order) {
+  void begin_call(uint64_t order) {
     order_ = order;
     failed_ = 0;
   }
@@ -131,9 +129,17 @@ class Streams {
   };
 
   bool runs_at_once(uint32_t stream) const {
-    if (order_ == StreamOrder::issue) return true;
     const bool is_default = stream == kDefaultStream;
-    return order_ == StreamOrder::default_last ? !is_default || is_alone() : is_default;
+    if (order_ == kAsIssued || (is_default && is_alone())) return true;
+    return order_ == kOwnLast ? is_default : (chance(stream) & 1) != 0;
+  }
+
+  // A number of the stream's in this order (the finaliser of SplitMix64, Steele et al. 2014).
+  uint64_t chance(uint32_t stream) const {
+    uint64_t x = order_ + (stream + uint64_t{1}) * 0x9e3779b97f4a7c15;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return x ^ x >> 31;
   }
 
   bool is_alone() const {
@@ -163,11 +169,10 @@ class Streams {
   }
 
   void run_all() {
-    const auto count = static_cast<uint32_t>(all_.size());
-    for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t stream = order_ == StreamOrder::first_last ? count - 1 - i : i;
-      run_to({stream, all_[stream].end()});
-    }
+    std::vector<std::pair<uint64_t, uint32_t>> turns;
+    for (uint32_t stream = 0; stream < all_.size(); ++stream) turns.emplace_back(chance(stream), stream);
+    if (order_ != kAsIssued) std::sort(turns.begin(), turns.end());
+    for (const auto& [turn, stream] : turns) run_to({stream, all_[stream].end()});
   }
 
   // Every piece waits for pieces that were asked for before it, so this ends.
@@ -196,7 +201,7 @@ class Streams {
     }
   }
 
-  StreamOrder order_ = StreamOrder::issue;
+  uint64_t order_ = kAsIssued;
   int failed_ = 0;
   uint32_t waiting_ = 0;  // pieces that have not run
   std::vector<Stream> all_ = std::vector<Stream>(1);

@@ -20,7 +20,7 @@ void begin(const gpu::ShimCall* call) {
   shim::scratch().begin(call->scratch, call->scratch_bytes, call->scratch_quota,
                         call->scratch_seed);
   shim::begin_staging();
-  shim::streams().begin_call(cudart::StreamOrder::issue);
+  shim::streams().begin_call(cudart::kAsIssued);
   if (call->logged) shim::clear_log();
   cudaGetLastError();
 }

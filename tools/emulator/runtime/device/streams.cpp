@@ -1,20 +1,15 @@
 #include "device/streams.h"
 
-#include <iterator>
-
 #include "device/fault.h"
-#include "device/order.h"
 #include "device/state.h"
 
 namespace emu {
 namespace {
 
-cudart::StreamOrder order_of_call() {
-  using Order = cudart::StreamOrder;
+uint64_t order_of_call() {
   const CallOptions& options = device().options;
-  if (options.level != kCheckLevel && options.level != kFullLevel) return Order::issue;
-  constexpr Order kOrders[] = {Order::first_last, Order::last_last, Order::default_last, Order::issue};
-  return kOrders[options.schedule_seed == 0 ? 0 : mixed(options.schedule_seed) % std::size(kOrders)];
+  if (options.level != kCheckLevel && options.level != kFullLevel) return cudart::kAsIssued;
+  return options.schedule_seed == 0 ? cudart::kOwnLast : options.schedule_seed;
 }
 
 }  // namespace

@@ -85,6 +85,9 @@ MOST_INSTRUCTIONS = 40_000_000
 """Most instructions of warps of a call that is executed whole to compare its outputs: a second."""
 MOST_TIMES = 8.0
 """Most times by which an extent is longer, above the largest size that was compared whole."""
+MOST_TERMS = 1 << 22
+"""Most terms of a sum above the timed sizes: one chain of them in float32 stands still soon after,
+at 2^24 terms of one size, as a task's own baseline may."""
 TENSOR_OPERATIONS = 64
 """Operations on tensor cores that take as long to emulate as an instruction of a warp."""
 MOST_WATCHED = 5e7
@@ -374,10 +377,19 @@ class _Modeller:
         most_times = min(MOST_TIMES, MOST_INSTRUCTIONS / instructions)
         while most_times >= 2:
             size = draw_ragged(self._task, dims, rng, most_times)
-            if size is not None and affords_on_host(self._task, size, self._reference):
+            if size is not None and self._affords_beyond(size):
                 return size
             most_times /= 2
         return draw_ragged(self._task, dims, rng)
+
+    def _affords_beyond(self, dims: Dims) -> bool:
+        terms = float(evaluate(self._task.tolerance.terms, dims))
+        reference = self._reference
+        return (
+            terms <= MOST_TERMS
+            and reference is not None
+            and affords_on_host(self._task, dims, reference)
+        )
 
     async def _check(self, case: Case) -> CheckedCase | Verdict:
         """Execute a call whole in a fresh runner, and compare its outputs; once more where the call

@@ -161,3 +161,16 @@ def test_a_flood_of_output_goes_nowhere() -> None:
     report = behave("flood")
     assert isinstance(report, CallReport)
     assert report.output == ""
+
+
+@pytest.mark.parametrize(("fences", "races"), [("without_fence", True), ("with_fences", False)])
+def test_an_addition_whose_result_is_dropped_orders_nothing_before_the_read(
+    fences: str, races: bool
+) -> None:
+    """nvcc names a register for the result of every atomicAdd."""
+    folder = Path(__file__).parents[2] / "fixtures" / "strangers" / "atomics"
+    source = (folder / f"reduction__last_block_{fences}.cu").read_text()
+    values = {"input": np.ones(8192, np.float32), "output": np.zeros(1, np.float32)}
+    options = CallOptions(level=Level.FULL)
+    called = run(source, values, ["output"], 8192, options=options)
+    assert isinstance(called.outcome, DataRace if races else CallReport), called.outcome

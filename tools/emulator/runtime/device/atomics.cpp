@@ -176,6 +176,11 @@ void take_turns(Warp* w, uint32_t site) {
   block.asked_site = site;
 }
 
+// Does the kernel go by the result? nvcc names a register for it in any case.
+bool observes(const Warp* w, uint32_t site, const LaneAtomics& r) {
+  return r.out != nullptr && w->launch->kernel->sites[site].steers;
+}
+
 void atomic_global(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, const uint64_t* address,
                    int64_t offset) {
   uint32_t width = width_of(r.type);
@@ -187,7 +192,7 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, con
     check_global_known(w, site, lanes, at, width, one, AccessNumber::atomic);
   }
   if (watches_races(w, one)) {
-    check_race_atomic(w, site, lanes, at, width, r.out != nullptr);
+    check_race_atomic(w, site, lanes, at, width, observes(w, site, r));
     release_lanes(w, site, lanes, at, true);
     keep_earlier(w, lanes, at, width);
     if (r.out != nullptr) acquire_lanes(w, site, lanes, at);
@@ -216,7 +221,7 @@ void atomic_shared(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, con
     check_shared_known(w, site, lanes, at, width, AccessNumber::atomic);
   }
   if ((site_traits(w, site) & kAcquire) != 0) order_warp(w);
-  if (watches_races(w)) check_race_atomic(w, site, lanes, at, width, r.out != nullptr);
+  if (watches_races(w)) check_race_atomic(w, site, lanes, at, width, observes(w, site, r));
   const bool changed = perform(r, w->block->shared, at, lanes, false);
   if (!changed) polled(w, kTurn / 64);
   if (w->block->counted) {

@@ -16,7 +16,7 @@ from cuda_llm.tools.device.child import spawn
 from cuda_llm.tools.device.protocol import ReplyFrame, RunnerReply
 from cuda_llm.tools.device.runner import Runner, RunnerEnded, find_queued_s
 
-SPIN = "print(flush=True)\nwhile True: pass"
+SPIN = "echo; while :; do :; done"
 DONE = bytes(ReplyFrame(reply=RunnerReply.DONE, sequence=1))
 WORK = f"""
 import os, socket, sys, time
@@ -26,6 +26,8 @@ time.sleep(60)
 """
 COMPUTES = "while time.process_time() < 1.0: pass"
 SLEEPS = "time.sleep(60)"
+LIMIT_S = 1.4
+"""Seconds that a runner has, of which its work takes one."""
 
 
 @contextlib.asynccontextmanager
@@ -43,19 +45,25 @@ async def runner_that(step: str, processor: int) -> AsyncIterator[Runner]:
         await runner.stop()
 
 
-@pytest.fixture
-def busy_processor() -> Iterator[int]:
-    """A processor on which two other processes compute, from before the test until after it."""
-    processor = min(os.sched_getaffinity(0))
-    command = [sys.executable, "-S", "-c", SPIN]
-    spinning = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+@contextlib.contextmanager
+def loops_on(processor: int, count: int) -> Iterator[None]:
+    """Processes that compute on one processor, from before the block until after it."""
+    command = ["sh", "-c", SPIN]
+    spinning = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
     for one in spinning:
         os.sched_setaffinity(one.pid, {processor})
         assert one.stdout is not None and one.stdout.readline(), "a loop has not begun"
-    yield processor
-    for one in spinning:
-        with one:
-            one.kill()
+    try:
+        yield
+    finally:
+        for one in spinning:
+            with one:
+                one.kill()
+
+
+@pytest.fixture
+def processor() -> int:
+    return min(os.sched_getaffinity(0))
 
 
 async def wait_for_it(runner: Runner, limit_s: float) -> ReplyFrame | RunnerEnded:
@@ -64,25 +72,34 @@ async def wait_for_it(runner: Runner, limit_s: float) -> ReplyFrame | RunnerEnde
     return outcome
 
 
-def test_what_computes_may_take_longer_where_others_compute_too(busy_processor: int) -> None:
+def test_what_computes_may_take_longer_where_others_compute_too(processor: int) -> None:
     async def run() -> tuple[ReplyFrame | RunnerEnded, float, float]:
-        async with runner_that(COMPUTES, busy_processor) as runner:
+        async with runner_that(COMPUTES, processor) as runner:
             begun = time.monotonic()
-            outcome = await wait_for_it(runner, 1.5)
+            outcome = await wait_for_it(runner, LIMIT_S)
             return outcome, time.monotonic() - begun, find_queued_s(runner.pids)
 
-    outcome, took_s, queued_s = asyncio.run(run())
-    # One second of work beside two loops takes three; waiting counts for nothing up to 7.5.
-    assert isinstance(outcome, ReplyFrame), f"it has one second of work, and ended after {took_s}"
-    assert took_s > 1.5 and queued_s > 0.2, "the machine was not as busy as this test needs"
+    # How much of a processor a process gets beside loops is the scheduler's to say: the more loops,
+    # the less.
+    for loops in (2, 4, 6):
+        with loops_on(processor, loops):
+            outcome, took_s, queued_s = asyncio.run(run())
+        # One second of work; waiting counts for nothing, up to five times the limit.
+        assert isinstance(outcome, ReplyFrame), (
+            f"ended after {took_s} s, {queued_s} s of them queued"
+        )
+        if took_s > LIMIT_S:
+            break
+    assert took_s > LIMIT_S and queued_s > 0.2
 
 
-def test_what_sleeps_has_no_more_than_its_time(busy_processor: int) -> None:
+def test_what_sleeps_has_no_more_than_its_time(processor: int) -> None:
     async def run() -> ReplyFrame | RunnerEnded:
-        async with runner_that(SLEEPS, busy_processor) as runner:
+        async with runner_that(SLEEPS, processor) as runner:
             return await wait_for_it(runner, 0.5)
 
-    outcome = asyncio.run(run())
+    with loops_on(processor, 2):
+        outcome = asyncio.run(run())
     assert isinstance(outcome, RunnerEnded) and outcome.expired
 
 

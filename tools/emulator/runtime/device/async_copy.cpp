@@ -153,7 +153,7 @@ void async_copy(Warp* w, uint32_t site, Mask lanes, const uint32_t* shared, int6
         }
       }
     }
-    read_for_certain(w, reading, from, nullptr);
+    read_for_certain(w, reading, from, nullptr, true);
     if (w->block->counted) {
       ready = account_global(w, site, reading, from, AccessNumber::read);
       ready += w->ticks;

@@ -202,7 +202,7 @@ void atomic_global(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, con
     raise_dependent(w, site, __builtin_ctz(lanes));
   }
   blur(w, at, lanes, one);
-  if (r.out != nullptr) be_uncertain(w);
+  if (r.out != nullptr) be_uncertain(w, observes(w, site, r));
   const bool changed = perform(r, reinterpret_cast<uint8_t*>(w->launch->delta), at, lanes, true);
   if (!changed) polled(w, kTurn / 64);
   if (w->block->counted) account_global(w, site, lanes, at, AccessNumber::atomic, !changed);

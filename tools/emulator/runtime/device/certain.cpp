@@ -51,18 +51,22 @@ void add(std::vector<StoredRange>& ranges, uint64_t begin, uint64_t end) {
 
 }  // namespace
 
-void be_uncertain(Warp* w) {
-  if (samples(w)) run_of(w).home->uncertain = true;
-}
-
-void read_for_certain(Warp* w, Mask lanes, const Lanes<uint64_t>& at, const Allocation* one) {
+void be_uncertain(Warp* w, bool steers) {
   if (!samples(w)) return;
   BlockRun& block = *run_of(w).home;
-  if (block.uncertain || (one != nullptr && knows(*one))) return;
+  block.uncertain = true;
+  block.misled = block.misled || steers;
+}
+
+void read_for_certain(Warp* w, Mask lanes, const Lanes<uint64_t>& at, const Allocation* one, bool steers) {
+  if (!samples(w)) return;
+  const BlockRun& block = *run_of(w).home;
+  const bool is_told = block.uncertain && (block.misled || !steers);
+  if (is_told || (one != nullptr && knows(*one))) return;
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const Allocation* hit = one != nullptr ? one : find_allocation(at.address[lowest(rest)]);
     if (hit != nullptr && knows(*hit)) continue;
-    block.uncertain = true;
+    be_uncertain(w, steers);
     return;
   }
 }
@@ -70,7 +74,7 @@ void read_for_certain(Warp* w, Mask lanes, const Lanes<uint64_t>& at, const Allo
 void read_for_certain(Warp* w, uint64_t address) {
   if (!samples(w)) return;
   const Allocation* hit = find_allocation(address);
-  if (hit == nullptr || !knows(*hit)) run_of(w).home->uncertain = true;
+  if (hit == nullptr || !knows(*hit)) be_uncertain(w, true);
 }
 
 void store_for_certain(Warp* w, Mask lanes, const Lanes<uint64_t>& at, uint32_t bytes, const Allocation* one) {
@@ -105,7 +109,7 @@ void blur(Warp* w, uint64_t address) {
 }
 
 void begin_certain(BlockRun& block) {
-  block.uncertain = false;
+  block.uncertain = block.misled = false;
   block.stored.clear();
 }
 

@@ -7,11 +7,12 @@
 
 namespace emu {
 
-// A block's load or atomic with a result. What a block may not know makes all that it stores uncertain.
-void read_for_certain(Warp* w, Mask lanes, const Lanes<uint64_t>& at, const Allocation* one);
+// A block's load or atomic with a result. What a block may not know makes all that it stores uncertain,
+// and all that it does where the value steers the kernel.
+void read_for_certain(Warp* w, Mask lanes, const Lanes<uint64_t>& at, const Allocation* one, bool steers);
 void read_for_certain(Warp* w, uint64_t address);
 // The values of a block are made up.
-void be_uncertain(Warp* w);
+void be_uncertain(Warp* w, bool steers);
 void store_for_certain(Warp* w, Mask lanes, const Lanes<uint64_t>& at, uint32_t bytes, const Allocation* one);
 // Several blocks may add to these bytes, so nobody knows what they hold.
 void blur(Warp* w, const Lanes<uint64_t>& at, Mask lanes, const Allocation* one);

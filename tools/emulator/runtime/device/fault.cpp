@@ -29,12 +29,12 @@ void name_allocation(FaultRecord& record, uint64_t address) {
   record.allocation_bytes = near->end - near->begin;
 }
 
-// A block of which part is left out, or that has read what blocks that were left out should have written,
+// A block of which part is left out, or that goes by what blocks that were left out should have written,
 // may come to where no block of the whole grid can.
 bool follows_from_sample(const Warp* w) {
   if (w == nullptr) return false;
   const BlockRun& block = *run_of(const_cast<Warp*>(w)).home;
-  return block.uncertain || block.launch->sampling.most_trips != kNone;
+  return block.misled || block.launch->sampling.most_trips != kNone;
 }
 
 void describe(FaultRecord& record, const FaultAt& at) {

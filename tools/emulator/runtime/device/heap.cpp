@@ -51,7 +51,7 @@ const Allocation* piece_before(uint64_t address) {
 }
 
 void heap_malloc(Warp* w, uint32_t site, Mask lanes, const uint64_t* bytes, uint64_t* address) {
-  be_uncertain(w);
+  be_uncertain(w, true);
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const int lane = lowest(rest);
     address[lane] = take(w, site, lane, bytes[lane]);

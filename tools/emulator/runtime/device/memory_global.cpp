@@ -32,7 +32,7 @@ void load(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, int64_t o
   if (w->pass != Pass::values) return undefined_of_global<T, N>(w, site, lanes, at, out);
   const Allocation* one = check_global(w, site, lanes, at, kBytes, AccessNumber::read, space);
   if (!w->tracked) check_global_known(w, site, lanes, at, kBytes, one, AccessNumber::read);
-  read_for_certain(w, lanes, at, one);
+  read_for_certain(w, lanes, at, one, w->launch->kernel->sites[site].steers);
   Mask late = 0;
   if (space == SpaceNumber::global && watches_races(w, one)) {
     check_race_read(w, site, lanes, at, kBytes);

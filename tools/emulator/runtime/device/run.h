@@ -178,6 +178,7 @@ struct BlockRun {
   std::vector<uint32_t> earlier;       // what a word held before its last strong store
   std::map<uint64_t, uint64_t> observed;  // writes of others it has read late once, by address
   bool uncertain = false;              // its values may not be those of a whole call (certain.h)
+  bool misled = false;                 // nor where it goes, and what it accesses
   std::vector<StoredRange> stored;     // to outputs, where launches are sampled
   std::vector<uint8_t> memory;         // registers, local and shared memory, 64-byte aligned inside
 };

@@ -259,7 +259,7 @@ void multiply_group(Warp* w, uint32_t site, const GroupProduct& p, const GroupOp
   const uint64_t ready = w->block->counted ? account_product(w, site, p, held) : 0;
   run_of(w).products.pending.push_back({run_of(w).products.group, time, ready});
   if (!values) {
-    be_uncertain(w);
+    be_uncertain(w, w->launch->kernel->sites[site].steers);
     return;
   }
   if (p.d == Element::s32) return add_integers(p, o, adds, x.d);

@@ -282,7 +282,8 @@ def test_small_cases_run_at_the_full_level_and_schedules_differ() -> None:
     asyncio.run(validate(TASK, session))
     levels = [options.level for options in session.calls]
     assert set(levels) == {Level.FULL, Level.CHECK}
-    assert levels.count(Level.FULL) > 3 * levels.count(Level.CHECK)
+    # The one case that is called dozens of times may be of either level.
+    assert levels.count(Level.FULL) >= 20
     assert len({options.schedule_seed for options in session.calls}) > 3
 
 

@@ -143,7 +143,7 @@ def test_tables_are_the_same_after_they_were_cached() -> None:
 
 def test_a_translation_is_cached_and_unreadable_ptx_is_our_failure(tmp_path: Path) -> None:
     ptx = tmp_path / "kernel.ptx"
-    ptx.write_text(f"{HEAD}.entry k() {{ ret; }}\n")
+    ptx.write_text(f"{HEAD}// {tmp_path}\n.entry k() {{ ret; }}\n")
 
     def once() -> object:
         return asyncio.run(translate(ptx, kernels=(), source_name="kernel.cu", source=""))

@@ -16,6 +16,8 @@ from cuda_llm.tools.emulator.report import CallRecord, read_report
 from cuda_llm.tools.profiler.tables import BasicBlock, InstructionSite, KernelTable
 
 RUNTIME = Path(report.__file__).parent / "runtime"
+NATIVE = RUNTIME.parents[1] / "native"
+"""Where the headers lie that both of our CUDA runtimes include."""
 DRIVERS = Path(__file__).parents[1] / "tools" / "emulator" / "runtime" / "drivers"
 ARENA_BYTES = 1 << 30
 REPORT_BYTES = 1 << 20
@@ -60,9 +62,10 @@ class Ran:
 Run = Callable[..., Ran]
 
 
-FLAGS = ("-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME}", f"-I{DRIVERS}")
+INCLUDES = tuple(f"-I{folder}" for folder in (RUNTIME, NATIVE, DRIVERS))
+FLAGS = ("-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *INCLUDES)
 SANITIZED = (*FLAGS, "-O0", "-g1", "-fsanitize=address,undefined")
-WATCH = [DRIVERS, RUNTIME / "device", RUNTIME / "emu"]
+WATCH = [DRIVERS, NATIVE / "cudart", RUNTIME / "device", RUNTIME / "emu"]
 
 
 def drivers() -> list[Path]:

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "cudart/mixed.h"
+
 namespace cudart {
 
 constexpr uint32_t kDefaultStream = 0;
@@ -134,13 +136,8 @@ class Streams {
     return order_ == kOwnLast ? is_default : (chance(stream) & 1) != 0;
   }
 
-  // A number of the stream's in this order (the finaliser of SplitMix64, Steele et al. 2014).
-  uint64_t chance(uint32_t stream) const {
-    uint64_t x = order_ + (stream + uint64_t{1}) * 0x9e3779b97f4a7c15;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-    x = (x ^ x >> 27) * 0x94d049bb133111eb;
-    return x ^ x >> 31;
-  }
+  // A number of the stream's in this order.
+  uint64_t chance(uint32_t stream) const { return mixed(order_ + stream * 0x9e3779b97f4a7c15); }
 
   bool is_alone() const {
     return std::none_of(all_.begin() + 1, all_.end(), [](const Stream& one) { return one.open; });

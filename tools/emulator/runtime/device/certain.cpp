@@ -61,8 +61,8 @@ void be_uncertain(Warp* w, bool steers) {
 void read_for_certain(Warp* w, Mask lanes, const Lanes<uint64_t>& at, const Allocation* one, bool steers) {
   if (!samples(w)) return;
   const BlockRun& block = *run_of(w).home;
-  const bool is_told = block.uncertain && (block.misled || !steers);
-  if (is_told || (one != nullptr && knows(*one))) return;
+  const bool is_known = block.uncertain && (block.misled || !steers);
+  if (is_known || (one != nullptr && knows(*one))) return;
   for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
     const Allocation* hit = one != nullptr ? one : find_allocation(at.address[lowest(rest)]);
     if (hit != nullptr && knows(*hit)) continue;

@@ -2,13 +2,6 @@
 
 namespace emu {
 
-uint64_t mixed(uint64_t x) {  // the finaliser of splitmix64
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
 namespace {
 
 // A Feistel network over the smallest even number of bits that holds n, walked until it lands

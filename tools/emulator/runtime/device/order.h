@@ -3,10 +3,11 @@
 
 #include <cstdint>
 
+#include "cudart/mixed.h"
+
 namespace emu {
 
-// A number that looks random, the same for the same argument.
-uint64_t mixed(uint64_t x);
+using cudart::mixed;
 
 // Position `i` of the order of `n` things that `seed` stands for: 0 ascending, 1 descending, others
 // a shuffle.

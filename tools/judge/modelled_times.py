@@ -370,7 +370,7 @@ class _Modeller:
     def _draw_beyond(self) -> Dims | None:
         """Draw a size that is as large as can be executed and compared whole, or beside the largest
         that was; None where no size was."""
-        if not self._whole or self._reference is None:
+        if not self._whole:
             return None
         dims, instructions = self._whole[-1]
         rng = generator(self._nonce, self._task.name, "ragged", 0)
@@ -384,12 +384,7 @@ class _Modeller:
 
     def _affords_beyond(self, dims: Dims) -> bool:
         terms = float(evaluate(self._task.tolerance.terms, dims))
-        reference = self._reference
-        return (
-            terms <= MOST_TERMS
-            and reference is not None
-            and affords_on_host(self._task, dims, reference)
-        )
+        return terms <= MOST_TERMS and self._affords_reference(dims)
 
     async def _check(self, case: Case) -> CheckedCase | Verdict:
         """Execute a call whole in a fresh runner, and compare its outputs; once more where the call
@@ -443,11 +438,11 @@ class _Modeller:
             return outcome
 
     def _affords_whole(self, dims: Dims, report: CallReport) -> bool:
-        return (
-            0 < instructions_of(report) <= MOST_INSTRUCTIONS
-            and self._reference is not None
-            and affords_on_host(self._task, dims, self._reference)
-        )
+        return 0 < instructions_of(report) <= MOST_INSTRUCTIONS and self._affords_reference(dims)
+
+    def _affords_reference(self, dims: Dims) -> bool:
+        reference = self._reference
+        return reference is not None and affords_on_host(self._task, dims, reference)
 
 
 async def call_unfilled(

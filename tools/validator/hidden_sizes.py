@@ -69,17 +69,15 @@ def draw_ragged(
     One extent is up to `most_times` as long, where the task's own sizes are as long.
     """
     limits = task.sizes.hidden.dims
-    longest = {
-        name: max((size[name] for size in (*task.sizes.bench, *task.sizes.large)), default=0)
-        for name in limits
-    }
+    sizes = (*task.sizes.bench, *task.sizes.large)
+    longest = {name: max((size[name] for size in sizes), default=0) for name in limits}
+    times = {name: min(most_times, longest[name] / dims[name]) for name in limits}
+    grown = [name for name in limits if times[name] >= 2]
     for _ in range(_FEW_DRAWS):
         size = dict(dims)
-        grown = [name for name in limits if min(most_times, longest[name] / dims[name]) >= 2]
         for name in rng.permutation(grown)[:1]:
-            times = min(most_times, longest[name] / dims[name]) * rng.uniform(0.75, 1.0)
-            size[name] = int(dims[name] * times) // limits[name].multiple_of
-            size[name] *= limits[name].multiple_of
+            step = limits[name].multiple_of
+            size[name] = int(dims[name] * times[name] * rng.uniform(0.75, 1.0)) // step * step
         for name, one in limits.items():
             step = int(rng.choice(STEPS)) * one.multiple_of
             size[name] += step if size[name] <= step or rng.random() < 0.5 else -step

@@ -27,8 +27,7 @@ inline cudaError_t keep(CUresult error) { return keep(static_cast<cudaError_t>(e
 // Work of all streams runs on the runner's, in the order in which it is asked for.
 cudart::Streams& streams();
 // Does it for a stream of the candidate's.
-cudaError_t in_stream(cudaStream_t stream, const cudart::Streams::Work& work,
-                      uint32_t kernel = cudart::kNoKernel);
+cudaError_t in_stream(cudaStream_t stream, const cudart::Streams::Work& work);
 
 inline CUdeviceptr to_device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 // Is it in the arena or a variable of the candidate's?

@@ -8,11 +8,10 @@ cudart::Streams& shim::streams() {
   return all;
 }
 
-cudaError_t shim::in_stream(cudaStream_t stream, const cudart::Streams::Work& work,
-                            uint32_t kernel) {
+cudaError_t shim::in_stream(cudaStream_t stream, const cudart::Streams::Work& work) {
   uint32_t number = 0;
   if (!cudart::find_stream(stream, &number)) return keep(cudaErrorInvalidResourceHandle);
-  return static_cast<cudaError_t>(streams().add(number, work, kernel));
+  return static_cast<cudaError_t>(streams().add(number, work));
 }
 
 namespace cudart {

@@ -1,13 +1,13 @@
 """From rows to the figures of a whole benchmark: means, never the largest alone."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 from statistics import geometric_mean, median
 
 from cuda_llm.codec import SPARSE
-from cuda_llm.graph.benchmark.row import TaskRow
-from cuda_llm.graph.benchmark.sweep import Setting
+from cuda_llm.graph.benchmark.row import STAGES, TaskRow
+from cuda_llm.graph.benchmark.sweep import SEED, Setting, spell_setting, spell_value, without_seed
 from cuda_llm.profile import TimeSource
 from cuda_llm.tasks.task import PublishedSpeedup
 
@@ -57,20 +57,21 @@ class Aggregates:
     over_library: Spread | None
     """Spread of the library's time over the winner's time; None where no task has a library."""
     beside_published: tuple[BesidePublished, ...] = ()
-    setting: Setting | None = field(default=None, metadata=SPARSE)
-    """Setting that all these runs of a sweep have; None without a sweep."""
+    setting: Setting = field(default_factory=dict, metadata=SPARSE)
+    """Setting that all these runs of a sweep have; empty without a sweep."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingComparison:
-    """One setting of a sweep beside the others, over the tasks that are done under all of them."""
+    """One setting of a sweep beside the others, over the tasks and seeds that are done under all of
+    them. Seeds are repetitions of a setting, unless nothing else is swept."""
 
     setting: Setting
     time_source: TimeSource
     speedup: Spread
     with_a_kernel: int
     fastest: int
-    """Tasks on which no other setting has a higher speed-up."""
+    """Runs, by task and seed, on which no other setting has a higher speed-up."""
     totals: "Totals"
 
 
@@ -92,6 +93,9 @@ class Totals:
     """None where the price of a call is unknown."""
     seconds: float
     """At work on runs, one after the other or not."""
+    stages: Mapping[str, float]
+    """Seconds by stage, as `STAGES` names the stages; all but `total` and `own` are summed over
+    work that overlaps."""
 
 
 Named = tuple[str, float]
@@ -104,12 +108,16 @@ def aggregate(rows: Iterable[TaskRow]) -> tuple[Aggregates, ...]:
 
     Only tasks whose runs are done count.
     """
-    done = [one for one in rows if _counts(one)]
+    groups: dict[tuple[str, TimeSource], list[TaskRow]] = {}
+    for one in rows:
+        if _counts(one) and one.time_source is not None:
+            groups.setdefault((spell_setting(one.setting), one.time_source), []).append(one)
+    settings = dict.fromkeys(setting for setting, _ in groups)
     return tuple(
-        _aggregate(source, group)
-        for setting in dict.fromkeys(one.setting for one in done)
+        _aggregate(source, groups[setting, source])
+        for setting in settings
         for source in SOURCES
-        if (group := [one for one in done if (one.setting, one.time_source) == (setting, source)])
+        if (setting, source) in groups
     )
 
 
@@ -125,28 +133,36 @@ def _counts(row: TaskRow) -> bool:
 
 def _compare(source: TimeSource, rows: Sequence[TaskRow]) -> Iterable[SettingComparison]:
     """Yield the comparisons of one source of times."""
-    settings = [one for one in dict.fromkeys(row.setting for row in rows) if one is not None]
+    cells = {spell_setting(cell): cell for row in rows if (cell := without_seed(row.setting))}
     done = {
-        (row.task, row.setting): row for row in rows if _counts(row) and row.time_source == source
+        (_repetition(row), spell_setting(without_seed(row.setting))): row
+        for row in rows
+        if _counts(row) and row.time_source == source
     }
-    tasks = [
-        task
-        for task in dict.fromkeys(row.task for row in rows)
-        if all((task, one) in done for one in settings)
+    repeated = [
+        one
+        for one in dict.fromkeys(map(_repetition, rows))
+        if all((one, cell) in done for cell in cells)
     ]
-    best = {task: max(own_speedup(done[task, one]) for one in settings) for task in tasks}
-    for setting in settings:
-        own = [done[task, setting] for task in tasks]
-        speedups = spread([(one.task, own_speedup(one)) for one in own])
+    best = {one: max(own_speedup(done[one, cell]) for cell in cells) for one in repeated}
+    for spelled, setting in cells.items():
+        own = {one: done[one, spelled] for one in repeated}
+        speedups = spread([(row.task, own_speedup(row)) for row in own.values()])
         if speedups is not None:
             yield SettingComparison(
                 setting=setting,
                 time_source=source,
                 speedup=speedups,
-                with_a_kernel=sum(bool(one.best) for one in own),
-                fastest=sum(own_speedup(one) == best[one.task] for one in own),
-                totals=total(own),
+                with_a_kernel=sum(bool(row.best) for row in own.values()),
+                fastest=sum(own_speedup(row) == best[one] for one, row in own.items()),
+                totals=total([*own.values()]),
             )
+
+
+def _repetition(row: TaskRow) -> tuple[str, str]:
+    """Return the task and the seed of a run, where the seed repeats a setting."""
+    is_repeated = SEED in row.setting and SEED not in without_seed(row.setting)
+    return row.task, spell_value(row.setting[SEED]) if is_repeated else ""
 
 
 def total(rows: Sequence[TaskRow]) -> Totals:
@@ -165,6 +181,9 @@ def total(rows: Sequence[TaskRow]) -> Totals:
         output_tokens=sum(one.output_tokens for one in rows),
         usd=None if None in prices else fsum(price for price in prices if price is not None),
         seconds=fsum(one.seconds.get("total", 0.0) for one in rows),
+        stages={
+            stage: round(fsum(one.seconds.get(stage, 0.0) for one in rows), 3) for stage in STAGES
+        },
     )
 
 

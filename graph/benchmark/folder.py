@@ -57,6 +57,8 @@ class BenchmarkPlan:
     """Git commit of the checkout that runs the benchmark; empty for an installed package."""
     sweep: Mapping[str, Setting] = field(default_factory=dict, metadata=SPARSE)
     """Setting of each run, by the name of the run; empty without a sweep."""
+    preset: str = field(default="", metadata=SPARSE)
+    """Name of the preset that the benchmark was planned from; empty without a preset."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -73,7 +75,7 @@ class BenchmarkPlan:
         """Return the row of a run as the table shows the row: with task and setting in a sweep."""
         if name not in self.sweep:
             return row
-        return replace(row, task=Path(self.tasks[name]).name, setting=self.sweep[name])
+        return replace(row, task=Path(self.tasks[name]).name, setting=dict(self.sweep[name]))
 
 
 def plan_benchmark(
@@ -83,6 +85,7 @@ def plan_benchmark(
     *,
     left_out: str = "",
     settings: Sequence[Setting] = (),
+    preset: str = "",
 ) -> BenchmarkPlan:
     """Return the plan of a new benchmark on an open device; a sweep where there are `settings`."""
     now = datetime.now(UTC)
@@ -94,6 +97,7 @@ def plan_benchmark(
         tasks=runs,
         sweep=sweep,
         left_out=left_out,
+        preset=preset,
         device=device.name,
         hardware=device.hardware.name,
         time_source=device.capabilities.time_source,
@@ -164,6 +168,10 @@ class BenchmarkFolder:
             return None if found is None else decode(TaskRow, found)
         except (UsageError, ValueError):
             return None
+
+    def is_done(self, plan: BenchmarkPlan) -> bool:
+        """Return whether the run of every row is finished."""
+        return all(row.state == "done" for row in self.rows(plan))
 
     def rows(self, plan: BenchmarkPlan) -> tuple[TaskRow, ...]:
         """Return a row for each task of the plan; those without a result yet are `waiting`."""

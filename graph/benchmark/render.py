@@ -10,8 +10,9 @@ from typing import Any
 from cuda_llm.codec import encode
 from cuda_llm.graph.benchmark.aggregates import aggregate, compare, total
 from cuda_llm.graph.benchmark.folder import SCHEMA, BenchmarkFolder, BenchmarkPlan
+from cuda_llm.graph.benchmark.paired import compare_pairs
 from cuda_llm.graph.benchmark.row import STAGES, LibraryTime, SizeRow, TaskRow
-from cuda_llm.graph.benchmark.sweep import SWEPT
+from cuda_llm.graph.benchmark.sweep import spell_value, values_of
 from cuda_llm.graph.benchmark.tables import Page, Table, behind_task, make_page
 from cuda_llm.traces.files import write_file
 
@@ -25,6 +26,7 @@ TASK_COLUMNS = (
     *("task", "state", "error", "run", "device", "time_source", "objective", "speedup", "best"),
     *("written_by", "model", "passed", "asked_as_published", "rounds", "evaluations"),
     *("model_calls", "input_tokens", "output_tokens", "usd", "not_inspected", "libraries_note"),
+    *("best_round", "first_round_evaluations", "first_round_passed"),
 )
 FIRST_COLUMNS = ("seconds", "model_calls", "input_tokens", "output_tokens", "usd")
 SIZE_COLUMNS = (
@@ -33,17 +35,16 @@ SIZE_COLUMNS = (
 )
 COLUMNS = (
     *TASK_COLUMNS,
-    *("verdicts", "passes_theirs_fails_ours"),
+    *("verdicts", "passes_theirs_fails_ours", "limiters", "launches_to_pay"),
     *(f"seconds_{name}" for name in STAGES),
     *(f"first_appeared_{name}" for name in FIRST_COLUMNS),
     "size",
     *(f"size_{name}" for name in SIZE_COLUMNS),
+    "size_launches_to_pay",
     *("library", "library_us"),
 )
 """Of the CSV: a row a task and size, what concerns the task repeated; a task without a timed size
 has one row."""
-SETTING_COLUMNS = tuple(f"setting_{name}" for name in SWEPT)
-"""Of a sweep, behind the task."""
 
 
 def write_tables(folder: BenchmarkFolder, plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> None:
@@ -69,35 +70,55 @@ def document(
         **{name: value for name, value in encode(plan).items() if name != "config"},
         "settings": plan.settings,
         "rows": [task_fields(one) for one in rows],
-        **({"comparison": [encode(one) for one in compare(rows)]} if plan.sweep else {}),
+        **(sweep_fields(rows) if plan.sweep else {}),
         "aggregates": [encode(one) for one in aggregate(rows)],
         "totals": encode(total(rows)),
     }
 
 
+def sweep_fields(rows: Sequence[TaskRow]) -> dict[str, Any]:
+    """Return what a sweep has beside its rows."""
+    return {
+        "comparison": [encode(one) for one in compare(rows)],
+        "pairs": [encode(one) for one in compare_pairs(rows)],
+    }
+
+
 def task_fields(row: TaskRow) -> dict[str, Any]:
     """Return a row with what follows from its fields."""
-    sizes = [{**encode(one), **derived(one)} for one in row.sizes]
-    return {**encode(row), "passed": row.passed, "sizes": sizes}
+    sizes = [{**encode(one), **derived(row, one)} for one in row.sizes]
+    return {**encode(row), **whole(row), "sizes": sizes}
 
 
-def derived(size: SizeRow) -> dict[str, Any]:
-    """Return what follows from the fields of a size."""
+def whole(row: TaskRow) -> dict[str, Any]:
+    """Return what follows from the fields of a row."""
+    names = ("passed", "over_library", "roofline_share")
+    return {
+        **{name: getattr(row, name) for name in names},
+        "launches_to_pay": row.launches_to_pay(row.saved_us),
+    }
+
+
+def derived(row: TaskRow, size: SizeRow) -> dict[str, Any]:
+    """Return what follows from the fields of a size of a row."""
     names = ("roofline_share", "baseline_roofline_share", "over_library")
-    return {name: getattr(size, name) for name in names}
+    return {
+        **{name: getattr(size, name) for name in names},
+        "launches_to_pay": row.launches_to_pay(size.saved_us),
+    }
 
 
 def csv_text(rows: Sequence[TaskRow]) -> str:
     """Return the rows as CSV."""
     text = io.StringIO()
-    swept = any(one.setting for one in rows)
-    columns = behind_task(SETTING_COLUMNS, COLUMNS) if swept else COLUMNS
+    swept = tuple(f"setting_{name}" for name in values_of(one.setting for one in rows))
+    columns = behind_task(swept, COLUMNS)
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        whole = task_columns(row)
+        about = task_columns(row)
         writer.writerows(
-            [{**whole, **size_columns(one)} for one in row.sizes] or [whole],
+            [{**about, **size_columns(row, one)} for one in row.sizes] or [about],
         )
     return text.getvalue()
 
@@ -107,13 +128,11 @@ def task_columns(row: TaskRow) -> dict[str, Any]:
     first = row.first_appeared
     return {
         **{name: getattr(row, name) for name in TASK_COLUMNS},
-        **(
-            {f"setting_{name}": value for name, value in vars(row.setting).items()}
-            if row.setting
-            else {}
-        ),
+        **{f"setting_{name}": spell_value(value) for name, value in row.setting.items()},
         "verdicts": "; ".join(f"{code} {count}" for code, count in row.verdicts.items()),
         "passes_theirs_fails_ours": len(row.passes_theirs_fails_ours),
+        "limiters": "; ".join(row.limiters),
+        "launches_to_pay": row.launches_to_pay(row.saved_us),
         **{f"seconds_{name}": row.seconds.get(name) for name in STAGES},
         **{
             f"first_appeared_{name}": None if first is None else getattr(first, name)
@@ -122,12 +141,13 @@ def task_columns(row: TaskRow) -> dict[str, Any]:
     }
 
 
-def size_columns(size: SizeRow) -> dict[str, Any]:
+def size_columns(row: TaskRow, size: SizeRow) -> dict[str, Any]:
     """Return the cells that concern one size."""
     library = size.library or LibraryTime(name="", time_us=0.0)
     return {
         "size": "; ".join(f"{name}={extent}" for name, extent in size.dims.items()),
         **{f"size_{name}": getattr(size, name) for name in SIZE_COLUMNS},
+        "size_launches_to_pay": row.launches_to_pay(size.saved_us),
         "library": library.name,
         "library_us": library.time_us or None,
     }

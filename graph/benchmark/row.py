@@ -1,18 +1,21 @@
 """One task of a benchmark as a row: what its run's folder says, and nothing else."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import geometric_mean
 from typing import Any, Literal
 
 from cuda_llm.agents.llm.budget import Budget, Spent
 from cuda_llm.codec import SPARSE
-from cuda_llm.graph.benchmark.sweep import Setting
+from cuda_llm.graph.benchmark.sweep import Setting, spell_setting
 from cuda_llm.graph.measurements import read_last_check
 from cuda_llm.graph.runs.result import Result, read_result, time_by_stage
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Objective, SizeTime, TimeSource
+from cuda_llm.search import Kind
 from cuda_llm.tasks.sizes import least_time
 from cuda_llm.tasks.task import PublishedSpeedup, Task
 from cuda_llm.traces.event_log import Recorded, read_events
@@ -21,6 +24,7 @@ from cuda_llm.traces.events import (
     BaselineJudged,
     ContestHeld,
     Event,
+    IncumbentChosen,
     KernelInspected,
 )
 from cuda_llm.traces.run_folder import RunFolder
@@ -30,6 +34,9 @@ State = Literal["done", "stopped", "failed", "waiting"]
 
 STAGES = ("total", "model", "compile", "validate", "profile", "contest", "baseline", "own")
 """Wall times of a run, in seconds; all but `total` and `own` are summed over work that overlaps."""
+
+ASKED = (Kind.FIRST, Kind.FIX, Kind.IMPROVE, Kind.DEPART)
+"""Kinds of candidates that a generator is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +98,13 @@ class SizeRow:
             return None
         return self.library.time_us / self.best_us
 
+    @property
+    def saved_us(self) -> float | None:
+        """Time that a launch of the winner saves over a launch of the baseline; None without a
+        winner, and for a winner that is not faster."""
+        saved = 0.0 if self.best_us is None else self.baseline_us - self.best_us
+        return saved if saved > 0 else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class FirstAppeared:
@@ -124,6 +138,10 @@ class TaskRow:
     """Score of the winner over all sizes, as judged again at the end."""
     best: str = ""
     """Id of the winning candidate."""
+    best_round: int = 0
+    """Round of the winning candidate, from 1; 0 without a winner and for the user's own kernel."""
+    spread: float = 0.0
+    """Largest relative half-width of an interval around a time of the winner."""
     written_by: str = ""
     """`model`, `playbook` or `human`; empty where the baseline stays the answer."""
     model: str = ""
@@ -134,6 +152,13 @@ class TaskRow:
     passes_theirs_fails_ours: tuple[str, ...] = ()
     """Ids of candidates that the published check accepts and ours refuses."""
     rounds: int = 0
+    limiters: tuple[str, ...] = ()
+    """Code of what limits the incumbent at the largest timed size, after each round in order; empty
+    text where no incumbent or no limiter is known."""
+    first_round_evaluations: int = 0
+    """Candidates of the first round that a generator was asked for."""
+    first_round_passed: int = 0
+    """Candidates of the first round that passed every check, of `first_round_evaluations`."""
     evaluations: int = 0
     """Candidates that were judged, repetitions and unusable answers included."""
     model_calls: int = 0
@@ -151,8 +176,8 @@ class TaskRow:
     """Why no library was timed, where none was."""
     published: tuple[PublishedSpeedup, ...] = ()
     """Figures of others for this task, on other GPUs, over a baseline of their own."""
-    setting: Setting | None = field(default=None, metadata=SPARSE)
-    """Setting of the run in a sweep; None without a sweep."""
+    setting: Setting = field(default_factory=dict, metadata=SPARSE)
+    """Setting of the run in a sweep; empty without a sweep."""
 
     @property
     def passed(self) -> int:
@@ -162,7 +187,42 @@ class TaskRow:
     @property
     def name(self) -> str:
         """The task, in a sweep with the setting."""
-        return self.task if self.setting is None else f"{self.task} ({self.setting})"
+        return f"{self.task} ({spell_setting(self.setting)})" if self.setting else self.task
+
+    @property
+    def over_library(self) -> float | None:
+        """Library's time over the winner's: geometric mean over the sizes that have both; None
+        without such a size."""
+        return mean_of(one.over_library for one in self.sizes)
+
+    @property
+    def roofline_share(self) -> float | None:
+        """Attainable time over the winner's time: geometric mean over the sizes; None without a
+        winner."""
+        return mean_of(one.roofline_share for one in self.sizes)
+
+    @property
+    def saved_us(self) -> float | None:
+        """Time that a launch of the winner saves: geometric mean of the baseline's times over the
+        sizes less that of the winner's; None without a saving."""
+        base, best = (
+            mean_of(one.baseline_us for one in self.sizes),
+            mean_of(one.best_us for one in self.sizes),
+        )
+        saved = 0.0 if base is None or best is None else base - best
+        return saved if saved > 0 else None
+
+    def launches_to_pay(self, saved_us: float | None) -> int | None:
+        """Return the launches after which savings of `saved_us` make up for the wall time of the
+        whole search; None without a saving."""
+        spent_us = self.seconds.get("total", 0.0) * 1e6
+        return None if not saved_us else math.ceil(spent_us / saved_us)
+
+
+def mean_of(figures: Iterable[float | None]) -> float | None:
+    """Return the geometric mean of the figures that are known and above 0; None without one."""
+    known = [one for one in figures if one]
+    return geometric_mean(known) if known else None
 
 
 def failed_row(task: str, error: str, state: State = "failed") -> TaskRow:
@@ -189,6 +249,7 @@ def read_row(
     known = [one for one in result.attempts if one.published_check is not None]
     state: State = "done" if result.finished else "failed" if error else "stopped"
     first = None if best is None else first_appeared(recorded, best.id)
+    first_round = [one for one in result.attempts if one.round == 1 and one.kind in ASKED]
     return TaskRow(
         task=task.name,
         state=state,
@@ -200,6 +261,8 @@ def read_row(
         sizes=tuple(read_sizes(folder, result, events, task, hardware, libraries)),
         speedup=again.speedup if judged_again and again is not None else result.speedup,
         best=best.id if best else "",
+        best_round=best.round if best else 0,
+        spread=best.spread if best else 0.0,
         written_by=result.written_by,
         model=result.model,
         verdicts=dict(sorted(Counter(one.code for one in result.attempts).items())),
@@ -210,6 +273,9 @@ def read_row(
             if one.published_check and one.published_check.accepts and not one.passed
         ),
         rounds=result.rounds,
+        limiters=limiters(result, events),
+        first_round_evaluations=len(first_round),
+        first_round_passed=sum(one.passed for one in first_round),
         evaluations=len(result.attempts),
         **spent_fields(result.usage),
         seconds={**result.seconds, "contest": contest_seconds(events)},
@@ -261,6 +327,13 @@ def winner_sizes(folder: RunFolder, result: Result) -> tuple[SizeTime, ...]:
         if isinstance(verdict, Passed) and verdict.profile is not None:
             return verdict.profile.sizes
     return ()
+
+
+def limiters(result: Result, events: Iterable[Event]) -> tuple[str, ...]:
+    """Return what limits the incumbent after each round, in order."""
+    known = {one.id: one.limited_by for one in result.attempts}
+    chosen = {one.round: one.incumbent for one in events if isinstance(one, IncumbentChosen)}
+    return tuple(known.get(name or "", "") for _, name in sorted(chosen.items()))
 
 
 def first_appeared(recorded: Sequence[Recorded], name: str) -> FirstAppeared | None:

@@ -1,7 +1,7 @@
 """The page of a benchmark before any markup: headings, tables and notes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cuda_llm.graph.benchmark.aggregates import (
     Aggregates,
@@ -9,11 +9,14 @@ from cuda_llm.graph.benchmark.aggregates import (
     Spread,
     aggregate,
     compare,
+    own_speedup,
+    spread,
     total,
 )
 from cuda_llm.graph.benchmark.folder import BenchmarkPlan
-from cuda_llm.graph.benchmark.row import TaskRow
-from cuda_llm.graph.benchmark.sweep import SWEPT, Setting
+from cuda_llm.graph.benchmark.paired import FEWEST_PAIRS, PairedComparison, compare_pairs
+from cuda_llm.graph.benchmark.row import SizeRow, TaskRow
+from cuda_llm.graph.benchmark.sweep import Setting, spell_value, values_of
 from cuda_llm.redaction import printable
 from cuda_llm.traces.text import duration, us
 
@@ -25,28 +28,50 @@ SIZE_HEAD = (
     *("library", "its time", "library / best", "plain copy"),
 )
 TASK_HEAD = (
-    *("task", "speed-up", "written by", "winner", "passed", "verdicts", "rounds"),
-    *("passes theirs, fails ours", "model calls", "tokens in", "tokens out", "cost"),
-    *("total", "model", "compile", "validate", "profile", "contest"),
-    *("winner first appeared", "cost until then"),
+    *("task", "speed-up", "library / best", "over the playbook", "roofline", "written by"),
+    *("winner", "passed in round 1", "passed", "verdicts", "passes theirs, fails ours"),
+)
+STAGE_HEAD = ("total", "model", "compile", "validate", "profile", "contest", "own")
+COST_HEAD = (
+    *("task", "rounds", "winner's round", "calls until winner", "model calls", "tokens in"),
+    *("tokens out", "cost", "cost until winner", "time until winner", *STAGE_HEAD),
+    *("launches to pay", "a size each", "limited by, after each round"),
 )
 MEAN_HEAD = ("figure", "times", "tasks", "geometric mean", "median", "worst", "of")
 SETTING_HEAD = (
     *("times", "tasks", "geometric mean", "median", "worst", "of", "fastest of all on"),
-    *("with a kernel", "candidates", "model calls", "tokens", "cost", "time of runs"),
+    *("with a kernel", "candidates", "model calls", "tokens", "cost", *STAGE_HEAD),
+)
+PAIRED_HEAD = (
+    *("option", "value", "beside", "times", "ratio of speed-ups", "95 % interval", "finding"),
+    *("pairs", "tasks", "runs without a pair", "tie below"),
 )
 MEAN_NOTE = (
     "A task without a kernel that stands counts as the baseline, 1x. `capped` counts each task at "
     "most at the published figure. Published figures are of other GPUs and other baselines."
 )
 SETTING_NOTE = (
-    "Each setting over the tasks that are done under every one, so that all means are of the same "
-    "tasks. On a task that two settings do equally well both are the fastest."
+    "Each setting over the tasks and seeds that are done under every one, so that all means are of "
+    "the same runs. On a run that two settings do equally well both are the fastest. Seconds of "
+    "stages overlap; `own` is none of them."
+)
+PAIRED_NOTE = (
+    "Speed-up with the value over the speed-up with the value that stands beside it, in pairs of "
+    "runs of the same task, seed and other options: geometric mean, and a bootstrap interval over "
+    f"tasks and over the pairs of a task. A tie: the interval holds 1, or the ratio is below what "
+    f"two equal kernels may differ by. Fewer than {FEWEST_PAIRS} pairs tell no difference."
 )
 TASK_NOTE = (
-    "Speed-up over the task's own baseline, over all its sizes, as judged again at the end. "
-    "Seconds of stages overlap. `passes theirs, fails ours`: of the candidates of which it is "
-    "known, those that the check published with the task accepts and ours refuses."
+    "Speed-up over the task's own baseline, over all its sizes, as judged again at the end; below "
+    "1x the winner is slower. `over the playbook`: beside the run with generator playbook of the "
+    "same sweep. `passed in round 1`: of the kernels that the generator wrote first. `passes "
+    "theirs, fails ours`: of the candidates of which it is known, those that the check published "
+    "with the task accepts and ours refuses."
+)
+COST_NOTE = (
+    "Seconds of stages overlap; `own` is none of them. `launches to pay`: the wall time of the "
+    "search over the time that a launch of the winner saves, by the geometric means over the "
+    "sizes, then at each size. A saving that is modelled has paid for nothing: it would."
 )
 SIZE_NOTE = (
     "`roofline` is the least time this GPU needs (bandwidth of a large copy, one launch) over the "
@@ -77,23 +102,28 @@ class Page:
 def make_page(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Page:
     """Return the page of a benchmark, as far as it has got."""
     done = sum(one.state == "done" for one in rows)
-    swept = SWEPT if plan.sweep else ()
+    swept = tuple(values_of(plan.sweep.values()))
     means = [cells for one in aggregate(rows) for cells in mean_cells(one)]
     sizes = [cells for row in rows for cells in size_cells(row)]
+    playbook = beside_playbook(rows)
+    tasks = [task_cells(row, playbook.get(row.name)) for row in rows]
     tables = [
         Table(title="Over all tasks", rows=((*swept, *MEAN_HEAD), *means), note=MEAN_NOTE),
         Table(
             title="Tasks",
-            rows=(behind_task(swept, TASK_HEAD), *map(task_cells, rows)),
+            rows=(behind_task(swept, TASK_HEAD), *tasks, *task_means(rows, playbook)),
             note=TASK_NOTE,
+        ),
+        Table(
+            title="Search",
+            rows=(behind_task(swept, COST_HEAD), *map(cost_cells, rows)),
+            note=COST_NOTE,
         ),
         Table(title="Sizes", rows=(behind_task(swept, SIZE_HEAD), *sizes), note=SIZE_NOTE),
     ]
     what = f"Benchmark of {len(rows)} tasks"
     if plan.sweep:
-        compared = map(setting_row, compare(rows))
-        head = (*SWEPT, *SETTING_HEAD)
-        tables.insert(0, Table(title="Settings", rows=(head, *compared), note=SETTING_NOTE))
+        tables[:0] = sweep_tables(rows)
         what = f"Sweep of {len(rows)} runs"
     return Page(
         title=f"{what}, {done} done: {plan.device}",
@@ -101,6 +131,57 @@ def make_page(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Page:
         tables=tuple(tables),
         notes=tuple(map(printable, notes(rows))),
     )
+
+
+def sweep_tables(rows: Sequence[TaskRow]) -> list[Table]:
+    """Return what a sweep has beside its runs: its settings, and the pairs of each option."""
+    compared = compare(rows)
+    options = tuple(values_of(one.setting for one in compared))
+    settings = Table(
+        title="Settings",
+        rows=((*options, *SETTING_HEAD), *map(setting_row, compared)),
+        note=SETTING_NOTE,
+    )
+    paired = compare_pairs(rows)
+    if not paired:
+        return [settings]
+    pairs = Table(title="Pairs", rows=(PAIRED_HEAD, *map(paired_row, paired)), note=PAIRED_NOTE)
+    return [settings, pairs]
+
+
+def beside_playbook(rows: Sequence[TaskRow]) -> dict[str, float]:
+    """Return the speed-up of each run over that of the playbook's run in the same sweep, by the
+    run's name; runs without one are left out."""
+    done = {row.name: row for row in rows if row.state == "done" and row.sizes}
+    found = {}
+    for name, row in done.items():
+        if "generator" not in row.setting:
+            continue
+        same = replace(row, setting={**row.setting, "generator": "playbook"})
+        beside = done.get(same.name)
+        if beside is not None and beside.name != name and beside.time_source == row.time_source:
+            found[name] = own_speedup(row) / own_speedup(beside)
+    return found
+
+
+def task_means(rows: Sequence[TaskRow], playbook: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
+    """Yield the geometric means over the tasks, for each setting and source of times."""
+    for one in aggregate(rows):
+        own = [
+            (row.task, playbook[row.name])
+            for row in rows
+            if row.setting == one.setting and row.name in playbook
+        ]
+        over = spread(own)
+        yield (
+            f"geometric mean of {one.tasks}, {one.time_source}",
+            *setting_cells(one.setting),
+            factor(one.speedup.geometric_mean),
+            factor(one.over_library.geometric_mean if one.over_library else None),
+            factor(over.geometric_mean if over else None),
+            share(one.roofline_share.geometric_mean if one.roofline_share else None),
+            *[NONE] * (len(TASK_HEAD) - 5),
+        )
 
 
 def facts(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Iterator[str]:
@@ -113,8 +194,10 @@ def facts(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Iterator[str]:
     yield f"made by: {commit}{named}"
     said = ", ".join(f"{name} = {_plain(value)}" for name, value in plan.settings.items())
     yield f"settings beside the defaults: {said or 'none'}"
+    if plan.preset:
+        yield f"preset: {plan.preset}"
     if plan.sweep:
-        yield f"swept: {_swept(list(plan.sweep.values()))}"
+        yield f"swept: {_swept(plan.sweep.values())}"
     if plan.left_out:
         yield f"--quick: {plan.left_out}"
     sums = total(rows)
@@ -129,12 +212,12 @@ def facts(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Iterator[str]:
     )
 
 
-def _swept(settings: Sequence[Setting]) -> str:
+def _swept(settings: Iterable[Setting]) -> str:
     """Return `seed = 0, 1; strategy = fsr`: the values of each option over all runs."""
-    values = {
-        name: dict.fromkeys(str(getattr(one, name)) or "none" for one in settings) for name in SWEPT
-    }
-    return "; ".join(f"{name} = {', '.join(found)}" for name, found in values.items())
+    return "; ".join(
+        f"{name} = {', '.join(map(spell_value, values))}"
+        for name, values in values_of(settings).items()
+    )
 
 
 def _plain(value: object) -> str:
@@ -146,6 +229,8 @@ def notes(rows: Iterable[TaskRow]) -> Iterator[str]:
     for row in rows:
         if row.state != "done":
             yield f"{row.name}: {row.state}" + (f": {row.error}" if row.error else "")
+        elif row.error:
+            yield f"{row.name}: {row.error}"
         elif not row.best:
             yield f"{row.name}: no kernel stands, the baseline is the answer"
         if row.not_inspected:
@@ -183,40 +268,65 @@ def spell_dims(dims: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {extent:,}" for name, extent in dims.items())
 
 
-def task_cells(row: TaskRow) -> tuple[str, ...]:
-    """Return the cells of one task."""
+def task_cells(row: TaskRow, over_playbook: float | None = None) -> tuple[str, ...]:
+    """Return the cells of one task: how fast its winner is, and what was right."""
+    own = (row.task, *setting_cells(row.setting))
     if not row.run:
-        own = (row.task, *setting_cells(row.setting))
         return (*own, row.state, *[NONE] * (len(TASK_HEAD) - 2))
     codes = ", ".join(f"{code} {count}" for code, count in row.verdicts.items())
-    first, asked = row.first_appeared, row.asked_as_published
+    asked = row.asked_as_published
     theirs = f"{len(row.passes_theirs_fails_ours)} of {asked}" if asked else NONE
-    stages = ("total", "model", "compile", "validate", "profile", "contest")
     return (
-        row.task,
-        *setting_cells(row.setting),
+        *own,
         factor(row.speedup) if row.state == "done" else row.state,
+        factor(row.over_library),
+        factor(over_playbook),
+        share(row.roofline_share),
         author(row),
         (row.best or NONE) + (f" {UNINSPECTED}" if row.not_inspected else ""),
+        f"{row.first_round_passed} of {row.first_round_evaluations}",
         f"{row.passed} of {row.evaluations}",
         codes or NONE,
-        str(row.rounds),
         theirs,
+    )
+
+
+def cost_cells(row: TaskRow) -> tuple[str, ...]:
+    """Return the cells of one search: what it spent, when its winner appeared, what that pays."""
+    own = (row.task, *setting_cells(row.setting))
+    if not row.run:
+        return (*own, row.state, *[NONE] * (len(COST_HEAD) - 2))
+    first = row.first_appeared
+    return (
+        *own,
+        str(row.rounds),
+        str(row.best_round) if row.best else NONE,
+        str(first.model_calls) if first else NONE,
         str(row.model_calls),
         f"{row.input_tokens:,}",
         f"{row.output_tokens:,}",
         money(row.usd),
-        *(f"{row.seconds.get(name, 0.0):.1f} s" for name in stages),
-        f"{first.seconds:.1f} s" if first else NONE,
         money(first.usd) if first else NONE,
+        f"{first.seconds:.1f} s" if first else NONE,
+        *(f"{row.seconds.get(name, 0.0):.1f} s" for name in STAGE_HEAD),
+        launches(row, row),
+        "; ".join(launches(row, size) for size in row.sizes) or NONE,
+        ", ".join(f"{place}: {code or NONE}" for place, code in enumerate(row.limiters, start=1))
+        or NONE,
     )
 
 
-def setting_cells(setting: Setting | None) -> tuple[str, ...]:
-    """Return seed, strategy and model; nothing without a sweep."""
-    if setting is None:
-        return ()
-    return (str(setting.seed), setting.strategy, setting.model or NONE)
+def launches(row: TaskRow, of: TaskRow | SizeRow) -> str:
+    """Return the launches after which the search has paid, over all sizes or at one."""
+    count = row.launches_to_pay(of.saved_us)
+    if count is None:
+        return "never"
+    return f"{count:,}" if row.time_source == "measured" else f"{count:,} (modelled)"
+
+
+def setting_cells(setting: Setting) -> tuple[str, ...]:
+    """Return the values of the swept options; nothing without a sweep."""
+    return tuple(map(spell_value, setting.values()))
 
 
 def behind_task(cells: tuple[str, ...], row: tuple[str, ...]) -> tuple[str, ...]:
@@ -236,7 +346,24 @@ def setting_row(one: SettingComparison) -> tuple[str, ...]:
         str(sums.model_calls),
         f"{sums.input_tokens + sums.output_tokens:,}",
         money(sums.usd),
-        duration(sums.seconds),
+        *(f"{sums.stages[name]:.1f} s" for name in STAGE_HEAD),
+    )
+
+
+def paired_row(one: PairedComparison) -> tuple[str, ...]:
+    """Return the cells of one comparison of two values."""
+    return (
+        one.option,
+        spell_value(one.value),
+        spell_value(one.reference),
+        one.time_source,
+        factor(one.ratio),
+        f"{one.low:.2f}x to {one.high:.2f}x",
+        one.finding,
+        str(one.pairs),
+        str(one.tasks),
+        str(one.unpaired),
+        share(one.floor),
     )
 
 

@@ -197,7 +197,7 @@ def config_of(plan: BenchmarkPlan, folder: BenchmarkFolder, name: str, device: D
     """Return the configuration of one run."""
     asked = plan.config.device
     spec = asked if names_code(asked) else str(getattr(device, "spec", asked))
-    own: dict[str, Any] = vars(plan.sweep[name]) if name in plan.sweep else {}
+    own: dict[str, Any] = dict(plan.sweep.get(name, {}))
     task = plan.tasks[name]
     return plan.config.changed(task=task, device=spec, out=str(folder.runs), run_id=name, **own)
 

@@ -115,16 +115,10 @@ def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorCh
 
     Raises UsageError for an unknown name, MissingError where no generator could write a kernel.
     """
-    if wanted not in GENERATORS:
-        if not is_dotted(wanted):
-            known = ", ".join(GENERATORS)
-            raise UsageError(f"unknown generator {wanted!r}; there are {known}, or FILE.py:NAME")
+    check_generator(wanted, has_model=has_model)
+    if wanted not in GENERATORS or wanted == "tuner":
         return GeneratorChoice(wanted)
-    if wanted == "tuner":
-        return GeneratorChoice("tuner")
     if wanted == "llm" or (wanted == "auto" and has_model):
-        if not has_model:
-            raise MissingError("generator llm: no model is named", NAME_A_MODEL)
         return GeneratorChoice("llm")
     if task.playbook is None:
         remedy = f"{NAME_A_MODEL}, or write tunable kernels into {task.folder / 'playbook.cu'}"
@@ -134,6 +128,16 @@ def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorCh
         return GeneratorChoice("playbook")
     note = "no model is named, so the playbook writes the kernels; --model NAME asks a model"
     return GeneratorChoice("playbook", note)
+
+
+def check_generator(wanted: str, *, has_model: bool) -> None:
+    """Raise UsageError for an unknown name, MissingError for a model's generator without a
+    model."""
+    if wanted not in GENERATORS and not is_dotted(wanted):
+        known = ", ".join(GENERATORS)
+        raise UsageError(f"unknown generator {wanted!r}; there are {known}, or FILE.py:NAME")
+    if wanted == "llm" and not has_model:
+        raise MissingError("generator llm: no model is named", NAME_A_MODEL)
 
 
 def load_generator(chosen: GeneratorChoice, task: Task, start: str) -> Generator | None:

@@ -429,6 +429,14 @@ def sha_of(source: str) -> str:
     return hashlib.sha256(source.encode(errors="replace")).hexdigest()
 
 
+def recorded_hardware(folder: RunFolder) -> Hardware:
+    """Return the GPU of a run as run.json describes it. Raises UsageError where it does not."""
+    try:
+        return decode(Hardware, folder.read_run()["device_details"]["hardware"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder.path / 'run.json'}: device_details.{error}") from None
+
+
 def recorded_device(
     folder: RunFolder, run: Mapping[str, Any], events: Sequence[Event], task: Task
 ) -> RecordedDevice:
@@ -441,8 +449,8 @@ def recorded_device(
     if base is None:
         raise UsageError(f"{folder.path}: its record ends before the baseline was timed")
     details, sizes = run["device_details"], [dict(one) for one in base.sizes]
+    hardware = recorded_hardware(folder)
     try:
-        hardware = decode(Hardware, details["hardware"])
         capabilities = decode(Capabilities, details["capabilities"])
         notes = tuple(details["notes"])
     except (ValueError, KeyError, TypeError) as error:

@@ -4,10 +4,10 @@ The command line, the keywords of `optimize()`, the input of the graph and `run.
 the fields of `RunConfig`. A new option is a field here and the place that uses it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -283,6 +283,57 @@ class RunConfig(GraphInput):
         str, Field(description="Name of the run and its folder."), Option(on_command_line=False)
     ] = ""
     """Empty: made from the time and the task."""
+
+
+NO_VALUE = "none"
+"""Spells the empty value of an option that may have none, where a value is written as text."""
+
+
+def read_text(name: str, text: str) -> Any:
+    """Return the value of a field that is written as one text, as `--sweep` takes it: `3`, `full`.
+
+    `none` is the empty value of a field that may be empty; several values of a repeatable option
+    have `+` between them, as in `history+hints`. Text that is no number where the field takes one
+    is returned as it is, for `read_config` to refuse. Raises UsageError for pairs that are none.
+    """
+    kind = RunConfig.model_fields[name].annotation
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Mapping:
+        return dict(read_pairs(name, [] if text == NO_VALUE else text.split("+")))
+    if origin is tuple:
+        return [] if text == NO_VALUE else [_as_number(inner[0], one) for one in text.split("+")]
+    if type(None) in inner and text == NO_VALUE:
+        return None
+    return _as_number(kind, text)
+
+
+def _as_number(kind: Any, text: str) -> Any:
+    """Return the text as the number that the type takes; the text itself where it takes none."""
+    for number in (int, float):
+        if _takes(kind, number):
+            try:
+                return number(text)
+            except ValueError:
+                return text
+    return text
+
+
+def _takes(kind: Any, number: type) -> bool:
+    """Return whether a type is, or may be, this type of number."""
+    return kind is number or any(_takes(one, number) for one in get_args(kind))
+
+
+def read_pairs(name: str, entries: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Split NAME=MODEL entries of a field into pairs. Raises UsageError."""
+    seen = set()
+    for entry in entries:
+        key, equals, value = entry.partition("=")
+        if not equals:
+            raise UsageError(f"{flag_of(name)} {entry}: expected {option_of(name).metavar}")
+        if key in seen:
+            raise UsageError(f"{flag_of(name)} {entry}: {key} has one already")
+        seen.add(key)
+        yield key, value
 
 
 def option_of(name: str) -> Option:

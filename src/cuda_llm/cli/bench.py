@@ -29,32 +29,40 @@ if TYPE_CHECKING:
 NOT_ALL = 1
 QUICK: Mapping[str, int] = {"candidates": 2, "rounds": 1, "tune": 0}
 """What `--quick` asks of a run where the command line does not."""
-EXAMPLES: Mapping[str, str] = {"seed": "0,1,2", "strategy": "fsr,best-of-n", "model": "A,B"}
-LISTS: Mapping[str, str] = {"seed": "seeds", "strategy": "strategies", "model": "models"}
-"""Option of a run to the list of its values that makes a sweep."""
+IN_TERMINAL = ("Settings", "Pairs", "Over all tasks")
+"""Tables that are printed whole; the others have too many columns for a terminal."""
 
 
 def bench(context: typer.Context, as_json: bool, **given: Any) -> int:
     """Run a set of tasks with the same settings, and write one table of them.
 
-    With --seeds, --strategies or --models each task runs with every combination of their values.
-    Limits of money, tokens and minutes are those of each task. A task that fails does not stop the
-    others; what was stopped or failed is taken up again by --resume.
+    With --sweep each task runs with every combination of the options' values, and values of one
+    option are compared in pairs. Limits of money, tokens and minutes are those of each task. A task
+    that fails does not stop the others; what was stopped or failed is taken up again by --resume,
+    which of a finished benchmark makes the tables anew from the folders of its runs.
     """
     from cuda_llm.graph.benchmark.folder import find_benchmark
+    from cuda_llm.graph.benchmark.presets import LIST
     from cuda_llm.tools.open_device import open_device, prepare_device
 
     out = Path(given["out"]).expanduser() if given["out"] else None
+    if given["preset"] == LIST:
+        show_presets(as_json=as_json)
+        return 0
     if given["resume"]:
         refuse_more(context)
         folder = find_benchmark(given["resume"], out)
         plan = folder.read_plan()
-        device = open_device(plan.config.device)
-        check_device(plan, device)
+        if not folder.is_done(plan):
+            device = open_device(plan.config.device)
+            check_device(plan, device)
+            prepare_device(device)
+            work_on(folder, plan, device)
     else:
         folder, plan, device = begin(context, given, out)
-    prepare_device(device)
-    rows = work_on(folder, plan, device)
+        prepare_device(device)
+        work_on(folder, plan, device)
+    rows = remake_tables(folder, plan)
     show(folder, plan, rows, as_json=as_json)
     return 0 if all(one.state == "done" and one.best for one in rows) else NOT_ALL
 
@@ -64,33 +72,61 @@ def begin(
 ) -> "tuple[BenchmarkFolder, BenchmarkPlan, Device]":
     """Check everything, open the device, and write the plan. Raises UsageError before any work."""
     from cuda_llm.graph.benchmark.folder import BENCHMARKS, BenchmarkFolder, plan_benchmark
-    from cuda_llm.graph.benchmark.sweep import combine, read_swept, settle
+    from cuda_llm.graph.benchmark.presets import find_preset
+    from cuda_llm.graph.benchmark.sweep import check_config, combine, read_swept, settle
     from cuda_llm.graph.runs.resolve import resolve_config
     from cuda_llm.tools.compiler.nvcc import find_toolkit
     from cuda_llm.tools.open_device import open_device
 
-    tasks = name_tasks(given["tasks"] or ())
-    swept = read_swept(*(given[name] or "" for name in LISTS.values()))
-    refuse_both(typed_options(context).keys())
+    preset = find_preset(given["preset"]) if given["preset"] else None
+    typed, swept = typed_options(context), read_swept(given["sweep"] or ())
+    refuse_both(typed, swept)
+    if preset is not None:
+        named = {
+            name: values
+            for name, values in read_swept(preset.sweep).items()
+            if name not in typed and name not in swept
+        }
+        swept = {**named, **swept}
+    tasks = name_tasks(given["tasks"] or (() if preset is None else preset.tasks))
     # Where the benchmark's tables lie is not where the folder of each run lies.
     config, left_out = settle(config_from(context, out=str(BENCHMARKS)), swept), ""
     if given["quick"]:
-        config, left_out = make_quick(config)
+        config, left_out = make_quick(config, swept)
     config = resolve_config(config.changed(task=next(iter(tasks.values()))))
     config, settings = combine(config, swept)
+    check_config(config)
     find_toolkit()
     device = open_device(config.device)
-    plan = plan_benchmark(config, tasks, device, left_out=left_out, settings=settings)
+    plan = plan_benchmark(
+        config, tasks, device, left_out=left_out, settings=settings, preset=given["preset"]
+    )
     folder = BenchmarkFolder((out or BENCHMARKS).absolute() / plan.name)
     folder.write_plan(plan)
     return folder, plan, device
 
 
-def refuse_both(typed: Collection[str]) -> None:
-    """Raise UsageError where an option stands beside the list of its values."""
-    for one, several in LISTS.items():
-        if one in typed and several in typed:
-            raise UsageError(f"--{one} and --{several} exclude each other")
+def refuse_both(typed: Collection[str], swept: Collection[str]) -> None:
+    """Raise UsageError where an option has a value and is swept."""
+    from cuda_llm.run_config import flag_of
+
+    for name in swept:
+        if name in typed:
+            raise UsageError(f"{flag_of(name)} and --sweep {name}=... exclude each other")
+
+
+def show_presets(*, as_json: bool) -> None:
+    """Print each preset with its question, and the command that it stands for."""
+    from cuda_llm.cli.json_text import json_text
+    from cuda_llm.codec import encode
+    from cuda_llm.graph.benchmark.presets import read_presets
+
+    presets = read_presets()
+    if as_json:
+        typer.echo(json_text({name: encode(one) for name, one in presets.items()}))
+        return
+    for name, one in presets.items():
+        typer.echo(f"{name}: {one.question}\n  {one.command}")
 
 
 def name_tasks(given: Sequence[str]) -> dict[str, str]:
@@ -113,9 +149,10 @@ def name_tasks(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def make_quick(config: RunConfig) -> tuple[RunConfig, str]:
+def make_quick(config: RunConfig, swept: Collection[str] = ()) -> tuple[RunConfig, str]:
     """Return the configuration of `--quick`, and what that leaves out."""
-    fewer = {name: value for name, value in QUICK.items() if name not in config.model_fields_set}
+    given = {*config.model_fields_set, *swept}
+    fewer = {name: value for name, value in QUICK.items() if name not in given}
     usual = ", ".join(f"{name} {getattr(config, name)}" for name in fewer)
     now = ", ".join(f"{name} {value}" for name, value in fewer.items())
     return config.changed(
@@ -140,9 +177,17 @@ def check_device(plan: "BenchmarkPlan", device: "Device") -> None:
         raise UsageError(f"the benchmark began on {before}; here is {here}: start a new one")
 
 
-def work_on(
-    folder: "BenchmarkFolder", plan: "BenchmarkPlan", device: "Device"
-) -> "tuple[TaskRow, ...]":
+def remake_tables(folder: "BenchmarkFolder", plan: "BenchmarkPlan") -> "tuple[TaskRow, ...]":
+    """Return the rows as the folders of the runs have them, and write the tables of them."""
+    from cuda_llm.graph.benchmark.recompute import recompute_rows
+    from cuda_llm.graph.benchmark.render import write_tables
+
+    rows = recompute_rows(folder, plan)
+    write_tables(folder, plan, rows)
+    return rows
+
+
+def work_on(folder: "BenchmarkFolder", plan: "BenchmarkPlan", device: "Device") -> None:
     """Work until every task has its row; the tables are written after each.
 
     Raises Interrupted after a Ctrl-C, with the command that goes on.
@@ -170,9 +215,6 @@ def work_on(
     except KeyboardInterrupt:
         write_tables(folder, plan, folder.rows(plan))
         raise Interrupted(f"interrupted; go on with: {folder.resume_command}") from None
-    rows = folder.rows(plan)
-    write_tables(folder, plan, rows)
-    return rows
 
 
 def task_line(row: "TaskRow") -> str:
@@ -213,13 +255,19 @@ def lines(
     yield page.title
     yield from (f"  {one}" for one in page.facts)
     yield from ("", *(f"  {task_line(one)}" for one in rows), "")
-    means = page.tables[0].rows
-    widths = [max(map(len, column)) for column in zip(*means, strict=True)]
-    for cells in means:
+    for table in page.tables:
+        if table.title in IN_TERMINAL:
+            yield from (*aligned(table.rows), "")
+    yield from (f"  {one}" for one in page.notes)
+    yield f"  tables: {folder.path / 'table.md'}, .html, .csv, .json"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the rows of a table with its columns below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for cells in rows:
         padded = (f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
         yield f"  {'  '.join(padded)}".rstrip()
-    yield from ("", *(f"  {one}" for one in page.notes))
-    yield f"  tables: {folder.path / 'table.md'}, .html, .csv, .json"
 
 
 def _parameters() -> Iterator[Parameter]:
@@ -230,20 +278,27 @@ def _parameters() -> Iterator[Parameter]:
         autocompletion=task_names,
     )
     quick = typer.Option("--quick", help="Few candidates and one round: minutes on two cores.")
-    resume = typer.Option(help="Go on with a benchmark: its folder, or latest.", metavar="DIR")
+    resume = typer.Option(
+        help="Go on with a benchmark, or make its tables anew: its folder, or latest.",
+        metavar="DIR",
+    )
+    preset = typer.Option(
+        help="An experiment: its tasks and options; `list` shows all.", metavar="NAME"
+    )
+    sweep = typer.Option(
+        help="Values of an option of a run, as in hardware_context=full,name,none. Repeatable.",
+        metavar="OPTION=A,B",
+    )
     out = typer.Option(
         help="Folder that holds benchmarks.  [default: traces/benchmarks]", metavar="DIR"
     )
     yield parameter("context", typer.Context)
     yield parameter("tasks", Annotated[list[str] | None, tasks], None)
+    yield parameter("preset", Annotated[str, preset], "")
+    yield parameter("sweep", Annotated[list[str] | None, sweep], None)
     yield parameter("quick", Annotated[bool, quick], False)
     yield parameter("resume", Annotated[str, resume], "")
     yield parameter("out", Annotated[str, out], "")
-    for one, several in LISTS.items():
-        info = typer.Option(
-            help=f"Several of --{one}, as in {EXAMPLES[one]}.", metavar="LIST", show_default=False
-        )
-        yield parameter(several, Annotated[str, info], "")
     yield from options(in_benchmark=True)
     yield parameter("as_json", JsonOption, False)
 

@@ -5,7 +5,7 @@ The options of `run` are the fields of `RunConfig`.
 
 import shlex
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import redirect_stdout
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -15,7 +15,14 @@ import typer
 
 from cuda_llm.cli.completion import RunName, task_names
 from cuda_llm.errors import Interrupted, UsageError
-from cuda_llm.run_config import RunConfig, as_option, flag_of, option_of, read_config
+from cuda_llm.run_config import (
+    RunConfig,
+    as_option,
+    flag_of,
+    option_of,
+    read_config,
+    read_pairs,
+)
 
 if TYPE_CHECKING:
     from cuda_llm.cli.run_progress import RunProgress
@@ -115,20 +122,7 @@ def typed_options(context: typer.Context) -> dict[str, Any]:
 def read_typed(name: str, value: Any) -> Any:
     """Return the value of a field from what Typer read. Raises UsageError."""
     is_mapping = get_origin(RunConfig.model_fields[name].annotation) is Mapping
-    return dict(_pairs(name, value)) if is_mapping else value
-
-
-def _pairs(name: str, entries: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Split NAME=MODEL entries into pairs. Raises UsageError."""
-    seen = set()
-    for entry in entries:
-        key, equals, value = entry.partition("=")
-        if not equals:
-            raise UsageError(f"{flag_of(name)} {entry}: expected {option_of(name).metavar}")
-        if key in seen:
-            raise UsageError(f"{flag_of(name)} {entry}: {key} has one already")
-        seen.add(key)
-        yield key, value
+    return dict(read_pairs(name, value)) if is_mapping else value
 
 
 def options(*, in_benchmark: bool = False) -> Iterator[Parameter]:

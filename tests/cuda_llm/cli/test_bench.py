@@ -62,10 +62,13 @@ def test_a_resumed_benchmark_takes_no_other_settings(command: Command) -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--seed", "1", "--seeds", "1,2"), "--seed and --seeds exclude each other"),
-        (("--seeds", "0,x"), "--seeds 0,x: expected whole numbers"),
-        (("--strategies", "fsr,greedy"), "unknown strategy 'greedy'"),
-        (("--resume", "latest", "--seeds", "0,1"), "leave out: seeds"),
+        (("--seed", "1", "--sweep", "seed=1,2"), "--seed and --sweep seed=... exclude each other"),
+        (("--sweep", "seed=0,x"), "--seed x: expected a whole number from 0"),
+        (("--sweep", "strategy=fsr,greedy"), "unknown strategy 'greedy'"),
+        (("--sweep", "candidats=1,2"), "did you mean candidates"),
+        (("--strategy", "greedy"), "unknown strategy 'greedy'"),
+        (("--preset", "papers"), "--preset papers: no such preset; did you mean paper?"),
+        (("--resume", "latest", "--sweep", "seed=0,1"), "leave out: sweep"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused_before_any_work(
@@ -79,22 +82,97 @@ def test_options_that_contradict_each_other_are_refused_before_any_work(
 def test_a_sweep_runs_every_combination_and_compares_them(command: Command, tmp_path: Path) -> None:
     task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
     options = ("--quick", "--candidates", "1", "--device", "emulated", "--out", out)
-    told = command("bench", task, *options, "--seeds", "0,1", "--strategies", "best-of-n", "--json")
+    sweeps = ("--sweep", "seed=0,1", "--sweep", "strategy=best-of-n")
+    told = command("bench", task, *options, *sweeps, "--json")
     assert told.code == 0, told.stderr
     document = json.loads(told.stdout)
     jsonschema.validate(document, BENCH_SCHEMA)
-    assert list(document["sweep"]) == ["tiny-seed0", "tiny-seed1"]
+    assert list(document["sweep"]) == ["tiny-seed-0", "tiny-seed-1"]
     assert document["settings"]["strategy"] == "best-of-n"
     assert [one["setting"]["seed"] for one in document["comparison"]] == [0, 1]
     lines = [line for line in told.stderr.splitlines() if line.startswith("runs: ")]
     assert lines == [
-        "runs: 0 of 2 ended, 0 failed; running now: tiny-seed0",
-        "runs: 1 of 2 ended, 0 failed; running now: tiny-seed1",
+        "runs: 0 of 2 ended, 0 failed; running now: tiny-seed-0",
+        "runs: 1 of 2 ended, 0 failed; running now: tiny-seed-1",
         "runs: 2 of 2 ended, 0 failed",
     ]
     again = command("bench", "--resume", "latest", "--out", out)
-    assert again.code == 0 and "tiny (seed 1, best-of-n): " in again.stdout
+    assert again.code == 0 and "tiny (seed 1): " in again.stdout
     assert "geometric mean" in again.stdout and "runs: " not in again.stderr
+
+
+def test_a_sweep_killed_in_the_middle_finishes_the_rest_only(
+    process: Command, command: Command, tmp_path: Path
+) -> None:
+    task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
+    options = ("--candidates", 1, "--rounds", 1, "--tune", 0, "--device", "emulated", "--out", out)
+    ran = process(
+        *("bench", task, *options, "--sweep", "hardware_context=full,none", "--sweep", "seed=0,1"),
+        until=lambda: any(out.glob("*/runs/tiny-hardware_context-none-seed-0/events.jsonl")),
+        send=signal.SIGKILL,
+    )
+    assert ran.code == -signal.SIGKILL, ran.stderr
+    folder = find_benchmark("latest", out)
+    before = {path.parent.name: path.read_bytes() for path in folder.runs.glob("*/events.jsonl")}
+    done = {path.stem for path in (folder.path / "results").glob("*.json")}
+    assert 2 <= len(done) < 4
+    ended = command("bench", "--resume", "latest", "--out", out, "--json")
+    assert ended.code == 0, ended.stderr
+    assert all((folder.run(name).events.read_bytes() == before[name]) for name in done)
+    document = json.loads(ended.stdout)
+    jsonschema.validate(document, BENCH_SCHEMA)
+    assert [one["state"] for one in document["rows"]] == ["done"] * 4
+    (pair,) = document["pairs"]
+    assert (pair["option"], pair["value"], pair["reference"]) == (
+        "hardware_context",
+        "none",
+        "full",
+    )
+    assert (pair["pairs"], pair["ratio"], pair["finding"]) == (2, 1.0, "tie"), "no prompt is read"
+
+
+def test_a_finished_benchmark_is_computed_again_from_its_runs_without_a_device(
+    command: Command, tmp_path: Path
+) -> None:
+    task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
+    options = ("--quick", "--candidates", "1", "--device", "emulated", "--out", out)
+    first = command("bench", task, *options, "--json")
+    assert first.code == 0, first.stderr
+    there = out.rename(tmp_path / "elsewhere")
+    (stored,) = there.glob("*/results/tiny.json")
+    row = json.loads(stored.read_text())
+    stored.write_text(json.dumps({**row, "speedup": 99.0, "usd": 7.0, "limiters": []}))
+    plan = stored.parents[1] / "bench.json"
+    plan.write_text(plan.read_text().replace('"device": "emulated"', '"device": "cuda:7"'))
+    again = command("bench", "--resume", "latest", "--out", there, "--json", CUDA_LLM_NVCC="/gone")
+    assert again.code == 0, again.stderr
+    (before,), (after,) = (json.loads(one.stdout)["rows"] for one in (first, again))
+    assert after == {**before, "run": str(stored.parents[1] / "runs/tiny")}
+
+
+def test_presets_are_shown_with_their_question_and_their_command(command: Command) -> None:
+    told = command("bench", "--preset", "list")
+    assert told.code == 0 and "hardware-context: Does it matter" in told.stdout
+    assert "bench matrix_transpose --sweep hardware_context=full,name,none" in told.stdout
+    assert "paper" in json.loads(command("bench", "--preset", "list", "--json").stdout)
+
+
+def test_the_command_line_goes_over_a_preset(command: Command, tmp_path: Path) -> None:
+    task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
+    options = ("--candidates", "1", "--rounds", "1", "--sweep", "hardware_context=full,none")
+    told = command(
+        *("bench", task, "--preset", "hardware-context", *options, "--seed", "3"),
+        *("--device", "emulated", "--out", out, "--json"),
+    )
+    assert told.code == 0, told.stderr
+    document = json.loads(told.stdout)
+    jsonschema.validate(document, BENCH_SCHEMA)
+    assert document["preset"] == "hardware-context"
+    assert list(document["sweep"].values()) == [
+        {"hardware_context": "full"},
+        {"hardware_context": "none"},
+    ]
+    assert (document["settings"]["seed"], document["settings"]["tune"]) == (3, 0)
 
 
 def test_quick_says_what_it_leaves_out_and_gives_way_to_what_is_typed() -> None:

@@ -20,9 +20,11 @@ from tiny_tasks import tiny_task
 from cuda_llm.agents.situation import Situation
 from cuda_llm.errors import DeviceLost
 from cuda_llm.graph.benchmark.folder import BenchmarkFolder, BenchmarkPlan, plan_benchmark
+from cuda_llm.graph.benchmark.recompute import recompute_rows
 from cuda_llm.graph.benchmark.render import COLUMNS, csv_text, markdown, write_tables
 from cuda_llm.graph.benchmark.row import (
     LibraryTime,
+    SizeRow,
     TaskRow,
     TimedLibraries,
     read_row,
@@ -134,6 +136,46 @@ def test_a_row_says_what_the_run_says(whole: Benchmark) -> None:
         assert 0 < size.roofline_share <= 1 and 0 < size.baseline_roofline_share <= 1
         assert size.speedup == pytest.approx(size.baseline_us / size.best_us)
     assert row.time_source == "modelled" and row.libraries_note
+
+
+def test_a_row_says_what_limited_each_round_and_what_was_right_at_first(whole: Benchmark) -> None:
+    row, result = whole.rows["small"], read_result(whole.folder.run("small"))
+    assert result.best is not None
+    assert row.limiters == (result.best.limited_by,) and row.limiters[0]
+    assert (row.best_round, row.first_round_passed, row.first_round_evaluations) == (1, 1, 4)
+
+
+def test_a_search_has_paid_when_launches_have_saved_its_wall_time(whole: Benchmark) -> None:
+    sizes = tuple(
+        SizeRow(dims={"n": n}, baseline_us=4.0 * n, best_us=1.0 * n, least_us=0.5) for n in (1, 4)
+    )
+    row = replace(
+        whole.rows["small"], sizes=sizes, seconds={"total": 0.5999997}, time_source="measured"
+    )
+    assert [row.launches_to_pay(one.saved_us) for one in sizes] == [200_000, 50_000]
+    assert row.launches_to_pay(row.saved_us) == 100_000
+    lines = markdown(make_page(whole.plan, [row]))
+    assert "| 100,000 | 200,000; 50,000 |" in lines
+    modelled = markdown(make_page(whole.plan, [replace(row, time_source="modelled")]))
+    assert "| 100,000 (modelled) | 200,000 (modelled); 50,000 (modelled) |" in modelled
+    slower = replace(row, sizes=tuple(replace(one, best_us=9.0 * one.baseline_us) for one in sizes))
+    assert slower.launches_to_pay(slower.saved_us) is None
+    assert "| never | never; never |" in markdown(make_page(whole.plan, [slower]))
+
+
+def test_rows_are_computed_again_from_the_folders_of_their_runs(whole: Benchmark) -> None:
+    rows = whole.folder.rows(whole.plan)
+    assert recompute_rows(whole.folder, whole.plan) == rows
+    named = LibraryTime(name="torch.add", time_us=2.0)
+    (broken, small), wrong = rows, replace(rows[1], speedup=99.0, libraries_note="")
+    timed = replace(wrong, sizes=(replace(small.sizes[0], library=named), *small.sizes[1:]))
+    whole.folder.write_row("small", timed)
+    try:
+        again = recompute_rows(whole.folder, whole.plan)
+    finally:
+        whole.folder.write_row("small", small)
+    assert again[0] == broken
+    assert again[1] == replace(timed, speedup=small.speedup)
 
 
 def test_the_published_check_is_kept_with_each_kernel_that_compiled(whole: Benchmark) -> None:

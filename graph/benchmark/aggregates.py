@@ -47,6 +47,7 @@ class Aggregates:
 
     time_source: TimeSource
     tasks: int
+    """Runs, one for each task, in a sweep of seeds one for each task and seed."""
     with_a_kernel: int
     speedup: Spread
     """Spread of the speed-ups over the baselines of the tasks."""
@@ -58,7 +59,7 @@ class Aggregates:
     """Spread of the library's time over the winner's time; None where no task has a library."""
     beside_published: tuple[BesidePublished, ...] = ()
     setting: Setting = field(default_factory=dict, metadata=SPARSE)
-    """Setting that all these runs of a sweep have; empty without a sweep."""
+    """Setting that all these runs of a sweep have, without the seed; empty without a sweep."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,12 +107,14 @@ def aggregate(rows: Iterable[TaskRow]) -> tuple[Aggregates, ...]:
     """Return the figures of each setting and source of times; measured ones first, never two in
     one.
 
-    Only tasks whose runs are done count.
+    Only tasks whose runs are done count. Seeds repeat a setting, unless nothing else is swept: a
+    task counts once for each.
     """
     groups: dict[tuple[str, TimeSource], list[TaskRow]] = {}
     for one in rows:
         if _counts(one) and one.time_source is not None:
-            groups.setdefault((spell_setting(one.setting), one.time_source), []).append(one)
+            cell = spell_setting(without_seed(one.setting))
+            groups.setdefault((cell, one.time_source), []).append(one)
     settings = dict.fromkeys(setting for setting, _ in groups)
     return tuple(
         _aggregate(source, groups[setting, source])
@@ -221,7 +224,7 @@ def _aggregate(source: TimeSource, rows: Sequence[TaskRow]) -> Aggregates:
         ),
         over_library=spread(_means(rows, lambda row: [one.over_library for one in row.sizes])),
         beside_published=tuple(_beside_published(rows)),
-        setting=rows[0].setting,
+        setting=without_seed(rows[0].setting),
     )
 
 

@@ -95,7 +95,7 @@ def whole(row: TaskRow) -> dict[str, Any]:
     names = ("passed", "over_library", "roofline_share")
     return {
         **{name: getattr(row, name) for name in names},
-        "launches_to_pay": row.launches_to_pay(row.saved_us),
+        "launches_to_pay": row.launches_to_pay(row.sizes),
     }
 
 
@@ -104,7 +104,7 @@ def derived(row: TaskRow, size: SizeRow) -> dict[str, Any]:
     names = ("roofline_share", "baseline_roofline_share", "over_library")
     return {
         **{name: getattr(size, name) for name in names},
-        "launches_to_pay": row.launches_to_pay(size.saved_us),
+        "launches_to_pay": row.launches_to_pay((size,)),
     }
 
 
@@ -132,7 +132,7 @@ def task_columns(row: TaskRow) -> dict[str, Any]:
         "verdicts": "; ".join(f"{code} {count}" for code, count in row.verdicts.items()),
         "passes_theirs_fails_ours": len(row.passes_theirs_fails_ours),
         "limiters": "; ".join(row.limiters),
-        "launches_to_pay": row.launches_to_pay(row.saved_us),
+        "launches_to_pay": row.launches_to_pay(row.sizes),
         **{f"seconds_{name}": row.seconds.get(name) for name in STAGES},
         **{
             f"first_appeared_{name}": None if first is None else getattr(first, name)
@@ -147,7 +147,7 @@ def size_columns(row: TaskRow, size: SizeRow) -> dict[str, Any]:
     return {
         "size": "; ".join(f"{name}={extent}" for name, extent in size.dims.items()),
         **{f"size_{name}": getattr(size, name) for name in SIZE_COLUMNS},
-        "size_launches_to_pay": row.launches_to_pay(size.saved_us),
+        "size_launches_to_pay": row.launches_to_pay((size,)),
         "library": library.name,
         "library_us": library.time_us or None,
     }

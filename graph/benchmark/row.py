@@ -1,6 +1,5 @@
 """One task of a benchmark as a row: what its run's folder says, and nothing else."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from cuda_llm.agents.llm.budget import Budget, Spent
 from cuda_llm.codec import SPARSE
 from cuda_llm.graph.benchmark.sweep import Setting, spell_setting
 from cuda_llm.graph.measurements import read_last_check
+from cuda_llm.graph.runs.payback import launches_to_pay
 from cuda_llm.graph.runs.result import Result, read_result, time_by_stage
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Passed
@@ -97,13 +97,6 @@ class SizeRow:
         if self.library is None or not self.best_us:
             return None
         return self.library.time_us / self.best_us
-
-    @property
-    def saved_us(self) -> float | None:
-        """Time that a launch of the winner saves over a launch of the baseline; None without a
-        winner, and for a winner that is not faster."""
-        saved = 0.0 if self.best_us is None else self.baseline_us - self.best_us
-        return saved if saved > 0 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,22 +194,12 @@ class TaskRow:
         winner."""
         return mean_of(one.roofline_share for one in self.sizes)
 
-    @property
-    def saved_us(self) -> float | None:
-        """Time that a launch of the winner saves: geometric mean of the baseline's times over the
-        sizes less that of the winner's; None without a saving."""
-        base, best = (
-            mean_of(one.baseline_us for one in self.sizes),
-            mean_of(one.best_us for one in self.sizes),
-        )
-        saved = 0.0 if base is None or best is None else base - best
-        return saved if saved > 0 else None
-
-    def launches_to_pay(self, saved_us: float | None) -> int | None:
-        """Return the launches after which savings of `saved_us` make up for the wall time of the
-        whole search; None without a saving."""
-        spent_us = self.seconds.get("total", 0.0) * 1e6
-        return None if not saved_us else math.ceil(spent_us / saved_us)
+    def launches_to_pay(self, sizes: Sequence[SizeRow]) -> int | None:
+        """Return the launches at these sizes after which the search has paid (`payback`); None
+        without a saving."""
+        winner_us = [one.best_us for one in sizes if one.best_us]
+        base_us = [one.baseline_us for one in sizes]
+        return launches_to_pay(self.seconds.get("total", 0.0), base_us, winner_us)
 
 
 def mean_of(figures: Iterable[float | None]) -> float | None:

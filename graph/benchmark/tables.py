@@ -16,7 +16,7 @@ from cuda_llm.graph.benchmark.aggregates import (
 from cuda_llm.graph.benchmark.folder import BenchmarkPlan
 from cuda_llm.graph.benchmark.paired import FEWEST_PAIRS, PairedComparison, compare_pairs
 from cuda_llm.graph.benchmark.row import SizeRow, TaskRow
-from cuda_llm.graph.benchmark.sweep import Setting, spell_value, values_of
+from cuda_llm.graph.benchmark.sweep import Setting, spell_value, values_of, without_seed
 from cuda_llm.redaction import printable
 from cuda_llm.traces.text import duration, us
 
@@ -47,8 +47,9 @@ PAIRED_HEAD = (
     *("pairs", "tasks", "runs without a pair", "tie below"),
 )
 MEAN_NOTE = (
-    "A task without a kernel that stands counts as the baseline, 1x. `capped` counts each task at "
-    "most at the published figure. Published figures are of other GPUs and other baselines."
+    "Over all tasks, and all seeds where seeds are swept beside another option. A task without a "
+    "kernel that stands counts as the baseline, 1x. `capped` counts each task at most at the "
+    "published figure. Published figures are of other GPUs and other baselines."
 )
 SETTING_NOTE = (
     "Each setting over the tasks and seeds that are done under every one, so that all means are of "
@@ -103,15 +104,17 @@ def make_page(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Page:
     """Return the page of a benchmark, as far as it has got."""
     done = sum(one.state == "done" for one in rows)
     swept = tuple(values_of(plan.sweep.values()))
-    means = [cells for one in aggregate(rows) for cells in mean_cells(one)]
+    found = aggregate(rows)
+    compared = tuple(values_of(one.setting for one in found))
+    means = [cells for one in found for cells in mean_cells(one)]
     sizes = [cells for row in rows for cells in size_cells(row)]
     playbook = beside_playbook(rows)
     tasks = [task_cells(row, playbook.get(row.name)) for row in rows]
     tables = [
-        Table(title="Over all tasks", rows=((*swept, *MEAN_HEAD), *means), note=MEAN_NOTE),
+        Table(title="Over all tasks", rows=((*compared, *MEAN_HEAD), *means), note=MEAN_NOTE),
         Table(
             title="Tasks",
-            rows=(behind_task(swept, TASK_HEAD), *tasks, *task_means(rows, playbook)),
+            rows=(behind_task(swept, TASK_HEAD), *tasks, *task_means(rows, playbook, swept)),
             note=TASK_NOTE,
         ),
         Table(
@@ -164,18 +167,21 @@ def beside_playbook(rows: Sequence[TaskRow]) -> dict[str, float]:
     return found
 
 
-def task_means(rows: Sequence[TaskRow], playbook: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
+def task_means(
+    rows: Sequence[TaskRow], playbook: Mapping[str, float], swept: Sequence[str]
+) -> Iterator[tuple[str, ...]]:
     """Yield the geometric means over the tasks, for each setting and source of times."""
     for one in aggregate(rows):
-        own = [
-            (row.task, playbook[row.name])
-            for row in rows
-            if row.setting == one.setting and row.name in playbook
-        ]
-        over = spread(own)
+        over = spread(
+            [
+                (row.task, playbook[row.name])
+                for row in rows
+                if without_seed(row.setting) == one.setting and row.name in playbook
+            ]
+        )
         yield (
             f"geometric mean of {one.tasks}, {one.time_source}",
-            *setting_cells(one.setting),
+            *(spell_value(one.setting[name]) if name in one.setting else NONE for name in swept),
             factor(one.speedup.geometric_mean),
             factor(one.over_library.geometric_mean if one.over_library else None),
             factor(over.geometric_mean if over else None),
@@ -309,16 +315,16 @@ def cost_cells(row: TaskRow) -> tuple[str, ...]:
         money(first.usd) if first else NONE,
         f"{first.seconds:.1f} s" if first else NONE,
         *(f"{row.seconds.get(name, 0.0):.1f} s" for name in STAGE_HEAD),
-        launches(row, row),
-        "; ".join(launches(row, size) for size in row.sizes) or NONE,
+        launches(row, row.sizes),
+        "; ".join(launches(row, (size,)) for size in row.sizes) or NONE,
         ", ".join(f"{place}: {code or NONE}" for place, code in enumerate(row.limiters, start=1))
         or NONE,
     )
 
 
-def launches(row: TaskRow, of: TaskRow | SizeRow) -> str:
-    """Return the launches after which the search has paid, over all sizes or at one."""
-    count = row.launches_to_pay(of.saved_us)
+def launches(row: TaskRow, sizes: Sequence[SizeRow]) -> str:
+    """Return the launches at these sizes after which the search has paid."""
+    count = row.launches_to_pay(sizes)
     if count is None:
         return "never"
     return f"{count:,}" if row.time_source == "measured" else f"{count:,} (modelled)"

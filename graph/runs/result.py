@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from cuda_llm.agents.llm.budget import Budget, Spent
 from cuda_llm.errors import UsageError
+from cuda_llm.graph.runs.payback import launches_to_pay
 from cuda_llm.graph.runs.result_table import CandidateTable, html_table, make_rows
 from cuda_llm.redaction import printable
 from cuda_llm.search import Attempt
@@ -143,6 +144,8 @@ class Result:
     source: str
     """Source of `best`; empty without `best`."""
     remeasured: WinnerRemeasured | None
+    baseline_us: tuple[float, ...] = ()
+    """Time of the task's baseline at each timed size; empty before the baseline was timed."""
     usage: Spent
     seconds: Mapping[str, float]
     """`total`, `model`, `compile`, `validate`, `profile`, `baseline`, `own` (see `time_by_stage`).
@@ -209,6 +212,17 @@ class Result:
         """Speed-up of `best` over the baseline: weighted geometric mean over the timed sizes."""
         return None if self.best is None else self.best.speedup
 
+    def launches_to_pay(self, place: int | None = None) -> int | None:
+        """Return the launches of `best` after which the search has paid (`payback`): over all timed
+        sizes, or at the size of that index; None where `best` saves nothing."""
+        best_us = self.best.times_us if self.best is not None else ()
+        base_us, spent_s = self.baseline_us, self.seconds["total"]
+        if place is None:
+            return launches_to_pay(spent_s, base_us, best_us)
+        if place >= min(len(base_us), len(best_us)):
+            return None
+        return launches_to_pay(spent_s, base_us[place : place + 1], best_us[place : place + 1])
+
     @property
     def written_by(self) -> str:
         """Author of `best`: `model`, `playbook` or `human`; empty without `best`."""
@@ -258,6 +272,7 @@ def read_result(folder: RunFolder) -> Result:
         best=find_best(folder, attempts, name),
         source=folder.source(name) if name else "",
         remeasured=next(reversed(again), None),
+        baseline_us=next((one.times_us for one in events if isinstance(one, BaselineJudged)), ()),
         usage=total_spent(events),
         seconds=time_by_stage(recorded),
         calls=tuple(one for one in events if isinstance(one, ModelCalled)),

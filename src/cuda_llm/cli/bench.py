@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 NOT_ALL = 1
 QUICK: Mapping[str, int] = {"candidates": 2, "rounds": 1, "tune": 0}
 """What `--quick` asks of a run where the command line does not."""
-IN_TERMINAL = ("Settings", "Pairs", "Over all tasks")
-"""Tables that are printed whole; the others have too many columns for a terminal."""
+OF_SWEEP, OF_TASKS = ("Settings", "Pairs"), ("Over all tasks",)
+"""Tables that are printed of a sweep, and of a benchmark without one; the others are too wide."""
 
 
 def bench(context: typer.Context, as_json: bool, **given: Any) -> int:
@@ -249,6 +249,7 @@ def lines(
     folder: "BenchmarkFolder", plan: "BenchmarkPlan", rows: "Sequence[TaskRow]"
 ) -> Iterator[str]:
     """Yield the result as text: facts, a line a task, the means, and where the tables lie."""
+    from cuda_llm.cli.printing import aligned
     from cuda_llm.graph.benchmark.tables import make_page
 
     page = make_page(plan, rows)
@@ -256,18 +257,10 @@ def lines(
     yield from (f"  {one}" for one in page.facts)
     yield from ("", *(f"  {task_line(one)}" for one in rows), "")
     for table in page.tables:
-        if table.title in IN_TERMINAL:
+        if table.title in (OF_SWEEP if plan.sweep else OF_TASKS):
             yield from (*aligned(table.rows), "")
     yield from (f"  {one}" for one in page.notes)
     yield f"  tables: {folder.path / 'table.md'}, .html, .csv, .json"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the rows of a table with its columns below each other."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for cells in rows:
-        padded = (f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
-        yield f"  {'  '.join(padded)}".rstrip()
 
 
 def _parameters() -> Iterator[Parameter]:

@@ -50,16 +50,29 @@ StrictOption = Annotated[
 
 
 def evaluate(
-    task: TaskName,
+    context: typer.Context,
+    task: TaskName = "",
     files: Annotated[
-        list[Path], typer.Argument(help="CUDA source files with a solve(); - is stdin.")
-    ],
+        list[Path] | None, typer.Argument(help="CUDA source files with a solve(); - is stdin.")
+    ] = None,
     device: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="auto, cuda:0, cuda:all, emulated, emulated:GPU, ray:auto, FILE.py:NAME."
-            "  [default: auto]",
+            " Repeatable with --from-run.  [default: auto]",
         ),
+    ] = None,
+    from_run: Annotated[
+        str,
+        typer.Option(
+            help="Instead of TASK and FILES: the winner of a run, or of each run of a benchmark, "
+            "beside the next two.",
+            metavar="RUN",
+        ),
+    ] = "",
+    nvcc: Annotated[
+        list[str] | None,
+        typer.Option(help="With --from-run: an nvcc to compile with. Repeatable.", metavar="PATH"),
     ] = None,
     l2: Annotated[
         Literal["cold", "warm"] | None,
@@ -96,10 +109,19 @@ def evaluate(
     from cuda_llm.tools.open_device import open_device
     from cuda_llm.tools.timing.options import L2, PRECISIONS, MeasureOptions
 
+    if from_run:
+        from cuda_llm.cli.evaluate_winners import evaluate_winners
+
+        refuse_beside_run(context)
+        return evaluate_winners(from_run, device or (), nvcc or (), as_json=as_json)
+    if not task or not files:
+        raise UsageError("expected TASK and FILES, or --from-run RUN")
+    if nvcc or (device and len(device) > 1):
+        raise UsageError("--nvcc, and more than one --device, judge the kernels of --from-run RUN")
     sources = read_sources(files)
     sized = with_sizes(load_task(task), size or ())
     loaded = replace(with_objective(sized, objective, weight or ()), strict=strict)
-    chosen = open_device(device or settings().device)
+    chosen = open_device(device[0] if device else settings().device)
     options = MeasureOptions(tier=PRECISIONS[precision], l2=L2(l2 or settings().l2))
     with open_progress([name for name, _ in sources]) as progress:
         progress.prepare(chosen.prepare)
@@ -118,6 +140,15 @@ def evaluate(
     if was_stopped:
         raise Interrupted(f"interrupted: {len(judged)} of {len(sources)} files were judged")
     return 0 if any(isinstance(one.verdict, Passed) for one in judged) else NONE_PASSED
+
+
+def refuse_beside_run(context: typer.Context) -> None:
+    """Raise UsageError for what a run decides that stands beside --from-run."""
+    from cuda_llm.cli.run import typed_options
+
+    more = typed_options(context).keys() - {"from_run", "device", "nvcc", "as_json"}
+    if more:
+        raise UsageError(f"--from-run judges as the run did; leave out: {', '.join(sorted(more))}")
 
 
 def read_sources(files: Sequence[Path]) -> list[tuple[str, str]]:

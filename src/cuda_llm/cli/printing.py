@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -58,3 +58,11 @@ def join(line: "Line", width: int | None, *, colours: bool) -> str:
         left = None if left is None else left - len(text)
         parts.append(typer.style(text, **STYLES[tone]) if colours and tone and text else text)
     return "".join(parts)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the rows of a table with its columns below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for cells in rows:
+        padded = (f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
+        yield f"  {'  '.join(padded)}".rstrip()

@@ -50,9 +50,19 @@ def run_document(result: Result, account: ReplayAccount | None = None) -> str:
         "best": best_fields(result),
         "usage": usage_fields(result.usage),
         "seconds": dict(result.seconds),
+        "launches_to_pay": payback_fields(result),
         "replay": None if account is None else replay_fields(account),
     }
     return json_text(whole)
+
+
+def payback_fields(result: Result) -> dict[str, Any]:
+    """Return the launches after which the search has paid, over all timed sizes and at each."""
+    return {
+        "time_source": result.time_source,
+        "all_sizes": result.launches_to_pay(),
+        "sizes": [result.launches_to_pay(place) for place, _ in enumerate(result.baseline_us)],
+    }
 
 
 def replay_fields(account: ReplayAccount) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """What a person reads when a run ends."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cuda_llm.agents.llm.budget import Spent
-from cuda_llm.cli.run_output import report_rows, show_run
+from cuda_llm.cli.run_output import report_rows, run_document, show_run
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.traces.events import WinnerRemeasured
@@ -93,3 +94,21 @@ def test_a_winner_that_failed_its_last_check_is_told_with_the_reason() -> None:
     assert "best: no kernel passed its last check; the baseline is still the answer" in text
     assert ": r1-c1: WRONG_RESULT; 1 of 9" in text
     assert "tile is undefined" not in text
+
+
+def test_the_document_says_after_how_many_launches_the_search_has_paid() -> None:
+    """12 s of search; a launch saves 36 us less 12.8 us over both sizes, 5 and 103 us at each."""
+    run = replace(finished(FAST, FAST), baseline_us=(9.0, 144.0), time_source="measured")
+    assert json.loads(run_document(run))["launches_to_pay"] == {
+        "time_source": "measured",
+        "all_sizes": 517_381,
+        "sizes": [2_400_000, 116_505],
+    }
+    without = replace(run, best=None)
+    assert json.loads(run_document(without))["launches_to_pay"]["all_sizes"] is None
+    slower = replace(run, baseline_us=(3.0, 44.0))
+    assert json.loads(run_document(slower))["launches_to_pay"] == {
+        "time_source": "measured",
+        "all_sizes": None,
+        "sizes": [None, 4_000_000],
+    }

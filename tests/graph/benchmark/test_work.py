@@ -152,14 +152,14 @@ def test_a_search_has_paid_when_launches_have_saved_its_wall_time(whole: Benchma
     row = replace(
         whole.rows["small"], sizes=sizes, seconds={"total": 0.5999997}, time_source="measured"
     )
-    assert [row.launches_to_pay(one.saved_us) for one in sizes] == [200_000, 50_000]
-    assert row.launches_to_pay(row.saved_us) == 100_000
+    assert [row.launches_to_pay((one,)) for one in sizes] == [200_000, 50_000]
+    assert row.launches_to_pay(row.sizes) == 100_000
     lines = markdown(make_page(whole.plan, [row]))
     assert "| 100,000 | 200,000; 50,000 |" in lines
     modelled = markdown(make_page(whole.plan, [replace(row, time_source="modelled")]))
     assert "| 100,000 (modelled) | 200,000 (modelled); 50,000 (modelled) |" in modelled
     slower = replace(row, sizes=tuple(replace(one, best_us=9.0 * one.baseline_us) for one in sizes))
-    assert slower.launches_to_pay(slower.saved_us) is None
+    assert slower.launches_to_pay(slower.sizes) is None
     assert "| never | never; never |" in markdown(make_page(whole.plan, [slower]))
 
 

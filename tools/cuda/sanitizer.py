@@ -50,9 +50,13 @@ _RACES: Mapping[tuple[str, str], RaceKind] = {
 _COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/")
 _FUNCTION = re.compile(r"^(?=[^\n]*\.(?:entry|func)\b)", re.MULTILINE)
 _ENTRY = re.compile(r"[^\n]*\.entry\s+(\w+)")
-_ARRIVES = re.compile(r"\b(?:bar|barrier)(?:\.cta)?\.arrive\b")
-"""Pattern of an arrival at a block barrier. Mbarriers and cluster barriers, which racecheck
-follows, do not match."""
+_UNFOLLOWED = re.compile(
+    r"\b(?:(?:bar|barrier)(?:\.cta)?\.arrive\b|cp\.async\.bulk\.(?:tensor\.\dd\.)?shared)"
+)
+"""Pattern of an instruction whose order racecheck does not follow: an arrival at a block barrier,
+and a bulk copy into shared memory, which an mbarrier awaits. Arrivals at mbarriers and at cluster
+barriers, which racecheck follows, do not match. Racecheck 2025.3 reported races in 2 of 5 right
+kernels with such copies (H200, 2026-11-29)."""
 _EXIT_CODE = 86
 _OPTIONS = (
     "--print-limit",
@@ -71,7 +75,8 @@ _OF_ONE = {
 found another way."""
 _DOUBT = (
     "{} reports a race, but does not follow barriers at which some warps arrive without waiting "
-    "(bar.arrive): it counts unless the emulated device runs the kernel and finds nothing"
+    "(bar.arrive), nor bulk copies into shared memory (cp.async.bulk): the race counts unless the "
+    "emulated device runs the kernel and finds nothing"
 )
 
 
@@ -98,8 +103,8 @@ def _split_races(text: str, compiled: Compiled) -> tuple[tuple[Verdict, ...], tu
     blocks = _blocks(text)
     if not any(_RACE.search(line) for block in blocks for line in block):
         return read_findings(text, compiled), ()
-    arriving = _arriving_kernels(compiled)
-    kernels = frozenset(compiled.kernel_names.values()) | arriving
+    unfollowed = _unfollowed_kernels(compiled)
+    kernels = frozenset(compiled.kernel_names.values()) | unfollowed
     sure: list[list[str]] = []
     unsure: list[list[str]] = []
     for block in blocks:
@@ -110,20 +115,20 @@ def _split_races(text: str, compiled: Compiled) -> tuple[tuple[Verdict, ...], tu
             if (match := pattern.search(line))
         ]
         named = kernels.intersection(_place(place, compiled)[0] for place in places)
-        doubted = bool(places) and bool((named or kernels) & arriving)
+        doubted = bool(places) and bool((named or kernels) & unfollowed)
         (unsure if doubted else sure).append(block)
     return _once_a_place(sure, compiled), _once_a_place(unsure, compiled)
 
 
-def _arriving_kernels(compiled: Compiled) -> frozenset[str]:
-    """Return the kernels in which warps arrive at barriers without waiting there.
+def _unfollowed_kernels(compiled: Compiled) -> frozenset[str]:
+    """Return the kernels with an instruction whose order racecheck does not follow.
 
-    Any kernel may call a function that is not inlined, so an arrival in such a function counts for
-    all kernels.
+    Any kernel may call a function that is not inlined, so such an instruction in a function counts
+    for all kernels.
     """
     symbols: set[str] = set()
     for part in _FUNCTION.split(_COMMENT.sub("", compiled.ptx.read_text(encoding="utf-8"))):
-        if _ARRIVES.search(part):
+        if _UNFOLLOWED.search(part):
             entry = _ENTRY.match(part)
             symbols.update(compiled.kernel_names if entry is None else {entry[1]})
     return frozenset(compiled.kernel_names.get(symbol, symbol) for symbol in symbols)

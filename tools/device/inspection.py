@@ -114,8 +114,8 @@ class SanitizerResult:
     state: State
     verdicts: tuple[Verdict, ...] = ()
     doubted: tuple[Verdict, ...] = ()
-    """Races in kernels whose barriers racecheck does not follow: another tool has to confirm them,
-    unless none can run the kernel."""
+    """Races in kernels with barriers or copies that racecheck does not follow: another tool has to
+    confirm them, unless none can run the kernel."""
     note: str = ""
     """Reason why the state is neither clean nor found; never empty in other states."""
     missing: tuple[str, ...] = ()

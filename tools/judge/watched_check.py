@@ -9,11 +9,13 @@ inputs and poison): a GPU names neither line nor thread nor buffer.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cuda_llm.errors import CudaLLMError, describe_error
+from cuda_llm.figure_wording import describe_dims
 from cuda_llm.outcomes import (
     CompileFailed,
     DataRace,
@@ -33,6 +35,7 @@ from cuda_llm.outcomes import (
     with_place,
     with_replay,
 )
+from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import HiddenSizes, Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site, Work
 from cuda_llm.tools.device.buffers import HOST
@@ -51,24 +54,61 @@ MOST_WATCHED_WORK = 2e7
 
 CHECK_LIMIT_S = 60.0
 """Longest seconds of a check, with g++'s build of the kernel, without builds of native parts."""
+MOST_LEFT_OUT = 2
+"""Most sizes that a check leaves out because the emulated device does not finish in time."""
 REPLAY_LIMIT_S = 30.0
 """Longest seconds of a replay, with g++'s build of the kernel, without builds of native parts."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class WatchedCases:
+    """What the watched cases of a kernel showed."""
+
+    verdict: Verdict | None = None
+    """The first verdict that is no pass; None where every executed case passed."""
+    left_out: tuple[Dims, ...] = ()
+    """Sizes at which the time was up while blocks kept ending: a GPU takes milliseconds there."""
+
+
 async def check_there(
     site: Site, task: Task, compiled: Compiled, baseline: Baseline, nonce: bytes | None
-) -> Verdict | None:
-    """Check the watched cases; return the first verdict that is no pass, None where all pass."""
+) -> WatchedCases:
+    """Check the watched cases until a verdict is no pass; leave out sizes that are too slow.
+
+    Raises TaskError where the task's reference is broken.
+    """
     secret = fresh_nonce() if nonce is None else nonce
+    cases = watched_cases(task, generator(secret, task.name, "plan", 0))
+    left = list(enumerate(cases))
+    left_out: list[Dims] = []
+    while True:
+        number, verdict = await _check_cases(site, task, compiled, baseline, secret, left)
+        slow = isinstance(verdict, TimedOut) and verdict.only_slow
+        if not slow or len(left_out) == MOST_LEFT_OUT:
+            return WatchedCases(verdict=verdict, left_out=tuple(left_out))
+        left_out.append(cases[number].dims)
+        left = [one for one in left if one[0] > number and one[1].dims != left_out[-1]]
+
+
+async def _check_cases(
+    site: Site,
+    task: Task,
+    compiled: Compiled,
+    baseline: Baseline,
+    secret: bytes,
+    cases: Sequence[tuple[int, Case]],
+) -> tuple[int, Verdict | None]:
+    """Check numbered cases in one runner; return the number of the last case and its verdict."""
+    number = -1
     async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
         if not isinstance(session, Session):
-            return session
-        for number, case in enumerate(watched_cases(task, generator(secret, task.name, "plan", 0))):
+            return number, session
+        for number, case in cases:
             rng = generator(secret, task.name, "case", number, site.arrays)
             result = await check_case(task, session, case, oracle, rng, site.arrays)
             if not isinstance(result, CheckedCase):
-                return result
-    return None
+                return number, result
+    return number, None
 
 
 def watched_cases(task: Task, rng: np.random.Generator) -> tuple[Case, ...]:
@@ -116,23 +156,27 @@ async def check_watched(
     try:
         await build_in_thread(watcher.prepare)
         async with asyncio.timeout(limit_s):
-            verdict = await build_and_check(task, watcher, compiled, nonce)
+            found = await build_and_check(task, watcher, compiled, nonce)
     except TimeoutError:
         return WatchedCheck(notes=(f"the emulated device did not finish within {limit_s:g} s",))
     except CudaLLMError as error:
         return _not_run(str(error))
     except Exception as error:
         return _not_run(f"{type(error).__name__}: {error}")
-    return conclude_check(verdict)
+    return conclude_check(found)
 
 
-def conclude_check(verdict: Verdict | None) -> WatchedCheck:
-    """Return the check of a kernel that passed on a GPU and has this verdict on the emulated
-    device; None where every case passed."""
+def conclude_check(found: WatchedCases) -> WatchedCheck:
+    """Return the check of a kernel that passed on a GPU and showed this on the emulated device."""
+    verdict = found.verdict
     match verdict:
         case None:
             sought = "races, accesses, barriers, results"
             note = f"the emulated device found nothing: {sought} at small sizes"
+            if found.left_out:
+                note += (
+                    f", without {' and '.join(map(describe_dims, found.left_out))}: too slow there"
+                )
             return WatchedCheck(clean=True, notes=(note,))
         case EmulatorUnsupported() | CompileFailed() | LoadFailed() | InfraFailed():
             return _not_run(describe(verdict)[0])
@@ -155,12 +199,11 @@ def conclude_check(verdict: Verdict | None) -> WatchedCheck:
 
 async def build_and_check(
     task: Task, watcher: Device, compiled: Compiled, nonce: bytes | None
-) -> Verdict | None:
-    """Compile kernel and baseline for `watcher`, and check the kernel there; None where it
-    passes."""
+) -> WatchedCases:
+    """Compile kernel and baseline for `watcher`, and check the kernel there."""
     built = await compile_source(task, watcher, compiled.source, compiled.name)
     if not isinstance(built, Compiled):
-        return built
+        return WatchedCases(verdict=built)
     baseline = await compile_baseline(task, watcher.hardware.target)
     return await watcher.carry_out(Work.of(check_there, task, built, baseline, nonce))
 

@@ -55,7 +55,7 @@ from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.protocol import Refusal, ReplyFrame, RunnerReply
 from cuda_llm.tools.device.runner import RunnerEnded
 from cuda_llm.tools.judge.judge import check, open_bench, time_compiled
-from cuda_llm.tools.judge.watched_check import conclude_check, conclude_replay
+from cuda_llm.tools.judge.watched_check import WatchedCases, conclude_check, conclude_replay
 from cuda_llm.tools.open_device import open_device, open_emulated
 from cuda_llm.tools.profiler.launch_log import LaunchKind, LoggedLaunch
 from cuda_llm.tools.timing.failures import FailedCase
@@ -486,7 +486,7 @@ def test_a_gpus_verdict_stands_where_the_emulated_device_cannot_run_the_kernel()
     assert isinstance(verdict, IllegalAccess)
     assert verdict.replay is not None and verdict.replay.outcome == "not-run"
     assert "exotic needs tex.1d.v4.f32.s32" in verdict.replay.detail
-    assert conclude_check(unable).fault is None
+    assert conclude_check(WatchedCases(verdict=unable)).fault is None
 
 
 def test_no_last_word_of_a_gpus_runner_is_about_the_emulated_device() -> None:

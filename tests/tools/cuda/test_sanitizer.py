@@ -217,9 +217,17 @@ def racing(folder: Path, add: str, other: str = "", function: str = "") -> Sanit
 
 @pytest.mark.parametrize(
     "instruction",
-    ["bar.arrive 1, 64;", "barrier.arrive 1, 64;", "@%p1 barrier.cta.arrive.aligned %r1, 64;"],
+    [
+        "bar.arrive 1, 64;",
+        "barrier.arrive 1, 64;",
+        "@%p1 barrier.cta.arrive.aligned %r1, 64;",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 64, "
+        "[%r2];",
+        "cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1, "
+        "{%r3, %r4}], [%r2];",
+    ],
 )
-def test_a_race_where_warps_arrive_without_waiting_is_doubted(
+def test_a_race_beside_what_racecheck_does_not_follow_is_doubted(
     tmp_path: Path, instruction: str
 ) -> None:
     found = racing(tmp_path, instruction)
@@ -235,11 +243,12 @@ def test_a_race_where_warps_arrive_without_waiting_is_doubted(
         "bar.sync 1, 64;",
         "mbarrier.arrive.shared.b64 _, [%r1];",
         "barrier.cluster.arrive;",
+        "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 64;",
         "// bar.arrive 1, 64;",
         "/* bar.arrive\n1, 64; */",
     ],
 )
-def test_a_race_among_barriers_that_racecheck_follows_counts(
+def test_a_race_among_instructions_that_racecheck_follows_counts(
     tmp_path: Path, instruction: str
 ) -> None:
     found = racing(tmp_path, instruction)

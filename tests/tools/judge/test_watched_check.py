@@ -34,6 +34,7 @@ from cuda_llm.tools.judge.inspection import join_inspections
 from cuda_llm.tools.judge.watched_check import (
     CHECK_LIMIT_S,
     MOST_WATCHED_WORK,
+    WatchedCases,
     WatchedCheck,
     check_watched,
     conclude_check,
@@ -148,7 +149,7 @@ def test_a_check_that_takes_too_long_is_a_note() -> None:
     ],
 )
 def test_a_fault_is_what_no_limit_of_this_device_explains(verdict: Verdict, is_fault: bool) -> None:
-    check = conclude_check(verdict)
+    check = conclude_check(WatchedCases(verdict=verdict))
     assert check.fault == (verdict if is_fault else None)
     assert verdict.code in check.notes[0]
     assert ("the GPU's verdict stands" in check.notes[0]) is not is_fault
@@ -180,15 +181,17 @@ def test_a_doubted_race_counts_unless_the_emulated_device_ran_the_kernel_and_fou
 ):
     said = SanitizerResult(tool="racecheck", state="doubted", doubted=(RACE,), note="doubted")
     there = Inspection(sanitized=(said,), notes=("doubted",))
-    assert joined(there, conclude_check(None)).fault is None
-    assert joined(there, conclude_check(None)).notes == ("doubted", *CLEAN)
-    unsupported = conclude_check(TimedOut(stage="kernel", limit_s=10))
+    assert joined(there, conclude_check(WatchedCases())).fault is None
+    assert joined(there, conclude_check(WatchedCases())).notes == ("doubted", *CLEAN)
+    unsupported = conclude_check(WatchedCases(verdict=TimedOut(stage="kernel", limit_s=10)))
     for unable in (WatchedCheck(notes=("not finished",)), unsupported):
         assert joined(there, unable).fault == RACE
     own = InvalidSync(kind="divergent-barrier")
-    assert joined(there, conclude_check(own)).fault == own
+    assert joined(there, conclude_check(WatchedCases(verdict=own))).fault == own
     certain = replace(said, state="found", verdicts=(RACE,))
-    assert joined(replace(there, sanitized=(certain,)), conclude_check(None)).fault == RACE
+    assert (
+        joined(replace(there, sanitized=(certain,)), conclude_check(WatchedCases())).fault == RACE
+    )
 
 
 HANDS_OVER = """
@@ -229,6 +232,20 @@ def test_the_emulated_device_follows_barriers_at_which_warps_only_arrive() -> No
     step = "wait(READY + half);"
     assert HANDS_OVER.count(step) == 1
     assert check_text(HANDS_OVER.replace(step, "")).fault is not None
+
+
+def test_a_size_that_is_too_slow_there_is_left_out_and_the_others_are_watched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_LLM_CALL_LIMIT_S", "1")
+    source = load_task("vector_add").baseline.read_text()
+    grid = "(n + threads - 1) / threads"
+    assert source.count(grid) == 1
+    slow = source.replace(grid, f"n == 1 ? 1 << 30 : {grid}")
+    check = check_text(slow)
+    assert check.fault is None and check.clean
+    assert check.notes == (f"{CLEAN[0]}, without n = 1: too slow there",)
+    assert check_text(slow.replace("A[i] + B[i]", "A[i] - B[i]")).fault is not None
 
 
 def test_a_gpu_that_breaks_ends_the_check_on_the_emulated_device() -> None:

@@ -37,7 +37,6 @@ int64_t slice_of(BlockRun& slot) {
   return static_cast<int64_t>(mixed(slot.launch->seed + (uint64_t{slot.serial} << 20) + slot.slices) % 8);
 }
 
-// Runs the warp until it gives up its turn. True when it did something but poll.
 // Blocks went on ending until the time was up: the launch is slow here, which is no fault of it.
 bool is_only_slow() {
   const Device& d = device();
@@ -45,10 +44,25 @@ bool is_only_slow() {
          (now_ns() - d.block_ended_ns) * 4 < d.block_ended_ns - d.begun_ns;
 }
 
+// Ends the call at the basic block where its foremost lanes are.
+[[noreturn]] void end_late(const BlockRun& slot, Warp& w) {
+  Progress& progress = device().report->progress;
+  progress.basic_block = where(w);
+  progress.block = slot.block.linear;
+  device().report->only_slow = is_only_slow() ? 1 : 0;
+  raise({.fault = Fault::endless_loop,
+         .warp = &w,
+         .lane = __builtin_ctz(foremost(w)),
+         .basic_block = progress.basic_block});
+}
+
+// Runs the warp until it gives up its turn. True when it did something but poll.
 bool take_turn(BlockRun& slot, uint32_t index) {
   LaunchRun& launch = *slot.launch;
   Warp& w = slot.warps[index];
   WarpRun& run = slot.runs[index];
+  // Blocks of which each warp ends in its first turn end in time, however many they are.
+  if (device().expired != 0) end_late(slot, w);
   w.fuel = kTurn;
   w.slice = slice_of(slot);
   run.poll_cost = 0;
@@ -59,16 +73,10 @@ bool take_turn(BlockRun& slot, uint32_t index) {
   launch.fuel -= kTurn - w.fuel - run.poll_cost;
   bool over = launch.fuel < 0 || device().expired != 0;
   if (status == Status::exited || (status == Status::waiting && !over)) return true;
+  if (over) end_late(slot, w);
   Progress& progress = device().report->progress;
   progress.basic_block = where(w);
   progress.block = slot.block.linear;
-  if (over) {
-    device().report->only_slow = is_only_slow() ? 1 : 0;
-    raise({.fault = Fault::endless_loop,
-           .warp = &w,
-           .lane = __builtin_ctz(foremost(w)),
-           .basic_block = progress.basic_block});
-  }
   return run.poll_cost * 2 < kTurn;
 }
 

@@ -82,12 +82,9 @@ def begin(
     typed, swept = typed_options(context), read_swept(given["sweep"] or ())
     refuse_both(typed, swept)
     if preset is not None:
-        named = {
-            name: values
-            for name, values in read_swept(preset.sweep).items()
-            if name not in typed and name not in swept
-        }
-        swept = {**named, **swept}
+        over = {*typed, *swept, *(QUICK if given["quick"] else ())}
+        named = read_swept(preset.sweep).items()
+        swept = {**{name: values for name, values in named if name not in over}, **swept}
     tasks = name_tasks(given["tasks"] or (() if preset is None else preset.tasks))
     # Where the benchmark's tables lie is not where the folder of each run lies.
     config, left_out = settle(config_from(context, out=str(BENCHMARKS)), swept), ""

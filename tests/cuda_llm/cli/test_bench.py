@@ -8,8 +8,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 from commands import Command
+from model_server import Answer, ModelServer, Request, Say
+from scripted_writer import KERNEL
 from tiny_tasks import tiny_task
 
+from cuda_llm.agents.llm.preflight import PROBE
 from cuda_llm.cli.bench import make_quick
 from cuda_llm.graph.benchmark.folder import find_benchmark
 from cuda_llm.run_config import RunConfig
@@ -135,6 +138,47 @@ def test_a_sweep_killed_in_the_middle_finishes_the_rest_only(
     assert (pair["pairs"], pair["ratio"], pair["finding"]) == (2, 1.0, "tie"), "no prompt is read"
 
 
+def write_kernel(request: Request) -> Answer:
+    """What a model says that always writes the same right kernel."""
+    if PROBE in request.prompt:
+        return Say("ready")
+    if "response_format" in request.body:
+        return Say('{"bottleneck": "memory", "change": "wider loads", "reason": "bytes"}')
+    return Say(f"```cuda\n{KERNEL % {'each': 4, 'fault': ''}}\n```")
+
+
+def test_a_model_stands_beside_the_playbook_with_what_it_cost(
+    command: Command, tmp_path: Path
+) -> None:
+    task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
+    options = ("--candidates", 2, "--rounds", 1, "--tune", 0, "--device", "emulated", "--out", out)
+    with ModelServer(write_kernel) as server:
+        told = command(
+            *("bench", task, *options, "--sweep", "generator=playbook,llm", "--json"),
+            *("--model", "scripted", "--base-url", server.base_url),
+        )
+        assert told.code == 0, told.stderr
+        asked = len(server.requests)
+    document = json.loads(told.stdout)
+    jsonschema.validate(document, BENCH_SCHEMA)
+    playbook, model = document["rows"]
+    assert (playbook["written_by"], model["written_by"]) == ("playbook", "model")
+    assert 0 == playbook["model_calls"] < model["model_calls"] == asked
+    assert (model["first_round_passed"], model["first_round_evaluations"]) == (1, 2), "one repeats"
+    ours, theirs = document["comparison"]
+    assert theirs["setting"] == {"generator": "llm"}
+    assert theirs["totals"]["input_tokens"] == model["input_tokens"] > 0
+    assert theirs["totals"]["stages"]["model"] > 0 == ours["totals"]["stages"]["model"]
+    (pair,) = document["pairs"]
+    ratio = model["speedup"] / playbook["speedup"]
+    assert (pair["value"], pair["ratio"]) == ("llm", pytest.approx(ratio))
+    (table,) = out.glob("*/table.md")
+    tasks = table.read_text().partition("## Tasks")[2].partition("##")[0].splitlines()
+    (row,) = (line for line in tasks if line.startswith("| tiny | llm |"))
+    (mean,) = (line for line in tasks if line.startswith("| geometric mean of 1, modelled | llm |"))
+    assert all(f" | – | {ratio:.2f}x | " in line for line in (row, mean)), "no library, a playbook"
+
+
 def test_a_finished_benchmark_is_computed_again_from_its_runs_without_a_device(
     command: Command, tmp_path: Path
 ) -> None:
@@ -177,6 +221,16 @@ def test_the_command_line_goes_over_a_preset(command: Command, tmp_path: Path) -
         {"hardware_context": "none"},
     ]
     assert (document["settings"]["seed"], document["settings"]["tune"]) == (3, 0)
+
+
+def test_quick_goes_over_a_preset(command: Command, tmp_path: Path) -> None:
+    task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
+    options = ("--quick", "--device", "emulated", "--out", out, "--json")
+    told = command("bench", task, "--preset", "vector-add", *options)
+    assert told.code == 0, told.stderr
+    document = json.loads(told.stdout)
+    assert (document["settings"]["candidates"], document["settings"]["rounds"]) == (2, 1)
+    assert document["left_out"].startswith("candidates 2, rounds 1, tune 0")
 
 
 def test_quick_says_what_it_leaves_out_and_gives_way_to_what_is_typed() -> None:

@@ -57,6 +57,9 @@ class Aggregates:
     baseline_roofline_share: Spread | None
     over_library: Spread | None
     """Spread of the library's time over the winner's time; None where no task has a library."""
+    over_playbook: Spread | None
+    """Spread of the speed-ups over the playbook's; None where no run of the playbook stands
+    beside."""
     beside_published: tuple[BesidePublished, ...] = ()
     setting: Setting = field(default_factory=dict, metadata=SPARSE)
     """Setting that all these runs of a sweep have, without the seed; empty without a sweep."""
@@ -223,6 +226,7 @@ def _aggregate(source: TimeSource, rows: Sequence[TaskRow]) -> Aggregates:
             _means(rows, lambda row: [one.baseline_roofline_share for one in row.sizes])
         ),
         over_library=spread(_means(rows, lambda row: [one.over_library for one in row.sizes])),
+        over_playbook=spread(_means(rows, lambda row: [row.over_playbook])),
         beside_published=tuple(_beside_published(rows)),
         setting=without_seed(rows[0].setting),
     )

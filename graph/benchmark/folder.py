@@ -18,6 +18,7 @@ from typing import Any
 
 from cuda_llm.codec import SPARSE, decode, encode
 from cuda_llm.errors import UsageError
+from cuda_llm.graph.benchmark.beside import beside_playbook
 from cuda_llm.graph.benchmark.row import TaskRow
 from cuda_llm.graph.benchmark.sweep import Setting, name_runs
 from cuda_llm.graph.runs.resolve import name_run
@@ -59,6 +60,9 @@ class BenchmarkPlan:
     """Setting of each run, by the name of the run; empty without a sweep."""
     preset: str = field(default="", metadata=SPARSE)
     """Name of the preset that the benchmark was planned from; empty without a preset."""
+    beside: str = field(default="", metadata=SPARSE)
+    """Folder of another benchmark, whose runs are the playbook's on the same tasks; empty without
+    one."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -174,12 +178,36 @@ class BenchmarkFolder:
         return all(row.state == "done" for row in self.rows(plan))
 
     def rows(self, plan: BenchmarkPlan) -> tuple[TaskRow, ...]:
-        """Return a row for each task of the plan; those without a result yet are `waiting`."""
+        """Return a row for each task of the plan; those without a result yet are `waiting`.
+
+        Raises UsageError where the benchmark beside cannot be read.
+        """
         kept = {name: self.read_row(name) for name in plan.tasks}
-        return tuple(
+        rows = [
             row or plan.place(name, TaskRow(task=name, state="waiting"))
             for name, row in kept.items()
+        ]
+        return self.place_beside(plan, rows)
+
+    def place_beside(self, plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> tuple[TaskRow, ...]:
+        """Return the rows beside the playbook's of the same sweep, or of the benchmark beside."""
+        if not plan.beside:
+            return beside_playbook(rows)
+        other = BenchmarkFolder(Path(plan.beside))
+        # Two benchmarks may stand beside each other.
+        return beside_playbook(rows, other.rows(replace(other.read_plan(), beside="")))
+
+
+def with_beside(plan: BenchmarkPlan, folder: BenchmarkFolder) -> BenchmarkPlan:
+    """Return the plan with another benchmark beside. Raises UsageError where its times are of
+    another GPU or source."""
+    other = folder.read_plan()
+    if (other.hardware, other.time_source) != (plan.hardware, plan.time_source):
+        raise UsageError(
+            f"--beside {folder.path}: {other.device}, times {other.time_source}; here "
+            f"{plan.device}, times {plan.time_source}: such times do not stand beside each other"
         )
+    return replace(plan, beside=str(folder.path))
 
 
 def find_benchmark(name: str, out: Path | None = None) -> BenchmarkFolder:

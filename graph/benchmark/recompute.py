@@ -18,7 +18,7 @@ def recompute_rows(folder: BenchmarkFolder, plan: BenchmarkPlan) -> tuple[TaskRo
     run is not finished, or cannot be read any more, stays as it is stored.
     """
     stored = zip(plan.tasks, folder.rows(plan), strict=True)
-    return tuple(_recompute(folder, plan, name, row) for name, row in stored)
+    return folder.place_beside(plan, [_recompute(folder, plan, *one) for one in stored])
 
 
 def _recompute(folder: BenchmarkFolder, plan: BenchmarkPlan, name: str, stored: TaskRow) -> TaskRow:

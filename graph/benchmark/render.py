@@ -26,7 +26,7 @@ TASK_COLUMNS = (
     *("task", "state", "error", "run", "device", "time_source", "objective", "speedup", "best"),
     *("written_by", "model", "passed", "asked_as_published", "rounds", "evaluations"),
     *("model_calls", "input_tokens", "output_tokens", "usd", "not_inspected", "libraries_note"),
-    *("best_round", "first_round_evaluations", "first_round_passed"),
+    *("over_playbook", "best_round", "first_round_evaluations", "first_round_passed"),
 )
 FIRST_COLUMNS = ("seconds", "model_calls", "input_tokens", "output_tokens", "usd")
 SIZE_COLUMNS = (

@@ -129,6 +129,9 @@ class TaskRow:
     sizes: tuple[SizeRow, ...] = ()
     speedup: float | None = None
     """Score of the winner over all sizes, as judged again at the end."""
+    over_playbook: float | None = None
+    """Speed-up over the playbook's speed-up on the same task (`beside`); None where no run of the
+    playbook stands beside."""
     best: str = ""
     """Id of the winning candidate."""
     best_round: int = 0

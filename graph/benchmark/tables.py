@@ -1,7 +1,7 @@
 """The page of a benchmark before any markup: headings, tables and notes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cuda_llm.graph.benchmark.aggregates import (
     Aggregates,
@@ -9,14 +9,12 @@ from cuda_llm.graph.benchmark.aggregates import (
     Spread,
     aggregate,
     compare,
-    own_speedup,
-    spread,
     total,
 )
 from cuda_llm.graph.benchmark.folder import BenchmarkPlan
 from cuda_llm.graph.benchmark.paired import FEWEST_PAIRS, PairedComparison, compare_pairs
 from cuda_llm.graph.benchmark.row import SizeRow, TaskRow
-from cuda_llm.graph.benchmark.sweep import Setting, spell_value, values_of, without_seed
+from cuda_llm.graph.benchmark.sweep import Setting, spell_value, values_of
 from cuda_llm.redaction import printable
 from cuda_llm.traces.text import duration, us
 
@@ -37,9 +35,9 @@ COST_HEAD = (
     *("tokens out", "cost", "cost until winner", "time until winner", *STAGE_HEAD),
     *("launches to pay", "a size each", "limited by, after each round"),
 )
-MEAN_HEAD = ("figure", "times", "tasks", "geometric mean", "median", "worst", "of")
+MEAN_HEAD = ("figure", "times", "runs", "geometric mean", "median", "worst", "of")
 SETTING_HEAD = (
-    *("times", "tasks", "geometric mean", "median", "worst", "of", "fastest of all on"),
+    *("times", "runs", "geometric mean", "median", "worst", "of", "fastest of all on"),
     *("with a kernel", "candidates", "model calls", "tokens", "cost", *STAGE_HEAD),
 )
 PAIRED_HEAD = (
@@ -64,10 +62,10 @@ PAIRED_NOTE = (
 )
 TASK_NOTE = (
     "Speed-up over the task's own baseline, over all its sizes, as judged again at the end; below "
-    "1x the winner is slower. `over the playbook`: beside the run with generator playbook of the "
-    "same sweep. `passed in round 1`: of the kernels that the generator wrote first. `passes "
-    "theirs, fails ours`: of the candidates of which it is known, those that the check published "
-    "with the task accepts and ours refuses."
+    "1x the winner is slower. `over the playbook`: beside the speed-up of the playbook's run in "
+    "the same sweep, or in the benchmark that stands beside. `passed in round 1`: of the kernels "
+    "that the generator wrote first. `passes theirs, fails ours`: of the candidates of which it is "
+    "known, those that the check published with the task accepts and ours refuses."
 )
 COST_NOTE = (
     "Seconds of stages overlap; `own` is none of them. `launches to pay`: the wall time of the "
@@ -108,13 +106,11 @@ def make_page(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Page:
     compared = tuple(values_of(one.setting for one in found))
     means = [cells for one in found for cells in mean_cells(one)]
     sizes = [cells for row in rows for cells in size_cells(row)]
-    playbook = beside_playbook(rows)
-    tasks = [task_cells(row, playbook.get(row.name)) for row in rows]
     tables = [
         Table(title="Over all tasks", rows=((*compared, *MEAN_HEAD), *means), note=MEAN_NOTE),
         Table(
             title="Tasks",
-            rows=(behind_task(swept, TASK_HEAD), *tasks, *task_means(rows, playbook, swept)),
+            rows=(behind_task(swept, TASK_HEAD), *map(task_cells, rows), *task_means(found, swept)),
             note=TASK_NOTE,
         ),
         Table(
@@ -152,39 +148,15 @@ def sweep_tables(rows: Sequence[TaskRow]) -> list[Table]:
     return [settings, pairs]
 
 
-def beside_playbook(rows: Sequence[TaskRow]) -> dict[str, float]:
-    """Return the speed-up of each run over that of the playbook's run in the same sweep, by the
-    run's name; runs without one are left out."""
-    done = {row.name: row for row in rows if row.state == "done" and row.sizes}
-    found = {}
-    for name, row in done.items():
-        if "generator" not in row.setting:
-            continue
-        same = replace(row, setting={**row.setting, "generator": "playbook"})
-        beside = done.get(same.name)
-        if beside is not None and beside.name != name and beside.time_source == row.time_source:
-            found[name] = own_speedup(row) / own_speedup(beside)
-    return found
-
-
-def task_means(
-    rows: Sequence[TaskRow], playbook: Mapping[str, float], swept: Sequence[str]
-) -> Iterator[tuple[str, ...]]:
+def task_means(found: Iterable[Aggregates], swept: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the geometric means over the tasks, for each setting and source of times."""
-    for one in aggregate(rows):
-        over = spread(
-            [
-                (row.task, playbook[row.name])
-                for row in rows
-                if without_seed(row.setting) == one.setting and row.name in playbook
-            ]
-        )
+    for one in found:
         yield (
             f"geometric mean of {one.tasks}, {one.time_source}",
             *(spell_value(one.setting[name]) if name in one.setting else NONE for name in swept),
             factor(one.speedup.geometric_mean),
             factor(one.over_library.geometric_mean if one.over_library else None),
-            factor(over.geometric_mean if over else None),
+            factor(one.over_playbook.geometric_mean if one.over_playbook else None),
             share(one.roofline_share.geometric_mean if one.roofline_share else None),
             *[NONE] * (len(TASK_HEAD) - 5),
         )
@@ -202,6 +174,8 @@ def facts(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Iterator[str]:
     yield f"settings beside the defaults: {said or 'none'}"
     if plan.preset:
         yield f"preset: {plan.preset}"
+    if plan.beside:
+        yield f"playbook beside: {plan.beside}"
     if plan.sweep:
         yield f"swept: {_swept(plan.sweep.values())}"
     if plan.left_out:
@@ -274,7 +248,7 @@ def spell_dims(dims: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {extent:,}" for name, extent in dims.items())
 
 
-def task_cells(row: TaskRow, over_playbook: float | None = None) -> tuple[str, ...]:
+def task_cells(row: TaskRow) -> tuple[str, ...]:
     """Return the cells of one task: how fast its winner is, and what was right."""
     own = (row.task, *setting_cells(row.setting))
     if not row.run:
@@ -286,7 +260,7 @@ def task_cells(row: TaskRow, over_playbook: float | None = None) -> tuple[str, .
         *own,
         factor(row.speedup) if row.state == "done" else row.state,
         factor(row.over_library),
-        factor(over_playbook),
+        factor(row.over_playbook),
         share(row.roofline_share),
         author(row),
         (row.best or NONE) + (f" {UNINSPECTED}" if row.not_inspected else ""),
@@ -396,8 +370,10 @@ def _figures(one: Aggregates) -> Iterator[tuple[str, ...]]:
     for name, value in shares:
         if value is not None:
             yield spread_cells(name, one.time_source, value, share)
-    if one.over_library is not None:
-        yield spread_cells("library / best", one.time_source, one.over_library, factor)
+    over = (("library / best", one.over_library), ("over the playbook", one.over_playbook))
+    for name, value in over:
+        if value is not None:
+            yield spread_cells(name, one.time_source, value, factor)
     for theirs in one.beside_published:
         capped = f"ours, capped at {theirs.gpu} ({theirs.source})"
         yield spread_cells(capped, one.time_source, theirs.capped, factor)

@@ -41,7 +41,7 @@ def bench(context: typer.Context, as_json: bool, **given: Any) -> int:
     that fails does not stop the others; what was stopped or failed is taken up again by --resume,
     which of a finished benchmark makes the tables anew from the folders of its runs.
     """
-    from cuda_llm.graph.benchmark.folder import find_benchmark
+    from cuda_llm.graph.benchmark.folder import find_benchmark, with_beside
     from cuda_llm.graph.benchmark.presets import LIST
     from cuda_llm.tools.open_device import open_device, prepare_device
 
@@ -53,6 +53,9 @@ def bench(context: typer.Context, as_json: bool, **given: Any) -> int:
         refuse_more(context)
         folder = find_benchmark(given["resume"], out)
         plan = folder.read_plan()
+        if given["beside"]:
+            plan = with_beside(plan, find_benchmark(given["beside"], out))
+            folder.write_plan(plan)
         if not folder.is_done(plan):
             device = open_device(plan.config.device)
             check_device(plan, device)
@@ -71,7 +74,13 @@ def begin(
     context: typer.Context, given: Mapping[str, Any], out: Path | None
 ) -> "tuple[BenchmarkFolder, BenchmarkPlan, Device]":
     """Check everything, open the device, and write the plan. Raises UsageError before any work."""
-    from cuda_llm.graph.benchmark.folder import BENCHMARKS, BenchmarkFolder, plan_benchmark
+    from cuda_llm.graph.benchmark.folder import (
+        BENCHMARKS,
+        BenchmarkFolder,
+        find_benchmark,
+        plan_benchmark,
+        with_beside,
+    )
     from cuda_llm.graph.benchmark.presets import find_preset
     from cuda_llm.graph.benchmark.sweep import check_config, combine, read_swept, settle
     from cuda_llm.graph.runs.resolve import resolve_config
@@ -98,6 +107,8 @@ def begin(
     plan = plan_benchmark(
         config, tasks, device, left_out=left_out, settings=settings, preset=given["preset"]
     )
+    if given["beside"]:
+        plan = with_beside(plan, find_benchmark(given["beside"], out))
     folder = BenchmarkFolder((out or BENCHMARKS).absolute() / plan.name)
     folder.write_plan(plan)
     return folder, plan, device
@@ -159,7 +170,7 @@ def make_quick(config: RunConfig, swept: Collection[str] = ()) -> tuple[RunConfi
 
 def refuse_more(context: typer.Context) -> None:
     """Raise UsageError where --resume stands beside what bench.json decides."""
-    more = typed_options(context).keys() - {"resume", "out", "as_json"}
+    more = typed_options(context).keys() - {"resume", "beside", "out", "as_json"}
     if more:
         names = ", ".join(sorted(more))
         raise UsageError(f"--resume goes on as the benchmark began; leave out: {names}")
@@ -279,6 +290,10 @@ def _parameters() -> Iterator[Parameter]:
         help="Values of an option of a run, as in hardware_context=full,name,none. Repeatable.",
         metavar="OPTION=A,B",
     )
+    beside = typer.Option(
+        help="A benchmark of the playbook on the same tasks and GPU, to stand beside.",
+        metavar="DIR",
+    )
     out = typer.Option(
         help="Folder that holds benchmarks.  [default: traces/benchmarks]", metavar="DIR"
     )
@@ -288,6 +303,7 @@ def _parameters() -> Iterator[Parameter]:
     yield parameter("sweep", Annotated[list[str] | None, sweep], None)
     yield parameter("quick", Annotated[bool, quick], False)
     yield parameter("resume", Annotated[str, resume], "")
+    yield parameter("beside", Annotated[str, beside], "")
     yield parameter("out", Annotated[str, out], "")
     yield from options(in_benchmark=True)
     yield parameter("as_json", JsonOption, False)

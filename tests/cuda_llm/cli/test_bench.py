@@ -198,6 +198,29 @@ def test_a_finished_benchmark_is_computed_again_from_its_runs_without_a_device(
     assert after == {**before, "run": str(stored.parents[1] / "runs/tiny")}
 
 
+def test_a_benchmark_of_the_playbook_stands_beside_another(
+    command: Command, tmp_path: Path
+) -> None:
+    task, first, second = tiny_task(tmp_path, "tiny"), tmp_path / "first", tmp_path / "second"
+    options = ("--candidates", "1", "--rounds", "1", "--tune", "0", "--device", "emulated")
+    assert command("bench", task, *options, "--out", first).code == 0
+    (playbook,) = first.iterdir()
+    told = command("bench", task, *options, "--out", second, "--beside", playbook, "--json")
+    assert told.code == 0, told.stderr
+    document = json.loads(told.stdout)
+    jsonschema.validate(document, BENCH_SCHEMA)
+    assert document["rows"][0]["over_playbook"] == 1.0, "the same search"
+    assert document["aggregates"][0]["over_playbook"]["geometric_mean"] == pytest.approx(1.0)
+    again = command("bench", "--resume", playbook, "--beside", document["folder"])
+    assert again.code == 0 and "over the playbook" in again.stdout
+    plan = playbook / "bench.json"
+    plan.write_text(
+        plan.read_text().replace('"time_source": "modelled"', '"time_source": "measured"')
+    )
+    other = command("bench", "--resume", "latest", "--out", second, "--beside", playbook)
+    assert (other.code, "do not stand beside each other" in other.complaint) == (2, True)
+
+
 def test_presets_are_shown_with_their_question_and_their_command(command: Command) -> None:
     told = command("bench", "--preset", "list")
     assert told.code == 0 and "hardware-context: Does it matter" in told.stdout

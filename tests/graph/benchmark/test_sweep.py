@@ -18,6 +18,7 @@ from tiny_tasks import tiny_task
 
 from cuda_llm.errors import MissingError, UsageError
 from cuda_llm.graph.benchmark.aggregates import aggregate, compare
+from cuda_llm.graph.benchmark.beside import beside_playbook
 from cuda_llm.graph.benchmark.folder import BenchmarkFolder, BenchmarkPlan, plan_benchmark
 from cuda_llm.graph.benchmark.render import write_tables
 from cuda_llm.graph.benchmark.row import SizeRow, TaskRow
@@ -31,7 +32,6 @@ from cuda_llm.graph.benchmark.sweep import (
     spell_value,
     sweepable,
 )
-from cuda_llm.graph.benchmark.tables import beside_playbook
 from cuda_llm.graph.benchmark.work import work
 from cuda_llm.graph.parts import Parts
 from cuda_llm.graph.runs.resolve import RUN_NAME
@@ -209,10 +209,13 @@ def test_a_model_stands_beside_the_playbook_of_the_same_seed() -> None:
             ("llm", 2, 9.0),
         ]
     ]
-    assert beside_playbook(rows) == {
-        "task (generator llm, seed 0)": 1.5,
-        "task (generator llm, seed 1)": 0.5,
-    }
+    assert [one.over_playbook for one in beside_playbook(rows)] == [None, None, 1.5, 0.5, None]
+    other = [row("task", {"seed": seed}, factor) for seed, factor in ((0, 2.0), (1, 8.0))]
+    alone = [row("task", {}, 12.0), row("another", {}, 3.0), row("task", {}, None, state="failed")]
+    found = [one.over_playbook for one in beside_playbook(alone, other)]
+    assert found == [pytest.approx(3.0), None, None]
+    measured = beside_playbook([row("task", {}, 12.0, time_source="measured")], other)
+    assert measured[0].over_playbook is None, "modelled times stand beside no measured ones"
 
 
 PARTS = {"generator": Writer(numbered), "reflector": Learner(), "tuner": NoTuner()}
@@ -291,7 +294,7 @@ def test_tables_of_a_sweep_name_each_swept_option(sweep: Sweep) -> None:
     assert "| task | seed | strategy | speed-up |" in text
     assert "| strategy | figure |" in text
     head, *settings = text.partition("## Settings\n\n")[2].partition("\n\n")[0].splitlines()
-    assert head.startswith("| strategy | times | tasks | geometric mean |")
+    assert head.startswith("| strategy | times | runs | geometric mean |")
     assert len(settings) == 3
     assert (
         "| strategy | best-of-n | fsr | modelled | 1.00x | 1.00x to 1.00x | tie | 2 | 1 |" in text

@@ -115,7 +115,7 @@ def evaluate(
         refuse_beside_run(context)
         return evaluate_winners(from_run, device or (), nvcc or (), as_json=as_json)
     if not task or not files:
-        raise UsageError("expected TASK and FILES, or --from-run RUN")
+        raise UsageError("expected TASK and files, or --from-run RUN")
     if nvcc or (device and len(device) > 1):
         raise UsageError("--nvcc, and more than one --device, judge the kernels of --from-run RUN")
     sources = read_sources(files)

@@ -109,8 +109,8 @@ def find_contenders_sources(run: Path) -> list[Path]:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "expected TASK and FILES, or --from-run RUN"),
-        (("vector_add",), "expected TASK and FILES, or --from-run RUN"),
+        ((), "expected TASK and files, or --from-run RUN"),
+        (("vector_add",), "expected TASK and files, or --from-run RUN"),
         (("vector_add", "a.cu", "--device", "emulated", "--device", "cuda:0"), "more than one"),
         (("--from-run", "latest", "--strict"), "leave out: strict"),
         (("vector_add", "a.cu", "--from-run", "latest"), "leave out: files, task"),

@@ -1,0 +1,59 @@
+"""Every figure of a recorded experiment follows from the folders of its runs."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.graph.benchmark.folder import BenchmarkFolder
+from cuda_llm.graph.benchmark.paired import compare_pairs
+from cuda_llm.graph.benchmark.recompute import recompute_rows
+from cuda_llm.graph.benchmark.row import TaskRow
+from cuda_llm.graph.benchmark.tables import make_page
+
+ROOT = Path(__file__).parents[3]
+EXPERIMENTS = sorted(path.parent for path in ROOT.glob("benchmarks/experiments/*/bench.json"))
+
+
+def figures(row: TaskRow) -> TaskRow:
+    """A row without its place, and without what follows from its task as it is today."""
+    sizes = tuple(replace(one, least_us=1.0) for one in row.sizes)
+    return replace(row, run="", sizes=sizes, published=())
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.name)
+def test_rows_are_what_the_runs_say(path: Path) -> None:
+    folder = BenchmarkFolder(path)
+    plan = folder.read_plan()
+    stored, again = folder.rows(plan), recompute_rows(folder, plan)
+    assert {one.state for one in stored} == {"done"}
+    assert [figures(one) for one in again] == [figures(one) for one in stored]
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.name)
+def test_the_published_table_has_the_comparisons_of_the_rows(path: Path) -> None:
+    folder = BenchmarkFolder(path)
+    plan = folder.read_plan()
+    page = make_page(plan, recompute_rows(folder, plan))
+    text = (path / "table.md").read_text()
+    compared = [one for one in page.tables if one.title in ("Settings", "Pairs")]
+    assert compared or not plan.sweep
+    for table in compared:
+        for cells in table.rows:
+            assert f"| {' | '.join(cells)} |" in text
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.name)
+def test_a_record_names_no_place_of_the_machine_it_was_made_on(path: Path) -> None:
+    for file in path.rglob("*"):
+        if file.is_file():
+            assert not re.search(r'["\s](/[a-z]+){2,}', file.read_text()), file
+
+
+def test_arms_that_no_prompt_distinguishes_tie_at_exactly_one() -> None:
+    """The A/A check: the playbook reads nothing of the GPU, so every arm is the same search."""
+    folder = BenchmarkFolder(ROOT / "benchmarks/experiments/hardware-context-playbook")
+    pairs = compare_pairs(folder.rows(folder.read_plan()))
+    assert [(one.value, one.pairs) for one in pairs] == [("name", 2), ("none", 2)]
+    assert {(one.ratio, one.low, one.high, one.finding) for one in pairs} == {(1, 1, 1, "tie")}

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import hypot, log1p
+from math import hypot, log1p, sqrt
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ RESAMPLES = 2000
 """Number of bootstrap samples."""
 BOOTSTRAP_SEED = 0
 LEVEL = 0.95
-"""Part of the bootstrap samples that lies inside the interval."""
+"""Part of the bootstrap samples that lies inside the interval, before it is widened."""
 FEWEST_PAIRS = 5
 """Below so many pairs chance alone often gives all of them one sign: nothing is called faster."""
 
@@ -39,8 +40,8 @@ class PairedComparison:
     """Geometric mean over the pairs of the speed-up with `value` over that with `reference`; a run
     without a winner counts as the baseline, 1x."""
     low: float
-    """Lower end of the 95 % interval of `ratio`: percentile bootstrap over tasks, and over the
-    pairs of a task."""
+    """Lower end of the 95 % interval of `ratio`: bootstrap over tasks, and over the pairs of a
+    task, widened for few of them."""
     high: float
     pairs: int
     tasks: int
@@ -142,21 +143,38 @@ def bootstrap(by_task: Sequence[NDArray[np.float64]]) -> tuple[float, float, flo
 
     A sample draws as many tasks as there are, and of each drawn task as many pairs as it has, both
     with replacement; draws depend on the counts alone, so that scaling every ratio scales the
-    interval. The interval is the middle 95 % of the samples' geometric means.
+    interval. The interval is the middle 95 % of the samples' geometric means, its distance from the
+    ratio widened for few tasks, or for few pairs of one task.
     """
     draw = np.random.default_rng(BOOTSTRAP_SEED)
     sizes = np.array([len(one) for one in by_task])
     chosen = draw.integers(len(by_task), size=(len(by_task), RESAMPLES))
     sums, counts = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
     for tasks in chosen:
-        drawn = np.stack(
-            [
-                one[draw.integers(len(one), size=(RESAMPLES, len(one)))].sum(axis=1)
-                for one in by_task
-            ]
-        )
-        sums += drawn[tasks, np.arange(RESAMPLES)]
+        places = [draw.integers(len(one), size=(RESAMPLES, len(one))) for one in by_task]
+        drawn = [one[place].sum(axis=1) for one, place in zip(by_task, places, strict=True)]
+        sums += np.stack(drawn)[tasks, np.arange(RESAMPLES)]
         counts += sizes[tasks]
-    tail = (1 - LEVEL) / 2
-    low, high = np.exp(np.quantile(sums / counts, (tail, 1 - tail)))
-    return float(np.exp(np.concatenate(by_task).mean())), float(low), float(high)
+    mean, tail = np.concatenate(by_task).mean(), (1 - LEVEL) / 2
+    ends = np.quantile(sums / counts, (tail, 1 - tail))
+    independent = len(by_task) if len(by_task) > 1 else int(sizes[0])
+    low, high = np.exp(mean + widening(independent) * (ends - mean))
+    return float(np.exp(mean)), float(low), float(high)
+
+
+def widening(count: int) -> float:
+    """Return by how much a bootstrap interval of a mean of so many figures is too narrow.
+
+    The samples' variance is the figures' over `count`, not over `count - 1`, and its tails are a
+    normal law's, not Student's t's, whose quantile is expanded in powers of 1 / (count - 1).
+    """
+    if count < 2:
+        return 1.0
+    z, degrees = NormalDist().inv_cdf((1 + LEVEL) / 2), count - 1
+    student = (
+        z
+        + (z**3 + z) / (4 * degrees)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * degrees**3)
+    )
+    return student / z * sqrt(count / degrees)

@@ -57,8 +57,9 @@ SETTING_NOTE = (
 PAIRED_NOTE = (
     "Speed-up with the value over the speed-up with the value that stands beside it, in pairs of "
     "runs of the same task, seed and other options: geometric mean, and a bootstrap interval over "
-    f"tasks and over the pairs of a task. A tie: the interval holds 1, or the ratio is below what "
-    f"two equal kernels may differ by. Fewer than {FEWEST_PAIRS} pairs tell no difference."
+    "tasks and over the pairs of a task, widened for few. A tie: the interval holds 1, or the "
+    "ratio is below what two equal kernels may differ by. Fewer than "
+    f"{FEWEST_PAIRS} pairs tell no difference."
 )
 TASK_NOTE = (
     "Speed-up over the task's own baseline, over all its sizes, as judged again at the end; below "

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from corpus_sample import examples
 from hypothesis import assume, given, settings
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from cuda_llm.graph.benchmark.paired import (
     FEWEST_PAIRS,
     PairedComparison,
+    bootstrap,
     compare_pairs,
+    widening,
 )
 from cuda_llm.graph.benchmark.row import SizeRow, TaskRow
 from cuda_llm.profile import TimeSource
@@ -81,8 +84,8 @@ def test_the_ratio_lies_between_the_least_and_the_greatest_pair(
 ) -> None:
     found, ratios = compared(arms), [b / a for pairs in arms for a, b in pairs]
     slack = 1 + 1e-9
-    assert min(ratios) / slack <= found.low <= found.high <= max(ratios) * slack
     assert min(ratios) / slack <= found.ratio <= max(ratios) * slack
+    assert found.low / slack <= found.ratio <= found.high * slack
     assert (found.pairs, found.tasks) == (len(ratios), len(arms))
 
 
@@ -99,6 +102,29 @@ def test_a_difference_that_equal_kernels_may_have_is_a_tie() -> None:
     assert (sure.finding, unsure.finding) == ("faster", "tie")
     assert unsure.floor == pytest.approx(0.05 * 2**0.5)
     assert 1 < unsure.low < unsure.high, "the interval alone would tell a difference"
+
+
+@pytest.mark.parametrize(("tasks", "pairs"), [(1, 5), (1, 12), (6, 1), (5, 3)])
+def test_nineteen_of_twenty_intervals_hold_the_true_ratio(tasks: int, pairs: int) -> None:
+    """Ratios of a log-normal law around 1: what calls itself 95 % is at least nearly that."""
+    draw = np.random.default_rng(5)
+    held = 0
+    for _ in range(200):
+        logs = [
+            draw.normal(0, 0.2) * (tasks > 1) + draw.normal(0, 0.2, pairs) for _ in range(tasks)
+        ]
+        _, low, high = bootstrap(logs)
+        held += low <= 1 <= high
+    assert held >= 182
+
+
+def test_the_widening_is_that_of_student_s_t() -> None:
+    """Quantiles of t from tables: 2.776 at 4 degrees of freedom, 2.262 at 9, 2.093 at 19."""
+    for count, quantile in ((5, 2.776), (10, 2.262), (20, 2.093)):
+        expected = quantile / 1.960 * (count / (count - 1)) ** 0.5
+        assert widening(count) == pytest.approx(expected, rel=4e-3)
+    assert widening(1) == 1.0
+    assert 1 < widening(10_000) < 1.001
 
 
 def test_modelled_and_measured_runs_are_never_pooled() -> None:

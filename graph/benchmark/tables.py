@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from cuda_llm.graph.benchmark.aggregates import (
     Aggregates,
@@ -290,19 +291,27 @@ def cost_cells(row: TaskRow) -> tuple[str, ...]:
         money(first.usd) if first else NONE,
         f"{first.seconds:.1f} s" if first else NONE,
         *(f"{row.seconds.get(name, 0.0):.1f} s" for name in STAGE_HEAD),
-        launches(row, row.sizes),
-        "; ".join(launches(row, (size,)) for size in row.sizes) or NONE,
-        ", ".join(f"{place}: {code or NONE}" for place, code in enumerate(row.limiters, start=1))
-        or NONE,
+        launches(row, [row.sizes]),
+        launches(row, [(size,) for size in row.sizes]),
+        ", ".join(limited_rounds(row.limiters)) or NONE,
     )
 
 
-def launches(row: TaskRow, sizes: Sequence[SizeRow]) -> str:
-    """Return the launches at these sizes after which the search has paid."""
-    count = row.launches_to_pay(sizes)
-    if count is None:
-        return "never"
-    return f"{count:,}" if row.time_source == "measured" else f"{count:,} (modelled)"
+def limited_rounds(limiters: Sequence[str]) -> Iterator[str]:
+    """Yield `1-3: atomic_contention`: rounds after which the same limits the incumbent."""
+    first = 1
+    for code, same in groupby(limiters):
+        last = first + len([*same]) - 1
+        yield f"{first}-{last}: {code or NONE}" if last > first else f"{first}: {code or NONE}"
+        first = last + 1
+
+
+def launches(row: TaskRow, groups: Iterable[Sequence[SizeRow]]) -> str:
+    """Return the launches after which the search has paid, at the sizes of each group."""
+    counts = [row.launches_to_pay(sizes) for sizes in groups if sizes]
+    text = "; ".join("never" if count is None else f"{count:,}" for count in counts)
+    is_modelled = row.time_source == "modelled" and any(counts)
+    return f"{text} (modelled)" if is_modelled else text or NONE
 
 
 def setting_cells(setting: Setting) -> tuple[str, ...]:

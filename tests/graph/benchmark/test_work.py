@@ -30,7 +30,7 @@ from cuda_llm.graph.benchmark.row import (
     read_row,
     why_not_inspected,
 )
-from cuda_llm.graph.benchmark.tables import make_page
+from cuda_llm.graph.benchmark.tables import limited_rounds, make_page
 from cuda_llm.graph.benchmark.work import BenchmarkProgress, assemble, devices_of, share_out, work
 from cuda_llm.graph.parts import Parts
 from cuda_llm.graph.runs.result import read_result, seconds_of
@@ -145,6 +145,16 @@ def test_a_row_says_what_limited_each_round_and_what_was_right_at_first(whole: B
     assert (row.best_round, row.first_round_passed, row.first_round_evaluations) == (1, 1, 4)
 
 
+def test_rounds_with_one_limiter_stand_together() -> None:
+    limiters = ("", "atomic_contention", "atomic_contention", "dram_bandwidth")
+    assert [*limited_rounds(limiters)] == [
+        "1: –",
+        "2-3: atomic_contention",
+        "4: dram_bandwidth",
+    ]
+    assert [*limited_rounds(())] == []
+
+
 def test_a_search_has_paid_when_launches_have_saved_its_wall_time(whole: Benchmark) -> None:
     sizes = tuple(
         SizeRow(dims={"n": n}, baseline_us=4.0 * n, best_us=1.0 * n, least_us=0.5) for n in (1, 4)
@@ -155,7 +165,7 @@ def test_a_search_has_paid_when_launches_have_saved_its_wall_time(whole: Benchma
     lines = markdown(make_page(whole.plan, [row]))
     assert "| 100,000 | 200,000; 50,000 |" in lines
     modelled = markdown(make_page(whole.plan, [replace(row, time_source="modelled")]))
-    assert "| 100,000 (modelled) | 200,000 (modelled); 50,000 (modelled) |" in modelled
+    assert "| 100,000 (modelled) | 200,000; 50,000 (modelled) |" in modelled
     slower = replace(row, sizes=tuple(replace(one, best_us=9.0 * one.baseline_us) for one in sizes))
     assert slower.launches_to_pay(slower.sizes) is None
     assert "| never | never; never |" in markdown(make_page(whole.plan, [slower]))

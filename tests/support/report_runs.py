@@ -177,12 +177,15 @@ def verdict_for(numbers: random.Random, best: float) -> Verdict:
     return Passed(profile=profile_of(max(0.2, best * numbers.uniform(0.6, 1.12))))
 
 
-def write_large_run(path: Path, *, rounds: int = 25, candidates: int = 20) -> RunFolder:
+def write_large_run(
+    path: Path, *, rounds: int = 25, candidates: int = 20, strategy: str = "fsr", seed: int = 0
+) -> RunFolder:
     """A run of a model with prompts of 18 kB, sources of 4 kB, contests, hints and predictions."""
-    numbers, run, clock = random.Random(7), RunFolder(path), Clock()
+    numbers, run, clock = random.Random(7 + seed), RunFolder(path), Clock()
     request = {"task": "reduction", "candidates": candidates, "rounds": rounds}
     run.write_run({"run_id": path.name, "request": request, "device_spec": "cuda:0"})
-    clock.tell(0, started(path.name, rounds, candidates))
+    first = started(path.name, rounds, candidates)
+    clock.tell(0, replace(first, strategy=strategy, seed=seed))
     clock.tell(2, BaselineJudged(sizes=SIZES, times_us=BASELINE_US, seconds=1.5))
     best = 1.0
     best_id: str | None = None

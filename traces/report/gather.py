@@ -27,6 +27,7 @@ from cuda_llm.traces.text import (
     describe_end,
     describe_hints_tried,
     describe_inspection,
+    describe_review,
     describe_route,
     describe_skipped,
     describe_stop,
@@ -241,7 +242,17 @@ def _round(round_: RoundHistory) -> RoundView:
         facts=tuple((label, name, harmless(text)) for label, name, text in _round_facts(round_)),
         candidates=tuple(dict.fromkeys((*round_.briefs, *round_.attempts))),
         hints=tuple(hint.id for _, hint in round_.hints),
+        tracebacks=tuple(_tracebacks(round_)),
     )
+
+
+def _tracebacks(round_: RoundHistory) -> Iterator[tuple[str, str, str]]:
+    for failed in round_.failed:
+        if failed.traceback:
+            yield failed.agent, "", harmless(failed.traceback)
+    for name, broken in round_.broken.items():
+        if broken.traceback:
+            yield "the generator", name, harmless(broken.traceback)
 
 
 def _round_facts(round_: RoundHistory) -> Iterator[tuple[str, str, str]]:
@@ -254,6 +265,9 @@ def _round_facts(round_: RoundHistory) -> Iterator[tuple[str, str, str]]:
         yield f"{failed.agent} failed", "", f"{failed.error}; the run went on without it"
     for name, broken in round_.broken.items():
         yield "generator failed", name, broken.error
+    for reviewed in round_.reviews.values():
+        for line in describe_review(reviewed):
+            yield f"reviewed by {reviewed.by or 'nobody named'}", "", line
     for name, tried in round_.tried.items():
         yield "hints", name, describe_hints_tried(tried)
     for name, stage in round_.late.items():

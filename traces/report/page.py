@@ -8,7 +8,7 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -22,6 +22,7 @@ SCRIPTS = (
 )
 """Parts of one script, in this order."""
 STYLES = ("theme.css", "page.css", "plot.css")
+RUNS_STYLES = (*STYLES, "runs.css")
 LESS_SPACE = (",", ":")
 DIGITS = 6
 """Of figures in the page: no plot and no table shows more."""
@@ -45,16 +46,11 @@ def render_page(gathered: Gathered, other: Gathered | None = None) -> str:
     return html
 
 
-def render_list(runs: Sequence[Mapping[str, Any]], folder: str, start: str) -> str:
-    """Return the HTML of a list of runs, each linked to its report. It needs no script.
-
-    `start` is the command that starts a run in the folder.
-    """
-    style = _asset_text(STYLES)
-    template = _environment().get_template("runs.html.j2")
-    html: str = template.render(
-        runs=runs, folder=folder, start=start, policy=_policy("", style), style=style
-    )
+def render_plain(template: str, **values: Any) -> str:
+    """Return a page that needs no script: the list of runs, or their kernels."""
+    style = _asset_text(RUNS_STYLES)
+    found = _environment().get_template(template)
+    html: str = found.render(**values, policy=_policy("", style), style=style)
     return html
 
 

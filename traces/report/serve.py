@@ -5,7 +5,7 @@ another site reads runs through a name that it points here. Every page is writte
 for, from the files as they are then; nothing can be changed through it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,17 +13,20 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from cuda_llm.errors import UsageError
-from cuda_llm.figure_wording import describe_speedup
 from cuda_llm.log import Log
 from cuda_llm.redaction import printable
 from cuda_llm.traces.find import list_runs, spell_out
 from cuda_llm.traces.report.gather import gather
-from cuda_llm.traces.report.page import render_list, render_page
+from cuda_llm.traces.report.page import render_page
+from cuda_llm.traces.report.run_lines import RunLines
+from cuda_llm.traces.report.runs_page import kernels_page, list_page, runs_file
+from cuda_llm.traces.report.selection import read_selection
 from cuda_llm.traces.run_folder import RunFolder
-from cuda_llm.traces.summary import Summary, summarise
-from cuda_llm.traces.text import tokens
 
 LOOPBACK = "127.0.0.1"
+HTML = "text/html"
+FILES = {"/runs.csv": "text/csv", "/runs.latex": "text/plain", "/runs.svg": "image/svg+xml"}
+"""Exports of the list, with their types."""
 _log = Log(__name__)
 
 
@@ -35,6 +38,7 @@ class ReportServer(ThreadingHTTPServer):
     def __init__(self, folder: Path, port: int = 0) -> None:
         """Listen on a port of loopback, 0 for any. Raises UsageError where that is taken."""
         self.folder = folder
+        self._lines = RunLines()
         try:
             super().__init__((LOOPBACK, port), _Handler)
         except OSError as error:
@@ -49,16 +53,16 @@ class ReportServer(ThreadingHTTPServer):
         """Return the runs of the folder by name, newest first."""
         return {run.name: run for run in reversed(list_runs(self.folder))}
 
-    def page(self, target: str) -> str | None:
-        """Return the page of a path with its query; None where there is none."""
+    def answer(self, target: str) -> tuple[str, str] | None:
+        """Return type and text for a path with its query; None where there is none."""
         parts = urlsplit(target)
-        if parts.path == "/":
-            rows = [_row(run) for run in self.runs().values()]
-            start = f"cuda-llm run TASK{spell_out(self.folder)}"
-            return render_list(rows, printable(str(self.folder)), printable(start))
+        asked = parse_qs(parts.query)
+        if parts.path in ("/", "/kernels", *FILES):
+            return self._answer_many(parts.path, asked)
         if parts.path == "/compare":
-            asked = parse_qs(parts.query)
-            names = [asked.get(key, [""])[0] for key in ("a", "b")]
+            names = asked.get("run") or [asked.get(key, [""])[0] for key in ("a", "b")]
+            if len(names) != 2:
+                raise UsageError(f"choose two runs to compare; {len(names)} are chosen")
         elif parts.path.startswith("/run/"):
             names = [unquote(parts.path.removeprefix("/run/"))]
         else:
@@ -69,34 +73,21 @@ class ReportServer(ThreadingHTTPServer):
         if len(found) != len(names):
             return None
         first, *others = [gather(run, live=True, home="/") for run in found]
-        return render_page(first, others[0] if others else None)
+        return HTML, render_page(first, others[0] if others else None)
 
-
-def _row(run: RunFolder) -> dict[str, Any]:
-    """Return one line of the list, texts alone."""
-    try:
-        summary = summarise(run)
-    except UsageError as error:
-        return dict.fromkeys(_cells(None), "") | {"name": run.name, "state": printable(str(error))}
-    return _cells(summary) | {"name": run.name}
-
-
-def _cells(one: Summary | None) -> dict[str, str]:
-    spend = one.spend if one and one.spend.calls else None
-    money = "" if spend is None or spend.usd is None else f", ${spend.usd:,.2f}"
-    return {
-        "task": printable(one.task) if one else "",
-        "device": printable(one.device) if one else "",
-        "time_source": one.time_source if one else "",
-        "state": one.state if one else "",
-        "rounds": f"{one.rounds}/{one.planned_rounds}" if one else "",
-        "candidates": str(one.candidates) if one else "",
-        "best": (one.best or "") if one else "",
-        "speedup": describe_speedup(one.speedup, one.objective) if one and one.speedup else "",
-        "spend": f"{tokens(spend.input_tokens + spend.output_tokens)} tokens{money}"
-        if spend
-        else "",
-    }
+    def _answer_many(self, path: str, asked: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+        runs = self.runs()
+        lines = [self._lines.of(run) for run in runs.values()]
+        wanted = read_selection(asked)
+        folder = printable(str(self.folder))
+        if path in FILES:
+            to = path.rpartition(".")[2]
+            return FILES[path], runs_file(lines, wanted, to)
+        if path == "/kernels":
+            a, b = (asked.get(key, [""])[0] for key in ("a", "b"))
+            return HTML, kernels_page(lines, runs, wanted, (a, b), folder)
+        start = printable(f"cuda-llm run TASK{spell_out(self.folder)}")
+        return HTML, list_page(lines, runs, wanted, folder, start)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -109,22 +100,32 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.FORBIDDEN, "ask 127.0.0.1")
             return
         try:
-            page = self.server.page(self.path)
+            answer = self.server.answer(self.path)
         except UsageError as error:
             _log.warning("a page could not be made", path=self.path, error=str(error))
-            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "the folder cannot be read")
+            chosen_badly = urlsplit(self.path).path == "/compare"
+            status = HTTPStatus.BAD_REQUEST if chosen_badly else HTTPStatus.INTERNAL_SERVER_ERROR
+            self.send_error(
+                status, "choose two runs" if chosen_badly else "the folder is unreadable"
+            )
             return
-        if page is None:
+        if answer is None:
             self.send_error(HTTPStatus.NOT_FOUND, "no such run")
             return
-        body = page.encode(errors="replace")
+        kind, text = answer
+        body = text.encode(errors="replace")
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Referrer-Policy", "no-referrer")
-        self.send_header("Content-Security-Policy", "frame-ancestors 'none'")
+        # An SVG that is opened as a document runs nothing and loads nothing either.
+        policy = "frame-ancestors 'none'" + ("" if kind == HTML else "; default-src 'none'")
+        self.send_header("Content-Security-Policy", policy)
+        if kind != HTML:
+            name = urlsplit(self.path).path.removeprefix("/").replace(".latex", ".tex")
+            self.send_header("Content-Disposition", f'attachment; filename="{name}"')
         self.end_headers()
         self.wfile.write(body)
 

@@ -164,6 +164,8 @@ class RoundView:
     """Label, id of what it is about or nothing, text: duels, agents, tuner, late candidates."""
     candidates: tuple[str, ...]
     hints: tuple[str, ...]
+    tracebacks: tuple[tuple[str, str, str], ...]
+    """Of parts that raised: the part, id of the candidate or nothing, the traceback whole."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,21 +131,86 @@ def grep(
         raise typer.Exit(NOTHING_FOUND)
 
 
+class TableFormat(StrEnum):
+    """Choices of `compare --to`."""
+
+    csv = "csv"
+    latex = "latex"
+    svg = "svg"
+
+
+class CourseAxis(StrEnum):
+    """Choices of `compare --over`."""
+
+    candidates = "candidates"
+    calls = "calls"
+    tokens = "tokens"
+    minutes = "minutes"
+    usd = "usd"
+
+
+class RunGroup(StrEnum):
+    """Choices of `compare --group`."""
+
+    setup = "setup"
+    task = "task"
+    device = "device"
+    author = "author"
+    strategy = "strategy"
+    seed = "seed"
+    search = "search"
+    switches = "switches"
+
+
 def compare(
-    a: Annotated[str, typer.Argument(help="A run.", metavar="RUN")],
-    b: Annotated[str, typer.Argument(help="Another.", metavar="RUN")],
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Two runs; any number with --to, none for all.", metavar="RUN"),
+    ] = None,
     out: Out = None,
     as_json: AsJson = False,
+    to: Annotated[
+        TableFormat | None,
+        typer.Option(help="Write a table of runs, or a chart of the best so far, to stdout."),
+    ] = None,
+    over: Annotated[
+        CourseAxis, typer.Option(help="Horizontal axis of the chart.")
+    ] = CourseAxis.candidates,
+    group: Annotated[
+        RunGroup, typer.Option(help="Runs that make a line of the chart; setup: all but the seed.")
+    ] = RunGroup.setup,
 ) -> None:
-    """Put two runs side by side. Settings, outcome, best so far, failures, time and money."""
+    """Put two runs side by side; with --to, any number in a table or a chart."""
     from cuda_llm.cli.printing import print_lines
+    from cuda_llm.errors import UsageError
+    from cuda_llm.traces.find import find_run, list_runs
+    from cuda_llm.traces.report.run_lines import read_line
+    from cuda_llm.traces.report.runs_page import runs_file
+    from cuda_llm.traces.report.selection import Selection
     from cuda_llm.traces.terminal.comparison import compare_runs, describe_comparison
+    from cuda_llm.traces.text import plural
 
-    found = compare_runs(view_of(a, out), view_of(b, out))
+    named = runs or []
+    if to is not None:
+        if as_json:
+            raise UsageError("--json and --to: give one of the two")
+        check_folder(out)
+        found = [find_run(one, out) for one in named] if named else list_runs(out)
+        lines = [read_line(one) for one in found]
+        wanted = Selection(group=group.value, x=over.value)
+        typer.echo(runs_file(lines, wanted, to.value), nl=False)
+        return
+    if len(named) != 2:
+        raise UsageError(
+            f"{plural(len(named), 'run')} given; expected two, or --to csv, latex or svg "
+            "for any number"
+        )
+    a, b = named
+    pair = compare_runs(view_of(a, out), view_of(b, out))
     if as_json:
-        print_document(encoded(found))
+        print_document(encoded(pair))
     else:
-        print_lines(describe_comparison(found))
+        print_lines(describe_comparison(pair))
 
 
 def view_of(run: str, out: Path | None) -> "RunView":

@@ -16,7 +16,11 @@ def serve(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = PORT,
 ) -> None:
-    """Show all runs of a folder in a browser. Kept current, for this machine alone."""
+    """Compare all runs of a folder in a browser. Kept current, for this machine alone.
+
+    Sort, filter, group; best so far over candidates, calls, tokens, minutes or dollars; the best
+    kernels beside each other; CSV, LaTeX and SVG of what is shown.
+    """
     from cuda_llm.redaction import printable
     from cuda_llm.traces.find import RUNS
     from cuda_llm.traces.report.serve import ReportServer

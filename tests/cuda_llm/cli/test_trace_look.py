@@ -1,5 +1,6 @@
 """`cuda-llm trace show`, `diff`, `tree`, `grep`, `compare`: for people and for programs."""
 
+import csv
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -90,6 +92,9 @@ def test_documents_of_a_hostile_or_hardly_begun_run_too(
         (("grep", "x", "--out", "nowhere"), "nowhere: no such folder"),
         (("grep", "x", "--in", "sauce"), "'sauce'"),
         (("compare", "first", "third"), "no run 'third'"),
+        (("compare", "first"), "1 run given; expected two, or --to csv, latex or svg"),
+        (("compare", "first", "large", "--to", "csv", "--json"), "--json and --to: give one"),
+        (("compare", "--to", "csv", "--out", "nowhere"), "nowhere: no such folder"),
         (("diff", "first", "r1-c1", "r1-c2", "--only", "nothing"), "'nothing'"),
     ],
 )
@@ -133,6 +138,17 @@ def test_grep_prints_place_and_line_and_exits_1_without_a_match(
     )
     nothing = command("trace", "grep", "no such text", "first")
     assert (nothing.code, nothing.stdout, nothing.stderr) == (1, "", "")
+
+
+def test_any_number_of_runs_is_a_table_or_a_chart(command: Command, runs: Path) -> None:
+    rows = list(csv.DictReader(command("trace", "compare", "--to", "csv").stdout.splitlines()))
+    assert {row["run"] for row in rows} == {"large-run", "first-run", "second-run"}
+    assert {row["time_source"] for row in rows} == {"measured", "modelled"}
+    table = command("trace", "compare", "first", "large", "second", "--to", "latex").stdout
+    assert table.count("matrix\\_transpose") == 2 and "\\toprule" not in table
+    chart = command("trace", "compare", "large", "--to", "svg", "--over", "tokens").stdout
+    words = "".join(ElementTree.fromstring(chart).itertext())
+    assert "tokens in and out" in words and "speed-up (x, measured)" in words
 
 
 def test_runs_of_other_tasks_are_compared_with_a_warning(command: Command, runs: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from browser import Browser
 from recorded_run import OTHERS, beginning, ending, write_run
-from report_runs import write_hostile_run, write_large_run
+from report_runs import EVIL, write_hostile_run, write_large_run
 
+from cuda_llm.traces.events import GeneratorFailed
 from cuda_llm.traces.report.gather import gather
 from cuda_llm.traces.report.page import render_page
 from cuda_llm.traces.run_folder import RunFolder
@@ -192,3 +193,61 @@ def test_a_page_that_is_kept_current_loads_itself_again(browser: Browser, tmp_pa
     browser.wait("document.getElementById('top') && !document.querySelector('.live')")
     browser.wait("document.getElementById('pane-body')")
     assert "c=r1-c2" in browser.evaluate("location.hash")
+
+
+def test_the_first_chart_uses_its_height_and_colours_say_who_wrote(
+    browser: Browser, large: Path
+) -> None:
+    browser.open(address_of(large))
+    marks = "[...document.querySelectorAll('svg.plot .mark.passed')]"
+    heights = browser.evaluate(
+        f"{marks}.map((one) => one.getBoundingClientRect().top)"
+        ".filter((one, at, all) => Math.min(...all) === one || Math.max(...all) === one)"
+    )
+    frame = browser.evaluate("document.querySelector('svg.plot').getBoundingClientRect().height")
+    assert max(heights) - min(heights) > 0.6 * frame
+    assert browser.evaluate(f"{marks}.every((one) => one.classList.contains('by-model'))")
+    assert "by the model" in drawn(browser, ".legend")
+
+
+def test_a_person_and_the_tuner_have_colours_of_their_own(browser: Browser) -> None:
+    page = Path(browser.folder) / "history.html"
+    page.write_text(render_page(gather(RunFolder(ROOT / "traces/examples/histogram-model"))))
+    browser.open(address_of(page))
+    fill = "getComputedStyle(document.querySelector('.plot .by-{}:not(.best) .shape')).fill"
+    assert browser.evaluate(fill.format("tuner")) != browser.evaluate(fill.format("model"))
+    assert "by the tuner" in drawn(browser, ".legend")
+
+
+def test_a_row_is_no_taller_for_a_text_that_is_beyond_the_edge(
+    browser: Browser, tmp_path: Path
+) -> None:
+    run = write_large_run(tmp_path / "run", rounds=1, candidates=3)
+    name = run.candidates()[0]
+    known = run.attempt(name)
+    assert known is not None
+    run.write_attempt(replace(known, idea="a long idea " * 200))
+    browser.open(address_of(file_of(tmp_path, run), f"view=candidates&c={name}"))
+    browser.wait("document.getElementById('pane-body')")
+    rows = "[...document.querySelectorAll('#view tbody tr')].map((one) => one.offsetHeight)"
+    assert max(browser.evaluate(rows)) < 60
+
+
+def test_reviews_and_tracebacks_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
+    told = [
+        replace(one, traceback=f"Traceback (most recent call last):\n{EVIL}")
+        if isinstance(one, GeneratorFailed)
+        else one
+        for one in OTHERS
+    ]
+    browser.errors.clear()
+    page = file_of(tmp_path, write_run(tmp_path / "run", *beginning(), *told, *ending()))
+    browser.open(address_of(page, "view=rounds&c=r1-c2"))
+    browser.wait("document.getElementById('pane-body')")
+    assert "reviewed by ada" in drawn(browser, "#view")
+    browser.evaluate("document.querySelector('.traceback summary').click()")
+    for place in ("#view .traceback pre", "#pane-body pre"):
+        assert "Traceback (most recent" in drawn(browser, place)
+        assert "<b>bold</b>" in drawn(browser, place)
+    assert "owned" not in browser.evaluate("document.title")
+    assert browser.errors == []

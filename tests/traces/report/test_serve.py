@@ -124,7 +124,9 @@ def test_a_person_goes_from_the_list_to_a_run_and_back(
         assert browser.evaluate("document.querySelector('#top a').innerText") == "all runs"
         browser.evaluate("document.querySelector('#top a').click()")
         browser.wait("document.querySelector('form button')")
-        browser.evaluate("document.querySelector('form button').click()")
+        for name in ("first-run", "second-run"):
+            browser.evaluate(f"document.querySelector('input[value={name}]').click()")
+        browser.evaluate("document.querySelector('button[formaction=\"/compare\"]').click()")
         browser.wait_ready()
-        assert "/compare?a=" in browser.evaluate("location.href")
+        assert "/compare?run=" in browser.evaluate("location.href")
         assert [one for one in browser.errors if "favicon" not in one and "404" not in one] == []

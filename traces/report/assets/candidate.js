@@ -135,6 +135,7 @@ function paneAbout(view, row) {
   const calls = RUN.calls.filter(
     (call) => call.call === `candidates/${row.id}` || call.call.startsWith(`candidates/${row.id}/`),
   );
+  const raised = RUN.rounds.flatMap((one) => one.tracebacks).find(([, about]) => about === row.id);
   return [
     view.verdict.length
       ? h(
@@ -143,6 +144,7 @@ function paneAbout(view, row) {
           view.verdict.map((line) => h("p", { class: "lines" }, linked(line))),
         )
       : "",
+    raised ? [h("h3", {}, "Traceback of the generator"), plainText(raised[2])] : "",
     factTable(facts),
     view.told.length
       ? [

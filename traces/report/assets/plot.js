@@ -43,6 +43,16 @@ function scaleFor(values, start, end, most = 6) {
   return linear(Math.min(0, low), high * 1.06 || 1, start, end);
 }
 
+/** A scale of speed-ups, all of its length for the data; the baseline's 1 is on it where that is near. */
+function speedupScale(values, start, end) {
+  const near = values.length && Math.min(...values) > 2.5 ? values : [1, ...values];
+  const low = Math.min(...near),
+    high = Math.max(...near);
+  if (high / low > 6) return logarithmic(low / 1.15, high * 1.15, start, end);
+  const room = (high - low) * 0.08 || 0.1;
+  return linear(low - room, high + room, start, end);
+}
+
 /** A frame with two labelled axes; `x` and `y` are scales made for its inner box. */
 function axes(width, height, x, y, xName, yName, whole = false) {
   const bottom = height - PAD.bottom,
@@ -77,10 +87,15 @@ function axes(width, height, x, y, xName, yName, whole = false) {
   return group;
 }
 
-/** The mark of a candidate: its shape says how it was made, a cross that it failed. */
+/** Who chose the kernel's text or, of a tuning, its values. */
+const AUTHORS = { model: "model", playbook: "playbook", tuner: "tuner", human: "person" };
+const authorOf = (row) =>
+  row.kind === "tune" ? "tuner" : AUTHORS[row.written_by] ? row.written_by : "unknown";
+
+/** The mark of a candidate: its colour says who wrote it, its shape says how it was made, a cross that it failed. */
 function mark(row, x, y, size = 5, { best = row.id === RUN.best, name = row.id } = {}) {
   const group = s("g", {
-    class: `mark ${failed(row) ? "failed" : passed(row) ? "passed" : "open"}${best ? " best" : ""}`,
+    class: `mark ${failed(row) ? "failed" : passed(row) ? "passed" : "open"} by-${authorOf(row)}${best ? " best" : ""}`,
     "data-c": name || null,
     transform: `translate(${x.toFixed(1)},${y.toFixed(1)})`,
   });
@@ -134,6 +149,14 @@ function legend() {
     "p",
     { class: "legend" },
     SHAPE_WORDS.map(([kind, text]) => item({ ...plain, kind }, text)),
+    Object.entries(AUTHORS)
+      .filter(([name]) => RUN.rows.some((row) => authorOf(row) === name))
+      .map(([name, text]) =>
+        item(
+          { ...plain, kind: name === "tuner" ? "tune" : "improve", written_by: name },
+          `colour: by ${text === "person" ? "a person" : `the ${text}`}`,
+        ),
+      ),
     item({ ...plain, kind: "improve", code: "FAILED" }, "failed"),
     item({ ...plain, kind: "improve", code: "" }, "not judged"),
     item({ ...plain, kind: "improve" }, "best of the run", true),

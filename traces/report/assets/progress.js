@@ -143,7 +143,11 @@ function progressPlot(drawn, axis, width, height) {
     PAD.left,
     width - PAD.right,
   );
-  const y = scaleFor([1, ...timed.map(({ row }) => row.speedup)], bottom - gutter, PAD.top);
+  const y = speedupScale(
+    timed.map(({ row }) => row.speedup),
+    bottom - gutter,
+    PAD.top,
+  );
   const svg = s("svg", {
     class: "plot",
     viewBox: `0 0 ${width} ${height}`,
@@ -162,8 +166,18 @@ function progressPlot(drawn, axis, width, height) {
     ),
   );
   svg.append(
-    s("line", { class: "baseline", x1: PAD.left, x2: width - PAD.right, y1: y(1), y2: y(1) }),
-    s("text", { class: "soft", x: width - PAD.right - 4, y: y(1) - 5, "text-anchor": "end" }, "baseline"),
+    y(1) <= bottom - gutter
+      ? s(
+          "g",
+          {},
+          s("line", { class: "baseline", x1: PAD.left, x2: width - PAD.right, y1: y(1), y2: y(1) }),
+          s(
+            "text",
+            { class: "soft", x: width - PAD.right - 4, y: y(1) - 5, "text-anchor": "end" },
+            "baseline",
+          ),
+        )
+      : "",
     s("line", {
       class: "grid",
       x1: PAD.left,

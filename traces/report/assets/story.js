@@ -50,6 +50,14 @@ function viewRounds() {
             ),
           ),
         ),
+        round.tracebacks.map(([who, about, text]) =>
+          h(
+            "details",
+            { class: "traceback" },
+            h("summary", {}, `traceback of ${who}`, about ? [" at ", link(about)] : ""),
+            plainText(text),
+          ),
+        ),
         callsOf(
           RUN.calls.filter((call) => call.round === round.round && !call.call.startsWith("candidates/")),
         ),

@@ -17,8 +17,14 @@ const COLUMNS = [
     "idea, and why it failed",
     (row) =>
       failed(row)
-        ? [h("div", {}, linked(row.summary)), h("div", { class: "soft" }, row.idea)]
-        : row.idea || row.direction,
+        ? h(
+            "div",
+            { class: "short", title: `${row.summary}\n${row.idea}` },
+            linked(row.summary),
+            " ",
+            h("span", { class: "soft" }, row.idea),
+          )
+        : h("div", { class: "short", title: row.idea || row.direction }, row.idea || row.direction),
     (row) => row.idea,
   ],
 ];

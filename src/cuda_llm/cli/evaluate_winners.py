@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ NOT_ALL = 1
 NVCC = "CUDA_LLM_NVCC"
 """Environment variable of the setting that names the compiler."""
 HEAD = (
-    *("task", "kernel", "device", "nvcc", "verdict", "largest size", "speed-up", "in the run"),
+    *("run", "kernel", "device", "nvcc", "verdict", "largest size", "speed-up", "in the run"),
     *("of the run's kernels", "fastest other"),
 )
 STANDINGS = {
@@ -54,8 +55,8 @@ def evaluate_winners(
     try:
         for path in paths:
             with chosen_compiler(path) as nvcc:
-                for device in opened:
-                    found += [judge_one(one, device, nvcc) for one in contenders]
+                for device, one in product(opened, contenders):
+                    found.append(judge_one(one, device, nvcc))
     except KeyboardInterrupt:
         left = len(contenders) * len(opened) * len(paths) - len(found)
         raise Interrupted(
@@ -190,7 +191,7 @@ def cells(one: "JudgedElsewhere") -> tuple[str, ...]:
     if rival is not None and rival.speedup and winner.speedup:
         beside = f"{rival.id}, at {rival.speedup / winner.speedup:.2f}x its speed"
     return (
-        one.task,
+        one.run,
         winner.id,
         one.device,
         one.nvcc,

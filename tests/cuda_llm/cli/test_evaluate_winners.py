@@ -82,6 +82,27 @@ def test_the_winners_of_a_benchmark_are_judged_on_each_device_by_each_nvcc(
     assert "the winner passes in 2 of 2" in again.stdout
 
 
+def test_an_interrupted_judging_goes_on_with_what_is_left(
+    command: Command, process: Command, tmp_path: Path
+) -> None:
+    task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
+    options = ("--candidates", "1", "--rounds", "1", "--tune", "0", "--device", "emulated")
+    assert command("run", task, *options, "--out", out).code == 0
+    (run,) = out.glob("*")
+    stopped = process(
+        *("evaluate", "--from-run", run, *DEVICES),
+        until=lambda: any(run.glob("elsewhere/*.json")),
+    )
+    assert stopped.code == 130, stopped.stderr
+    assert "interrupted: 1 of 2 are left; the same command goes on" in stopped.complaint
+    (first,) = run.glob("elsewhere/*.json")
+    before = first.stat().st_mtime_ns
+    again = command("evaluate", "--from-run", run, *DEVICES)
+    assert again.code == 0, again.stderr
+    assert again.stdout.count("PASSED") == 2 and again.stderr.count("compiling") == 1
+    assert first.stat().st_mtime_ns == before
+
+
 def test_a_kernel_that_is_damaged_since_does_not_pass_elsewhere(
     command: Command, tmp_path: Path
 ) -> None:

@@ -32,6 +32,8 @@ Observer = Callable[[Event], object]
 KINDS: dict[str, Callable[..., Event]] = {one.kind: one for one in get_args(Event)}
 """Every event by its kind."""
 POLL_S = 0.2
+UNREADABLE = (UsageError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What a line that is no event, or names a file that is gone, raises."""
 
 
 class Recorder:
@@ -243,12 +245,10 @@ def follow_events(path: Path, *, until: Callable[[], bool]) -> Iterator[Recorded
 def read_line(line: bytes, folder: RunFolder) -> Recorded | Literal["unknown", "torn"]:
     """Return the event of a line, or why it is passed over, as `Trace` counts them."""
     try:
-        fields = json.loads(line)
-        version, kind = fields.pop("v"), fields.pop("kind")
-        if int(version) != VERSION or kind not in KINDS:
+        found = _split_line(line)
+        if found is None:
             return "unknown"
-        seq, at = fields.pop("seq"), fields.pop("at")
-        datetime.fromisoformat(at)
+        kind, seq, at, fields = found
         if kind == AttemptRepeated.kind:
             # Its attempt was written anew since the line that told of it first.
             folder = RunFolder(folder.path)
@@ -256,9 +256,54 @@ def read_line(line: bytes, folder: RunFolder) -> Recorded | Literal["unknown", "
             if value_kind := FIELDS_BY_ID.get(f"{kind}.{name}"):
                 fields[name] = _look_up(folder, value_kind, fields[name])
         event = decode(KINDS[kind], fields)
-        return Recorded(seq=int(seq), at=at, event=event)
-    except (UsageError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return Recorded(seq=seq, at=at, event=event)
+    except UNREADABLE:
         return "torn"
+
+
+def _split_line(line: bytes) -> tuple[str, int, str, dict[str, Any]] | None:
+    """Return kind, number, time and fields of a line; None where this program knows no such kind.
+
+    Raises one of UNREADABLE for a line that is no event.
+    """
+    fields = json.loads(line)
+    version, kind = fields.pop("v"), fields.pop("kind")
+    if int(version) != VERSION or kind not in KINDS:
+        return None
+    seq, at = fields.pop("seq"), fields.pop("at")
+    datetime.fromisoformat(at)
+    return kind, int(seq), at, fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkimmedLine:
+    """A line of the events without the files that it names."""
+
+    kind: str
+    at: str
+    fields: dict[str, Any]
+    """As they lie on disk: attempts, briefs and hints are ids."""
+
+    def event(self) -> Event:
+        """Return the event of a kind that names no file. Raises ValueError for damaged fields."""
+        return decode(KINDS[self.kind], self.fields)
+
+
+def skim_events(path: Path) -> Iterator[SkimmedLine]:
+    """Yield the lines that can be read, without opening any other file. Raises UsageError."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise UnusableFile(path, what, "expected the events of a run") from None
+    for line in lines:
+        try:
+            found = _split_line(line) if line.strip() else None
+        except UNREADABLE:
+            continue
+        if found is not None:
+            kind, _, at, fields = found
+            yield SkimmedLine(kind=kind, at=at, fields=fields)
 
 
 def _look_up(folder: RunFolder, kind: type[Any], named: str | list[str]) -> Any:

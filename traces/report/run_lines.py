@@ -4,24 +4,44 @@ Lines are read from the events and kept until the file of events changes.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from cuda_llm.errors import UsageError
 from cuda_llm.figure_wording import describe_speedup
-from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Objective
 from cuda_llm.run_config import RunConfig, flag_of, option_of
-from cuda_llm.traces.event_log import Trace, is_being_written
-from cuda_llm.traces.events import AttemptJudged, IncumbentChosen, ModelCalled
-from cuda_llm.traces.history import RunHistory, read_history
+from cuda_llm.search import Attempt
+from cuda_llm.traces.event_log import SkimmedLine, is_being_written, skim_events
+from cuda_llm.traces.events import (
+    AttemptJudged,
+    AttemptRepeated,
+    BaselineJudged,
+    Event,
+    IncumbentChosen,
+    ModelCalled,
+    RoundBegan,
+    RunFinished,
+    RunInterrupted,
+    RunResumed,
+    RunStarted,
+)
+from cuda_llm.traces.history import history_of
 from cuda_llm.traces.report.candidates import harmless
 from cuda_llm.traces.report.rows import drawable_speedup
-from cuda_llm.traces.report.timeline import work_seconds
+from cuda_llm.traces.report.timeline import seconds_between
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.summary import final_speedup, state_of, total_calls
 
+SKIMMED = {
+    one.kind
+    for one in (
+        *(RunStarted, RunResumed, RunFinished, RunInterrupted),
+        *(BaselineJudged, ModelCalled, IncumbentChosen),
+    )
+}
+"""Events that are decoded; they name no file."""
 OWN_COLUMN = {
     *("task", "device", "generator", "model", "strategy", "seed", "candidates", "rounds"),
     *("out", "run_id", "base_url", "review", "replay", "l2", "objective"),
@@ -131,21 +151,24 @@ class RunLines:
 def read_line(run: RunFolder) -> RunLine:
     """Read one run. A run that cannot be read is a line that says so."""
     try:
-        about = run.read_run()
-        history, trace = read_history(run)
+        return _read(run)
     except (UsageError, OSError, ValueError) as error:
         return RunLine(run_id=harmless(run.name), problem=harmless(str(error)))
-    started, spend = history.started, total_calls(history.calls)
+
+
+def _read(run: RunFolder) -> RunLine:
+    about = run.read_run()
+    skim = _Skim(run)
+    history, started = history_of(skim.events), skim.started
     if started is None:
         return RunLine(run_id=harmless(run.name), state=state_of(run, history))
-    best = history.attempts.get(history.incumbent or "")
-    course = tuple(_course(history, trace))
-    speedup = final_speedup(history)
+    best = skim.attempt(history.incumbent)
+    speedup = best.speedup if best and history.finished is None else final_speedup(history)
     objective = best.objective if best else "geomean"
-    baseline = history.baseline
+    spend, baseline = total_calls(history.calls), history.baseline
     return RunLine(
         run_id=harmless(run.name),
-        began_at=history.began_at,
+        began_at=skim.began_at,
         task=harmless(started.task),
         device=harmless(started.device),
         time_source=started.time_source,
@@ -156,13 +179,13 @@ def read_line(run: RunFolder) -> RunLine:
         search=f"{started.candidates} x {started.rounds}",
         switches=harmless(describe_switches(about.get("request"))),
         state=state_of(run, history),
-        rounds=max(history.rounds, default=0),
+        rounds=skim.rounds,
         planned_rounds=started.rounds,
-        candidates=len(history.attempts),
+        candidates=len(skim.judged),
         calls=spend.calls,
         tokens=spend.input_tokens + spend.output_tokens,
         usd=spend.usd,
-        minutes=course[-1].minutes if course else 0.0,
+        minutes=skim.course[-1].minutes,
         best=history.incumbent,
         speedup=speedup,
         objective=objective,
@@ -170,8 +193,83 @@ def read_line(run: RunFolder) -> RunLine:
         sizes=tuple(baseline.sizes) if baseline else (),
         baseline_us=tuple(baseline.times_us) if baseline else (),
         times_us=best.times_us if best else (),
-        course=course,
+        course=tuple(skim.course),
     )
+
+
+class _Skim:
+    """One pass over the events of a run, without the files of its candidates but the best ones'."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+        self.events: list[tuple[str, Event]] = []
+        self.started: RunStarted | None = None
+        self.began_at = ""
+        self.rounds = 0
+        self.judged: set[str] = set()
+        self.course: list[CoursePoint] = []
+        """After each choice, and at the last event."""
+        self._attempts: dict[str, Attempt | None] = {}
+        self._work_s, self._before = 0.0, ""
+        self._calls = self._tokens = 0
+        self._usd: float | None = 0.0
+        self._speedup: float | None = None
+        for line in skim_events(run.events) if run.events.exists() else ():
+            self._add(line)
+        self._keep_point()
+
+    def attempt(self, name: str | None) -> Attempt | None:
+        """Return an attempt; None where there is none, or its file is gone."""
+        if name is not None and name not in self._attempts:
+            try:
+                self._attempts[name] = self.run.attempt(name)
+            except UsageError:
+                self._attempts[name] = None
+        return self._attempts.get(name or "")
+
+    def _add(self, line: SkimmedLine) -> None:
+        self.began_at = self.began_at or line.at
+        if self._before and line.kind != RunResumed.kind:
+            self._work_s += max(0.0, seconds_between(self._before, line.at))
+        self._before = line.at
+        if line.kind in (AttemptJudged.kind, AttemptRepeated.kind):
+            self.judged.add(str(line.fields.get("attempt")))
+        elif line.kind == RoundBegan.kind and isinstance(line.fields.get("round"), int):
+            self.rounds = max(self.rounds, line.fields["round"])
+        elif line.kind in SKIMMED:
+            try:
+                event = line.event()
+            except ValueError:
+                return
+            self.events.append((line.at, event))
+            self._count(event)
+
+    def _count(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self.started = event
+            case ModelCalled() as call:
+                self._calls += 1
+                self._tokens += call.input_tokens + call.output_tokens
+                self._usd = None if self._usd is None or call.usd is None else self._usd + call.usd
+            case IncumbentChosen(incumbent=name):
+                best = self.attempt(name)
+                self._speedup = drawable_speedup(best) if best and best.passed else None
+                self._keep_point()
+            case _:
+                pass
+
+    def _keep_point(self) -> None:
+        self.course.append(
+            CoursePoint(
+                candidates=len(self.judged),
+                calls=self._calls,
+                tokens=self._tokens,
+                minutes=self._work_s / 60,
+                usd=self._usd,
+                speedup=self._speedup,
+            )
+        )
 
 
 def describe_switches(request: Any) -> str:
@@ -189,43 +287,3 @@ def describe_switches(request: Any) -> str:
         each = value if isinstance(value, list) else [value]
         parts += [flag_of(name) if one is True else f"{flag_of(name)} {one}" for one in each]
     return " ".join(parts)
-
-
-def _course(history: RunHistory, trace: Trace) -> Iterator[CoursePoint]:
-    """Yield the course of the best, from the events in their order."""
-    judged: dict[str, None] = {}
-    calls, tokens, speedup = 0, 0, None
-    usd: float | None = 0.0
-    at_s = 0.0
-    for second, one in zip(work_seconds(trace.events), trace.events, strict=True):
-        at_s = second
-        match one.event:
-            case AttemptJudged(attempt=attempt):
-                judged[attempt.id] = None
-                continue
-            case ModelCalled() as call:
-                calls, tokens = calls + 1, tokens + call.input_tokens + call.output_tokens
-                usd = None if usd is None or call.usd is None else usd + call.usd
-                continue
-            case IncumbentChosen(incumbent=name):
-                best = history.attempts.get(name or "")
-                passed = best is not None and best.code == Passed.code
-                speedup = drawable_speedup(best) if passed else None
-            case _:
-                continue
-        yield CoursePoint(
-            candidates=len(judged),
-            calls=calls,
-            tokens=tokens,
-            minutes=at_s / 60,
-            usd=usd,
-            speedup=speedup,
-        )
-    yield CoursePoint(
-        candidates=len(judged),
-        calls=calls,
-        tokens=tokens,
-        minutes=at_s / 60,
-        usd=usd,
-        speedup=speedup,
-    )

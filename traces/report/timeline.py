@@ -50,16 +50,21 @@ class Timeline:
 
 def work_seconds(events: Sequence[Recorded]) -> list[float]:
     """Return the seconds of work until each event: a pause before a resume does not count."""
-    seconds, before = 0.0, None
+    seconds, before = 0.0, ""
     found = []
     for one in events:
-        at = datetime.fromisoformat(one.at)
-        at = at if at.tzinfo else at.replace(tzinfo=UTC)
-        if before is not None and not isinstance(one.event, RunResumed):
-            seconds += max(0.0, (at - before).total_seconds())
-        before = at
+        if before and not isinstance(one.event, RunResumed):
+            seconds += max(0.0, seconds_between(before, one.at))
+        before = one.at
         found.append(seconds)
     return found
+
+
+def seconds_between(before: str, after: str) -> float:
+    """Return the seconds from one time of an event to another, UTC where they name no zone."""
+    start, end = (datetime.fromisoformat(one) for one in (before, after))
+    start, end = (one if one.tzinfo else one.replace(tzinfo=UTC) for one in (start, end))
+    return (end - start).total_seconds()
 
 
 def draw_timeline(events: Sequence[Recorded]) -> Timeline:

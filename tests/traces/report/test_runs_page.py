@@ -11,17 +11,26 @@ from xml.etree import ElementTree
 
 import pytest
 from browser import Browser
-from recorded_run import beginning, ending, write_run
+from recorded_run import OTHERS, beginning, ending, write_run
 from report_runs import EVIL, write_hostile_run, write_large_run
 
 from cuda_llm.traces.events import RunStarted
 from cuda_llm.traces.files import write_json
+from cuda_llm.traces.report.candidates import CandidateReader
 from cuda_llm.traces.report.courses import draw_panels
-from cuda_llm.traces.report.run_lines import CoursePoint, RunLine, RunLines, describe_switches
+from cuda_llm.traces.report.gather import view_run
+from cuda_llm.traces.report.run_lines import (
+    CoursePoint,
+    RunLine,
+    RunLines,
+    describe_switches,
+    read_line,
+)
 from cuda_llm.traces.report.run_tables import csv_table, escape_latex, latex_table
 from cuda_llm.traces.report.selection import Selection, choose_lines, read_selection
 from cuda_llm.traces.report.serve import ReportServer
 from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.summary import summarise
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL_TASK = '</style><script>document.title="owned"</script>"&%$#_{}~^\\'
@@ -316,6 +325,19 @@ def test_switches_are_the_options_that_differ_from_their_defaults() -> None:
     assert describe_switches(request) == ""
     given = request | {"tune": 2, "without": ["history", "hints"], "strict": True}
     assert describe_switches(given) == "--without history --without hints --tune 2 --strict"
+
+
+@pytest.mark.parametrize("name", ["fsr-1", "modelled-done", "modelled-killed", "resumed"])
+def test_a_line_says_what_the_whole_history_says(runs: Path, tmp_path: Path, name: str) -> None:
+    run = RunFolder(runs / name)
+    if name == "resumed":
+        run = write_run(tmp_path / name, *beginning(), *OTHERS, *ending())
+    line, whole, view = read_line(run), summarise(run), view_run(CandidateReader(run))[0]
+    for field in ("task", "state", "rounds", "candidates", "best", "speedup", "objective"):
+        assert getattr(line, field) == getattr(whole, field), field
+    assert (line.calls, line.usd) == (whole.spend.calls, whole.spend.usd)
+    assert line.minutes == pytest.approx(view.wall_s / 60)
+    assert [one.speedup for one in line.course][:-1] == [one.speedup for one in view.steps]
 
 
 def test_a_line_is_read_again_only_where_the_events_have_changed(tmp_path: Path) -> None:

@@ -197,7 +197,9 @@ def describe_course(one: GroupCourse) -> str:
         if count > 1:
             words = f"median {middle:.2f}x of {count} runs, range {low:.2f}x to {high:.2f}x"
             words = f"tie of {count} runs at {middle:.2f}x" if low == high else words
-    parts = [words, one.verdict, f"{one.without} not drawn" if one.without else ""]
+    unfinished = sum(not run.finished for run in one.runs)
+    so_far = f"{unfinished} unfinished" if unfinished else ""
+    parts = [words, so_far, one.verdict, f"{one.without} not drawn" if one.without else ""]
     return "; ".join(filter(None, parts))
 
 

@@ -216,6 +216,8 @@ def group_lines(lines: Sequence[RunLine], by: str) -> dict[str, list[RunLine]]:
 def describe_group(lines: Sequence[RunLine]) -> str:
     """Return how many runs, and the median speed-up where all share one scale."""
     count = f"{len(lines)} run{'' if len(lines) == 1 else 's'}"
+    unfinished = sum(line.state != "finished" for line in lines)
+    count += f", {unfinished} unfinished" if unfinished else ""
     speedups = [line.speedup for line in lines if line.speedup]
     if not speedups:
         return count

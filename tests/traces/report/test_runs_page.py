@@ -17,6 +17,7 @@ from report_runs import EVIL, write_hostile_run, write_large_run
 from cuda_llm.traces.events import RunStarted
 from cuda_llm.traces.files import write_json
 from cuda_llm.traces.report.candidates import CandidateReader
+from cuda_llm.traces.report.chart import describe_course
 from cuda_llm.traces.report.courses import draw_panels
 from cuda_llm.traces.report.gather import view_run
 from cuda_llm.traces.report.run_lines import (
@@ -27,7 +28,12 @@ from cuda_llm.traces.report.run_lines import (
     read_line,
 )
 from cuda_llm.traces.report.run_tables import csv_table, escape_latex, latex_table
-from cuda_llm.traces.report.selection import Selection, choose_lines, read_selection
+from cuda_llm.traces.report.selection import (
+    Selection,
+    choose_lines,
+    describe_group,
+    read_selection,
+)
 from cuda_llm.traces.report.serve import ReportServer
 from cuda_llm.traces.run_folder import RunFolder
 from cuda_llm.traces.summary import summarise
@@ -263,6 +269,8 @@ def test_a_group_begins_with_its_last_first_kernel_and_ends_with_an_unfinished_r
     ((group,),) = [one.groups for one in draw_panels(lines, "strategy", "candidates")]
     assert group.steps == ((8.0, 2.0, 2.5, 3.0),)
     assert group.end == 8
+    assert "of 2 runs, range 3.00x to 4.00x; 1 unfinished" in describe_course(group)
+    assert describe_group(lines).startswith("2 runs, 1 unfinished; median 3.50x")
 
 
 def test_a_finished_run_keeps_its_best() -> None:

@@ -129,4 +129,5 @@ def test_a_person_goes_from_the_list_to_a_run_and_back(
         browser.evaluate("document.querySelector('button[formaction=\"/compare\"]').click()")
         browser.wait_ready()
         assert "/compare?run=" in browser.evaluate("location.href")
+        assert "Two runs" in browser.evaluate("document.getElementById('view').innerText")
         assert [one for one in browser.errors if "favicon" not in one and "404" not in one] == []

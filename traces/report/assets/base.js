@@ -7,7 +7,14 @@ const HINTS = new Map(RUN.hints.map((hint) => [hint.id, hint]));
 const SVG = "http://www.w3.org/2000/svg";
 
 /** What is looked at: kept in the address, so that a link and a reload show it again. */
-const AT_FIRST = { view: "progress", c: "", pane: "about", x: "evaluation", sort: "", filter: "" };
+const AT_FIRST = {
+  view: location.pathname === "/compare" ? "compare" : "progress",
+  c: "",
+  pane: "about",
+  x: "evaluation",
+  sort: "",
+  filter: "",
+};
 const state = { ...AT_FIRST };
 
 function readState() {

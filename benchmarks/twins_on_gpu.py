@@ -164,6 +164,8 @@ def compare_times() -> None:
         print(row)
     gains = [row["gain"] for row in rows if row["gain"] is not None]
     figures = {
+        "measured_on": next(iter(measured.values()))["device"],
+        "modelled_on": next(iter(modelled.values()))["device"],
         "sizes": len(gains),
         "ordered_alike": sum(row["ordered_alike"] for row in rows if row["gain"] is not None),
         "above_most_gain": sum(gain > MOST_GAIN for gain in gains),

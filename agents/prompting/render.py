@@ -60,6 +60,9 @@ CRITIQUE_TOKENS = 12_000
 """Token budget of the sections of a critique's prompt that may be shortened: a critique has to be
 cheap."""
 
+MOST_REFUSED = 4
+"""Most refused changes, the newest, that a critique's prompt shows."""
+
 
 def render_prompt(
     brief: Brief, situation: Situation, templates: Templates, budget: int = PROMPT_TOKENS
@@ -103,9 +106,14 @@ def _texts(sections: Mapping[str, Passage]) -> dict[str, str]:
 
 
 def render_critique_prompt(
-    situation: Situation, about: Attempt, known: Sequence[Hint], templates: Templates
+    situation: Situation,
+    about: Attempt,
+    known: Sequence[Hint],
+    templates: Templates,
+    failures: Sequence[Attempt] = (),
 ) -> tuple[Message, ...]:
-    """Render what a model is asked about `about`. `known` are the diagnosis' own hints."""
+    """Render what a model is asked about `about`. `known` are the diagnosis' own hints, `failures`
+    the attempts for which the model is to name the way out."""
     brief = _critique_brief(situation, about, known)
     # The direction of each attempt matters less here than the changes of the attempt.
     components = replace(brief.components & situation.config.components, diversity=False)
@@ -119,11 +127,25 @@ def render_critique_prompt(
         "sibling": describe_sibling(situation, about, components),
         "savings": "; ".join(f"{code} {most:.0%}" for code, most in savings.items()),
         "brings": ", ".join(nameable(situation, about, brief.performance_hints)),
+        "refused_changes": _refused_changes(situation, about),
+        "failures": ", ".join(one.id for one in failures),
     }
     return (
         Message(role="system", text=templates.render("critique_system.j2", values)),
         Message(role="user", text=templates.render("critique.j2", values)),
     )
+
+
+def _refused_changes(situation: Situation, about: Attempt) -> tuple[str, ...]:
+    """Return the changes that critiques of `about` asked for and nobody was ordered to make, each
+    with its reason."""
+    given = (*situation.error_hints, *situation.performance_hints)
+    return tuple(
+        f"{hide(one_line(one.change, 240), situation.hardware, situation.config.hardware_context)}"
+        f" ({one.refused})"
+        for one in given
+        if one.refused and one.about == about.id
+    )[-MOST_REFUSED:]
 
 
 def _critique_brief(situation: Situation, about: Attempt, known: Sequence[Hint]) -> Brief:
@@ -176,6 +198,8 @@ def _fixed_values(
         "sibling": (),
         "savings": "",
         "brings": "",
+        "refused_changes": (),
+        "failures": "",
         **_values_of_second(situation, parent, _second_of(situation, brief, components)),
     }
 

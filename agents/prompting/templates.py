@@ -20,11 +20,12 @@ VALUES: Mapping[str, Any] = {
     **dict.fromkeys(("real_names", "profile", "host_code", "hints", "hardware"), "text"),
     **dict.fromkeys(("history", "notes", "baseline", "title", "tolerance", "sizes"), "text"),
     **dict.fromkeys(("score", "history_key", "profile_size", "expected"), "text"),
-    **dict.fromkeys(("brings", "savings"), "text"),
+    **dict.fromkeys(("brings", "savings", "failures"), "text"),
     **dict.fromkeys(("parent_id", "parent_idea", "parent_tunables", "parent_headline"), "text"),
     **dict.fromkeys(("failure_code", "time_source"), "text"),
     **dict.fromkeys(("second_source", "second_id", "second_changes"), "text"),
     **dict.fromkeys(("dims", "allowed", "parent_times", "second_times", "sibling"), ("text",)),
+    "refused_changes": ("text",),
     **dict.fromkeys(("emulated", "depart", "parent_hidden", "tuned", "attainable_known"), True),
 }
 """Everything a template may name, with a value of its kind; empty where there is nothing to say."""
@@ -37,7 +38,7 @@ CHANNELS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("The kernel to beat", "The kernel,"), ("attempts",)),
     **dict.fromkeys(("Where its time goes", "A second kernel", "Beside it"), ("attempts",)),
     "What was tried": ("attempts",),
-    **dict.fromkeys(("Hints", "Known:"), ("error_hints", "performance_hints")),
+    **dict.fromkeys(("Hints", "Known:", "Asked for before"), ("error_hints", "performance_hints")),
     "Your turn": ("briefs",),
 }
 """By how a heading of our templates begins: the channels of the state that its section comes from

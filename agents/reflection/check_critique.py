@@ -22,6 +22,7 @@ from cuda_llm.agents.techniques.objections import (
     Change,
     changes_between,
     object_to,
+    signs_of_attempt,
 )
 from cuda_llm.critique import CheckedCritique, Correction, Objection
 from cuda_llm.outcomes import Passed
@@ -64,6 +65,14 @@ class Avoided:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fix:
+    """Why one attempt of a round in which nothing passed was refused, and the way out."""
+
+    attempt: str
+    fix: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Critique:
     """A critique as the model gave it: one bottleneck, one change with its gain, what to avoid."""
 
@@ -71,8 +80,9 @@ class Critique:
     bottleneck: str = ""
     """Code or name of the bottleneck."""
     brings: tuple[str, ...] = ()
-    """Names of `BRINGS` that the change adds."""
+    """Words for what the change adds; those of `BRINGS` are its tags."""
     avoid: tuple[Avoided, ...] = ()
+    fixes: tuple[Fix, ...] = ()
     reason: str = ""
     gain_percent: float = 0.0
     """Expected saving of the change, in per cent of the kernel's time; 0 where not given."""
@@ -84,12 +94,19 @@ def check(
     """Check a critique of `about`. `hints` are the hints that a brief on `about` would show."""
     change = said.change.rstrip(".")
     named = dict.fromkeys(snake_case(one) for one in said.brings)
-    brings = tuple(one for one in named if one in BRINGS) or read_brings(change)
+    tags = tuple(one for one in named if one in BRINGS) or read_brings(change)
+    shown = signs_of_attempt(situation, about) if about.passed else frozenset[str]()
+    brings = tuple(one for one in tags if one not in shown)
     corrections = list[Correction]()
     code, gain = about.code, 0.0
     if about.passed:
         code, gain, corrections = _check_figures(situation, about, said)
-    why = object_to(situation, about, set(brings), hints)
+    corrections += (
+        Correction(part="brings", why=Objection.HAS_ALREADY, said=tag)
+        for tag in tags
+        if tag in shown
+    )
+    why = object_to(situation, about, set(tags), hints)
     if why is None and any(one.direction.rstrip(".") == change for one in situation.attempts):
         why = Objection.ORDERED_BEFORE
     if why is not None:

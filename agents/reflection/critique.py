@@ -13,15 +13,17 @@ from cuda_llm.agents.prompting.quote import one_line
 from cuda_llm.agents.prompting.render import render_critique_prompt
 from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.protocols import Contribution
-from cuda_llm.agents.reflection.check_critique import Avoided, Critique, check
+from cuda_llm.agents.reflection.check_critique import Avoided, Critique, Fix, check
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.briefs import distinct_failures, hints_about
 from cuda_llm.codec import decode
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
+from cuda_llm.critique import describe_objection
 from cuda_llm.search import Attempt, Hint
 
 MOST_REPLY = 20_000
 MOST_AVOIDED = 4
+MOST_FIXES = 4
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def _decode_critique(found: Mapping[str, Any]) -> Critique | None:
     avoid = [
         {"changed": one} if isinstance(one, str) else one for one in _as_list(found.get("avoid"))
     ]
-    wanted = {**found, "avoid": avoid, "brings": _as_list(found.get("brings"))}
+    fixes = [one for one in _as_list(found.get("fixes")) if isinstance(one, dict)]
+    wanted = {**found, "avoid": avoid, "brings": _as_list(found.get("brings")), "fixes": fixes}
     wanted = {key: value for key, value in wanted.items() if value is not None}
     gain = wanted.pop("gain_percent", None)
     if isinstance(gain, (int, float)) and math.isfinite(gain):
@@ -91,6 +94,11 @@ def _decode_critique(found: Mapping[str, Any]) -> Critique | None:
             for one in read.avoid
             if one.changed.strip()
         )[:MOST_AVOIDED],
+        fixes=tuple(
+            Fix(attempt=one.attempt.strip(), fix=one_line(one.fix, 300))
+            for one in read.fixes
+            if one.fix.strip()
+        )[:MOST_FIXES],
         reason=one_line(read.reason, 300),
         gain_percent=min(max(read.gain_percent, 0.0), 99.0),
     )
@@ -109,8 +117,10 @@ async def criticise(
 ) -> Contribution | None:
     """Ask once about the `subject`; return at most one hint, and the checked critique.
 
-    `found` are the diagnosis' own hints. None where there is no subject, or no prompt will hold the
-    answer.
+    `found` are the diagnosis' own hints. Where nothing of the round passed, the answer may hold a
+    way out for each kernel that was refused, which becomes an error hint. A change that something
+    speaks against becomes a hint for the next critique alone. None where there is no subject, or no
+    prompt will hold the answer.
     """
     about = subject(situation, judged)
     is_last = situation.round >= situation.config.rounds
@@ -118,10 +128,11 @@ async def criticise(
         return None
     # Why others failed says nothing of a kernel that passed.
     known = (*(() if about.passed else found.error_hints), *found.performance_hints)
+    failures = failures_beside(about, judged)
     call = Call(
         id=f"rounds/{situation.round}/critique",
         agent="reflection",
-        messages=render_critique_prompt(situation, about, known, templates),
+        messages=render_critique_prompt(situation, about, known, templates, failures),
         as_json=True,
     )
     reply = await ask(call)
@@ -132,8 +143,8 @@ async def criticise(
     if isinstance(read, Unreadable):
         return Contribution(decisions=(f"no critique of {about.id}: {read.why}",))
     kept = check(situation, about, read, hints_about((*situation.performance_hints, *known), about))
-    if not kept.passed_on:
-        return Contribution(critique=kept)
+    fixes = tuple(_fix_hints(situation, read, failures))
+    refusal = kept.refusal
     hint = Hint(
         round=situation.round,
         about=about.id,
@@ -141,15 +152,34 @@ async def criticise(
         text=f"{read.change} ({read.reason})" if read.reason else read.change,
         avoid=kept.avoid,
         change=kept.change,
+        refused=describe_objection(refusal) if refusal else "",
         brings=kept.brings,
         gain=kept.gain,
         by="critique",
     )
     return Contribution(
-        error_hints=() if about.passed else (hint,),
+        error_hints=fixes if about.passed else (hint, *fixes),
         performance_hints=(hint,) if about.passed else (),
         critique=kept,
     )
+
+
+def failures_beside(about: Attempt, judged: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """Return one attempt for each distinct failure of a round in which nothing passed, without
+    `about`; none where an attempt of the round passed."""
+    if any(one.passed for one in judged):
+        return ()
+    return tuple(one for one in distinct_failures(judged) if one.id != about.id)[:MOST_FIXES]
+
+
+def _fix_hints(situation: Situation, read: Critique, failures: Sequence[Attempt]) -> Iterator[Hint]:
+    """Yield a hint for each of `failures` that the critique names, which every writer is to see."""
+    by_id = {one.id: one for one in failures}
+    for one in read.fixes:
+        failed = by_id.pop(one.attempt, None)
+        if failed is not None:
+            text = f"{failed.id} was refused: {one.fix}"
+            yield Hint(round=situation.round, about="", code=failed.code, text=text, by="critique")
 
 
 def subject(situation: Situation, judged: Sequence[Attempt]) -> Attempt | None:

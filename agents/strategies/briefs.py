@@ -112,8 +112,9 @@ def choose_directions(
 
 
 def hints_for(allowed: Components, hints: Sequence[Hint]) -> tuple[Hint, ...]:
-    """Return all hints where prompts may hold hints, and otherwise the hints of the user."""
-    return tuple(one for one in hints if allowed.hints or one.by == USER)
+    """Return all hints where prompts may hold hints, and otherwise the hints of the user; never a
+    change that was refused."""
+    return tuple(one for one in hints if (allowed.hints or one.by == USER) and not one.refused)
 
 
 def hints_about(hints: Sequence[Hint], parent: Attempt | None) -> tuple[Hint, ...]:

@@ -15,6 +15,7 @@ from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_spee
 from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
 from cuda_llm.agents.strategies.elites import improve_elite, show_second
 from cuda_llm.agents.strategies.splits import propose_composition
+from cuda_llm.agents.techniques.directions import open_orders
 from cuda_llm.components import EVERYTHING, Components
 from cuda_llm.dotted import is_dotted, load_dotted, split_dotted
 from cuda_llm.errors import UsageError
@@ -111,10 +112,13 @@ def plan_assignments(situation: Situation) -> list[Assignment]:
 
 
 def count_departing(situation: Situation) -> int:
-    """Count the candidates that leave the incumbent's structure: none at first, then a third."""
-    if rounds_without_gain(situation) < situation.config.patience:
+    """Count the candidates that leave the incumbent's structure: none at first, then a third, but
+    never the only candidate that could make the change that a critique orders."""
+    incumbent, count = situation.incumbent, situation.config.candidates
+    if incumbent is None or rounds_without_gain(situation) < situation.config.patience:
         return 0
-    return max(1, situation.config.candidates // 3)
+    ordered = bool(open_orders(situation, incumbent, situation.performance_hints))
+    return min(max(1, count // 3), count - ordered)
 
 
 def rounds_without_gain(situation: Situation) -> int:

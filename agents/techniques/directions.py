@@ -16,7 +16,6 @@ from cuda_llm.agents.limits import (
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.objections import (
     left_at_deciding,
-    object_to,
     profile_of,
     reaches_enough,
     refused_aims,
@@ -198,18 +197,26 @@ def _asked_for(
     hints: Sequence[Hint],
     limits: dict[str, float],
 ) -> Iterator[Direction]:
-    """Yield the changes that critiques of the parent ask for, unless they were tried or something
-    speaks against what they bring."""
+    """Yield the changes that critiques of the parent order: what speaks against a critique was
+    found when the critique was checked."""
     if parent is None or kind not in (Kind.IMPROVE, Kind.FIX):
         return
+    for hint in open_orders(situation, parent, hints):
+        code = hint.code if hint.code in limits or hint.code in BOTTLENECK_TEXTS else ""
+        share = hint.gain or limits.get(code, 0.0)
+        brings = frozenset(hint.brings)
+        yield Direction(text=hint.change, brings=brings, against=code, share=share)
+
+
+def open_orders(situation: Situation, parent: Attempt, hints: Sequence[Hint]) -> tuple[Hint, ...]:
+    """Return the hints of critiques of `parent` whose change is an order that no attempt has
+    carried out."""
     tried = {one.direction for one in situation.attempts}
-    for hint in hints:
-        is_open = hint.change and hint.about == parent.id and hint.change not in tried
-        if is_open and not object_to(situation, parent, set(hint.brings), hints):
-            code = hint.code if hint.code in limits or hint.code in BOTTLENECK_TEXTS else ""
-            share = hint.gain or limits.get(code, 0.0)
-            brings = frozenset(hint.brings)
-            yield Direction(text=hint.change, brings=brings, against=code, share=share)
+    return tuple(
+        one
+        for one in hints
+        if one.change and not one.refused and one.about == parent.id and one.change not in tried
+    )
 
 
 def _tried_on(situation: Situation, parent: Attempt | None) -> list[str]:

@@ -68,8 +68,9 @@ def object_to(
 ) -> Objection | None:
     """Return what speaks against a change of `parent` that brings these of `BRINGS`, if anything.
 
-    An aim that is refused always does. Of several signs one that is new and of use is enough: what
-    else such a change needs may be there. A kernel that failed may keep whatever it has.
+    An aim that is refused always does; of several new signs one of use is enough. Signs that the
+    kernel shows already say nothing: the change may do more than its tags. A kernel that failed may
+    keep whatever it has.
     """
     signs, aims = brings & SIGNS, brings & AIMS
     if any(not _has_hardware(one, situation) for one in signs):
@@ -78,8 +79,7 @@ def object_to(
         return Objection.AGAINST_HARDWARE
     if not parent.passed:
         return None
-    profile = profile_of(situation, parent)
-    uses = _signs_at_work(parent, SourceFacts(situation.archive.source(parent.id)), profile)
+    profile, uses = profile_of(situation, parent), signs_of_attempt(situation, parent)
     lifted = {"larger_tiles"} if BLOCKED in signs | uses else set[str]()
     refused = aims_ruled_out(situation, profile) if profile else set[str]()
     for hint in hints:
@@ -87,10 +87,15 @@ def object_to(
     if aims & refused:
         return Objection.AGAINST_HINT
     new = signs - uses
-    if signs == brings and not new:
-        return Objection.HAS_ALREADY if signs else None
     useful = {one for one in new if not aims_of(one) & refused}
-    return None if useful or brings - signs else Objection.AGAINST_HINT
+    return None if useful or not new or brings - signs else Objection.AGAINST_HINT
+
+
+def signs_of_attempt(situation: Situation, attempt: Attempt) -> frozenset[str]:
+    """Return the signs in the text of the attempt's kernel that takes longest where the attempt has
+    most to gain."""
+    facts = SourceFacts(situation.archive.source(attempt.id))
+    return _signs_at_work(attempt, facts, profile_of(situation, attempt))
 
 
 def _signs_at_work(attempt: Attempt, facts: SourceFacts, profile: Profile | None) -> frozenset[str]:

@@ -35,7 +35,7 @@ class Objection(StrEnum):
     BEYOND_ROOFLINE = "beyond-roofline"
     """The expected gain goes below the attainable time."""
     HAS_ALREADY = "has-already"
-    """The kernel's text already has all that the change brings."""
+    """The kernel's text already shows what a tag of the change says that the change brings."""
     ORDERED_BEFORE = "ordered-before"
     """An earlier brief of this run ordered the same change."""
     AGAINST_HINT = "against-hint"
@@ -54,7 +54,7 @@ class Objection(StrEnum):
 class Correction:
     """One part of a critique that was dropped or corrected."""
 
-    part: Literal["bottleneck", "gain", "change", "avoid"]
+    part: Literal["bottleneck", "gain", "change", "brings", "avoid"]
     why: Objection
     said: str
     """The part in the model's words or figures: text from outside."""
@@ -81,11 +81,27 @@ class CheckedCritique:
     corrections: tuple[Correction, ...] = ()
 
     @property
-    def passed_on(self) -> bool:
-        """Whether the change of the critique became a hint."""
-        return not any(
-            one.part == "change" or one.why is Objection.NEXT_TO_NOTHING for one in self.corrections
+    def refusal(self) -> Correction | None:
+        """The reason why nobody is ordered to make the change; None where the change is an
+        order."""
+        return next(
+            (
+                one
+                for one in self.corrections
+                if one.part == "change" or one.why is Objection.NEXT_TO_NOTHING
+            ),
+            None,
         )
+
+    @property
+    def passed_on(self) -> bool:
+        """Whether the change of the critique is an order of the next round."""
+        return self.refusal is None
+
+
+def describe_objection(it: Correction) -> str:
+    """Return why a part of a critique was dropped or corrected, in a few words."""
+    return OBJECTIONS[it.why].format(most=f"{it.most:.0%}")
 
 
 def describe_critique(one: CheckedCritique) -> Iterator[str]:
@@ -96,4 +112,4 @@ def describe_critique(one: CheckedCritique) -> Iterator[str]:
     for it in one.corrections:
         unit = "% expected" if it.part == "gain" else ""
         what = "the change" if it.part == "change" else f"{it.part} `{it.said}{unit}`"
-        yield f"  {what}: {OBJECTIONS[it.why].format(most=f'{it.most:.0%}')}"
+        yield f"  {what}: {describe_objection(it)}"

@@ -68,6 +68,9 @@ class Hint:
     """Aims of techniques, by `agents.techniques.technique.AIMS`, that `avoid` rules out."""
     change: str = ""
     """The one change that a critique asks for, which `text` holds too; empty in any other hint."""
+    refused: str = ""
+    """Reason why nobody is ordered to make `change`, in a few words; the hint is then for the next
+    critique alone. Empty in any other hint."""
     brings: tuple[str, ...] = ()
     """Techniques that `change` adds, as `agents.techniques.objections.BRINGS` names them."""
     gain: float = 0.0

@@ -102,6 +102,6 @@ def test_the_critique_is_told_what_each_bottleneck_can_save(task: str) -> None:
         system, user = (message.text for message in asked)
         assert "Saved at most without: " in user
         assert "by its code" in system
-        assert '"brings": [what the change adds, of: ' in system
+        assert '"brings": [what it adds, in your words or of: ' in system
         sibling = describe_sibling(situation, about, Components())
         assert ("## Beside it" in user) == bool(sibling)

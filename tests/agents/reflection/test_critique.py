@@ -15,10 +15,11 @@ from cuda_llm.agents.reflection.check_critique import Avoided, Critique
 from cuda_llm.agents.reflection.critique import Unreadable, read_critique
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.situation import Note, Situation
+from cuda_llm.agents.strategies.builtin import Fsr
 from cuda_llm.components import Component
 from cuda_llm.conversation import CallFailed, Reply
 from cuda_llm.critique import Objection
-from cuda_llm.outcomes import InputMutated
+from cuda_llm.outcomes import InputMutated, LateWrite
 from cuda_llm.run_config import RunConfig
 
 GOOD = {
@@ -79,7 +80,7 @@ def test_what_to_avoid_vetoes_nothing_without_an_attempt_that_shows_it() -> None
     assert not any("larger tiles" in hint.avoid for hint in found.performance_hints[:1])
 
 
-def test_a_change_that_the_text_has_already_becomes_no_hint_but_is_recorded() -> None:
+def test_a_change_whose_tags_the_text_has_already_is_an_order_all_the_same() -> None:
     winner = attempt("r1-c1", 1.5, times_us=(4.0, 41.0))
     padded = UNPADDED.replace("[32][32]", "[32][32 + 1]").replace(
         "[TILE][TILE]", "[TILE][TILE + 1]"
@@ -87,10 +88,49 @@ def test_a_change_that_the_text_has_already_becomes_no_hint_but_is_recorded() ->
     assert padded != UNPADDED
     situation = judged((winner, padded, passed(BANK_CONFLICTS, DRAM)), incumbent="r1-c1")
     found = reflect(situation, Reply(text=json.dumps(GOOD)))
-    assert [hint.by for hint in found.performance_hints] == ["diagnosis"]
+    assert [hint.by for hint in found.performance_hints] == ["critique", "diagnosis"]
     assert found.critique is not None
-    assert not found.critique.passed_on
+    assert found.critique.passed_on
     assert Objection.HAS_ALREADY in {one.why for one in found.critique.corrections}
+
+
+def test_a_refused_change_reaches_the_next_critique_with_its_reason_and_no_writer() -> None:
+    asked = {**GOOD, "change": "Load the tile by bulk copies.", "brings": ["bulk_copy"]}
+    found = reflect(search(), Reply(text=json.dumps(asked)))
+    first, *_ = found.performance_hints
+    assert first.refused == "the hardware has it not, or cannot gain by it"
+    later = search(performance_hints=found.performance_hints, round=2)
+    assert f"- {first.change} ({first.refused})" in prompt(later)
+    briefs = Fsr().write_briefs(later)
+    assert briefs
+    assert not any(first.change in str(brief) for brief in briefs)
+
+
+def test_where_nothing_of_a_round_passed_the_way_out_of_each_failure_reaches_every_writer() -> None:
+    first, second = InputMutated(buffer="input"), LateWrite(buffer="output")
+    best = attempt("r1-c1", 1.5, times_us=(4.0, 41.0))
+    failures = (
+        (failed("r2-c1", first), UNPADDED, first),
+        (failed("r2-c2", second), UNPADDED, second),
+    )
+    situation = judged(
+        (best, UNPADDED, passed(BANK_CONFLICTS, DRAM)), *failures, incumbent="r1-c1", round=2
+    )
+    fixes = [
+        {"attempt": "r2-c2", "fix": "Wait for the second kernel before solve returns."},
+        {"attempt": "r9-c9", "fix": "Nobody asked."},
+    ]
+    scripted = ScriptedAsk([Reply(text=json.dumps({**GOOD, "fixes": fixes}))])
+    of_round = tuple(one for one in situation.attempts if one.round == 2)
+    found = asyncio.run(Reflection(scripted, open_templates()).reflect(situation, of_round))
+    system = scripted.calls[0].messages[0].text
+    assert '"attempt": "one of r2-c2, r2-c1"' in system
+    fixed = [one for one in found.error_hints if one.by == "critique"]
+    assert [(one.about, one.code) for one in fixed] == [("", "LATE_WRITE")]
+    assert fixed[0].text == "r2-c2 was refused: Wait for the second kernel before solve returns."
+    later = replace(situation, round=3, error_hints=found.error_hints)
+    assert all(fixed[0] in brief.error_hints for brief in Fsr().write_briefs(later))
+    assert '"fixes"' not in prompt(search())
 
 
 @pytest.mark.parametrize("gain", ["25%", None, float("nan"), -3, True, {}])

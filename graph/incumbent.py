@@ -152,7 +152,8 @@ async def choose_incumbent(
             return IncumbentChoice(
                 choice=keep_incumbent(contenders, choice), unfit=contenders.unfit
             )
-        names = next_contenders(contenders.situation, choice)
+        batched = situation.capabilities.batched
+        names = [] if batched else next_contenders(contenders.situation, choice)
         left = MOST_DUELS - contenders.duels_held
         if names and left > 0:
             await contest_incumbent(context, bench, contenders, names[:left])

@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 
 DEFAULT_GPU = "RTX 3090 Ti"
 """The GPU of the paper this project follows."""
-KINDS = ("auto", "cuda", "ray", "emulated")
+KINDS = ("auto", "cuda", "ray", "files", "emulated")
 CHOICES = (
-    "auto, cuda, cuda:0, cuda:0,1, cuda:all, ray:auto, ray://HOST:10001, emulated or emulated:GPU, "
-    "as in emulated:RTX 4090, or FILE.py:NAME for a device of your own"
+    "auto, cuda, cuda:0, cuda:0,1, cuda:all, ray:auto, ray://HOST:10001, files:DIR, emulated or "
+    "emulated:GPU, as in emulated:RTX 4090, or FILE.py:NAME for a device of your own"
 )
-OPTIONAL_KINDS: Mapping[str, str] = MappingProxyType({"ray": "cuda_llm.tools.cluster.open_cluster"})
+OPTIONAL_KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "ray": "cuda_llm.tools.cluster.open_cluster",
+        "files": "cuda_llm.tools.cluster.files_device",
+    }
+)
 """The module of each kind of device whose room is optional: the module is imported when a user
 names the kind, and its `open_device_of` opens the device."""
 MEMBER_TYPES: Mapping[str, tuple[type, ...]] = MappingProxyType(

@@ -30,6 +30,9 @@ class Capabilities:
     """It executes whatever its GPU executes; otherwise the subset of docs/emulator.md."""
     confines: bool = False
     """Candidates reach no files, no network and no process of the user's."""
+    batched: bool = False
+    """Its works are gathered and done in batches, hours apart perhaps: what a round may need is
+    asked for at once, and no two kernels are timed in turn."""
     at_once: int = 1
     """Candidates it takes at once; more wait for their turn."""
 

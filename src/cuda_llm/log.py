@@ -110,12 +110,12 @@ def bound(**fields: object) -> Iterator[None]:
 
 
 def bound_fields() -> dict[str, Any]:
-    """Return what is bound now, for a process that goes on with the work."""
+    """Return what is bound now, sorted by name, for a process that goes on with the work."""
     if "structlog" not in sys.modules:
         return {}
     import structlog
 
-    return structlog.contextvars.get_contextvars()
+    return dict(sorted(structlog.contextvars.get_contextvars().items()))
 
 
 def level_for_children() -> int:

@@ -16,8 +16,8 @@ from cuda_llm import redaction
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/cluster"
-BY_HAND, SLURM, KUBERAY = (
-    EXAMPLES / name for name in ("by-hand.sh", "slurm.sbatch", "kuberay.yaml")
+BY_HAND, SLURM, KUBERAY, JUDGE = (
+    EXAMPLES / name for name in ("by-hand.sh", "slurm.sbatch", "kuberay.yaml", "judge-files.sbatch")
 )
 SRUN = {
     *("--export", "--kill-on-bad-exit", "--wait", "--no-kill", "--het-group"),
@@ -38,7 +38,7 @@ def joined(path: Path) -> str:
 
 @pytest.mark.parametrize(
     ("path", "shell"),
-    [(BY_HAND, "sh"), (BY_HAND, "bash"), (SLURM, "bash")],
+    [(BY_HAND, "sh"), (BY_HAND, "bash"), (SLURM, "bash"), (JUDGE, "bash")],
     ids=lambda one: getattr(one, "name", one),
 )
 def test_a_script_is_one(path: Path, shell: str) -> None:
@@ -151,6 +151,27 @@ def test_a_job_starts_its_parts_and_leaves_nothing(words: list[str], tmp_path: P
     assert re.fullmatch(rf"cuda-llm {called} on \S+:20123 with sk-1, [0-9a-f]{{64}}", run)
     assert ("ended" in told.read_text()) == (job.returncode == 143), "the run ends by itself"
     assert {one.name for one in tmp_path.iterdir()} == {".venv", "told"}, "the token is gone"
+
+
+def test_a_job_of_one_batch_ends_before_its_time(tmp_path: Path) -> None:
+    folder = tmp_path / ".venv/bin"
+    folder.mkdir(parents=True)
+    (folder / "activate").write_text(f"PATH={shlex.quote(str(folder))}:$PATH\n")
+    (folder / "cuda-llm").write_text('#!/bin/bash\nprintf "%s\\n" "$@"\n')
+    (folder / "cuda-llm").chmod(0o755)
+    environment = {"PATH": "/usr/bin:/bin", "SLURM_SUBMIT_DIR": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", str(JUDGE), "my orders"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    command, *options, place = done.stdout.splitlines()
+    assert (command, place) == ("judge-files", "my orders")
+    limit_s = int(options[options.index("--limit-s") + 1])
+    (minutes,) = re.findall(r"^#SBATCH --time=00:(\d+):00$", JUDGE.read_text(), re.MULTILINE)
+    assert 0 < limit_s <= 60 * int(minutes) - 120
 
 
 # Kubernetes.

@@ -4,10 +4,11 @@ A worker's answer is read by an unpickler that finds types of this package and o
 itself unpickles the message around the answer; docs/cluster.md says what that means for trust.
 """
 
+import hashlib
 import io
 import pickle
 from collections.abc import Awaitable, Callable, Mapping, Set
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, EnumType
 from inspect import isfunction
 from pathlib import Path, PurePath
@@ -45,6 +46,17 @@ def pack(value: object) -> Parcel:
     pickler = _Pickler(buffer)
     pickler.dump(value)
     return Parcel(buffer.getvalue(), pickler.bundles)
+
+
+def fingerprint(value: object) -> str:
+    """Return a hash of what a value is made of, its files included: the same in every process.
+
+    A payload is not: whether two equal texts in it are one object depends on whether they were made
+    or read from the cache. Fields of dataclasses that are no part of a comparison do not count.
+    """
+    buffer = io.BytesIO()
+    _ContentPickler(buffer).dump(value)
+    return hashlib.blake2b(buffer.getvalue(), digest_size=20).hexdigest()
 
 
 def unpack(payload: bytes, *, functions: bool = False) -> Any:
@@ -140,6 +152,28 @@ class _Pickler(pickle.Pickler):
             self._roots[folder] = bundle.key
             self.bundles[bundle.key] = bundle
         return self._roots[folder]
+
+
+class _ContentPickler(_Pickler):
+    """Writes what `fingerprint` hashes, which nobody reads back."""
+
+    def __init__(self, buffer: io.BytesIO) -> None:
+        super().__init__(buffer)
+        # Each object is written out where it stands, shared or not.
+        self.fast = True
+
+    def persistent_id(self, value: Any) -> Any:
+        """Return a set as its sorted members, whose order depends on the process, and a path."""
+        if isinstance(value, frozenset | set):
+            return "set", sorted(map(repr, value))
+        return super().persistent_id(value)
+
+    def reducer_override(self, value: Any) -> Any:
+        """Return the fields of a dataclass that count in a comparison."""
+        if not is_dataclass(value) or isinstance(value, type):
+            return NotImplemented
+        counted = [one.name for one in fields(value) if one.compare]
+        return type(value), tuple((name, getattr(value, name)) for name in counted)
 
 
 class _Unpickler(pickle.Unpickler):

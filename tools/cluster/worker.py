@@ -195,10 +195,11 @@ def take_usual_priority() -> None:
 
 
 @lru_cache
-def code_hash() -> str:
-    """Return a hash of all code that orchestrator and workers have in common."""
+def code_hash(*, python: bool = True) -> str:
+    """Return a hash of all code that orchestrator and workers have in common, with `python` of the
+    minor release of Python, too."""
     digest = hashlib.blake2b(digest_size=8)
-    digest.update(f"{platform.python_version_tuple()[:2]}".encode())
+    digest.update(f"{platform.python_version_tuple()[:2] if python else ()}".encode())
     for module in (errors, task_module, hardware):
         for file in sorted(Path(str(module.__file__)).parent.glob("*.py")):
             digest.update(file.name.encode() + b"\0" + file.read_bytes())

@@ -61,8 +61,8 @@ class Compiled:
     ptx: Path
     kernels: tuple[KernelResources, ...]
     warnings: tuple[Diagnostic, ...] = ()
-    compile_s: float = 0.0
-    cached: bool = False
+    compile_s: float = field(default=0.0, compare=False)
+    cached: bool = field(default=False, compare=False)
 
     @property
     def kernel_names(self) -> Mapping[str, str]:

@@ -96,6 +96,7 @@ T = TypeVar("T")
 
 FEWEST_CORES = 4
 """Fewest cores for a check on `DeviceBench.watcher` beside a contest, which keeps two busy."""
+IN_BATCHES = "no sanitizer and no large size: each inspection would cost a batch of its own"
 NO_WATCHER = "no device that watches every access was given"
 
 INCUMBENT_INSPECTION = InspectionOptions(counters=False)
@@ -381,6 +382,11 @@ class DeviceBench:
     """Keys of kernels whose outputs a contest has verified."""
     checks: dict[str, asyncio.Task[WatchedCheck]] = field(default_factory=dict)
     """By key of the kernel: its check on `watcher`, begun before the check is asked for."""
+    timings: dict[str, "asyncio.Task[KernelTimes | Verdict | FailedCase]"] = field(
+        default_factory=dict
+    )
+    """By key of the kernel: its timing on a device that works in batches, begun with its
+    validation."""
     built: list[Baseline] = field(default_factory=list)
     """The task's baseline, once it is compiled."""
 
@@ -405,6 +411,9 @@ class DeviceBench:
     async def validate(self, compiled: Compiled) -> Validated | Verdict:
         """See `Bench.validate`."""
         nonce = self.nonce_for(compiled.source)
+        if self.device.capabilities.batched:
+            begins = nonce is None or not begins_small(nonce)
+            self.timings[compiled.key] = asyncio.create_task(self._time(compiled, begins))
 
         async def step(_trial: StepTry) -> Validated | Verdict | FailedCase:
             async with self.slots.device_for(compiled.key) as keep:
@@ -417,6 +426,8 @@ class DeviceBench:
                 return found
 
         outcome = await self.retry.settle("referee", step)
+        if not isinstance(outcome, Validated) and compiled.key in self.timings:
+            self.timings.pop(compiled.key).cancel()
         if isinstance(outcome, FailedCase):
             return await self._locate_fault(compiled, outcome)
         return outcome
@@ -425,20 +436,13 @@ class DeviceBench:
         self, compiled: Compiled, validated: Validated, baseline: KernelTimes
     ) -> Verdict:
         """See `Bench.profile`."""
-        nonce = self.nonce_for("")
 
         async def step(trial: StepTry) -> KernelTimes | Verdict | FailedCase:
-            async with self.slots.device_for(compiled.key):
-                return await time_compiled(
-                    self.task,
-                    self.device,
-                    compiled,
-                    nonce=nonce,
-                    options=replace(self.options, proved=compiled.key in self.proved),
-                    fresh=trial.fresh,
-                    begins_small=not begins_small(validated.nonce),
-                    baseline=await self._build_baseline(),
-                )
+            begun = self.timings.pop(compiled.key, None)
+            if begun is not None:
+                return await begun
+            begins = not begins_small(validated.nonce)
+            return await self._time(compiled, begins, fresh=trial.fresh)
 
         timing = await self.retry.settle("profiler", step)
         if isinstance(timing, KernelTimes):
@@ -446,6 +450,22 @@ class DeviceBench:
         if isinstance(timing, FailedCase):
             return await self._locate_fault(compiled, timing)
         return timing
+
+    async def _time(
+        self, compiled: Compiled, begins: bool, *, fresh: bool = False
+    ) -> KernelTimes | Verdict | FailedCase:
+        """Time a kernel once; with `begins` a small case comes first."""
+        async with self.slots.device_for(compiled.key):
+            return await time_compiled(
+                self.task,
+                self.device,
+                compiled,
+                nonce=self.nonce_for(""),
+                options=replace(self.options, proved=compiled.key in self.proved),
+                fresh=fresh,
+                begins_small=begins,
+                baseline=await self._build_baseline(),
+            )
 
     async def check_as_published(
         self, compiled: Compiled, verdict: Verdict
@@ -505,7 +525,11 @@ class DeviceBench:
         return replace(found, faults={which: located}, failed=None)
 
     async def inspect(self, compiled: Compiled) -> Inspected:
-        """See `DuelBench.inspect`: the GPU's tools, large sizes, and `watcher`."""
+        """See `DuelBench.inspect`: the GPU's tools, large sizes, and `watcher`; `watcher` alone
+        for a device that works in batches."""
+        if self.device.capabilities.batched:
+            check = await self._begin_check(compiled)
+            return Inspected(fault=check.fault, notes=check.notes, not_inspected=IN_BATCHES)
         found = await self.inspect_at(compiled, self.task.sizes.edge[0], INCUMBENT_INSPECTION)
         return Inspected(
             fault=found.fault,

@@ -76,6 +76,10 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
         "bench:bench",
         "Run a set of tasks with the same settings, and write one table of them.",
     ),
+    "judge-files": Subcommand(
+        "judge_files:judge_files",
+        "Judge what searches elsewhere have put into a folder for a GPU here.",
+    ),
     "export": Subcommand(
         "trace:export",
         "Write the best kernel of a run with its proof, ready to be imported.",

@@ -78,7 +78,7 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
     ),
     "judge-files": Subcommand(
         "judge_files:judge_files",
-        "Judge what searches elsewhere have put into a folder for a GPU here.",
+        "Judge what searches elsewhere have put into a folder, and put the answers beside it.",
     ),
     "export": Subcommand(
         "trace:export",

@@ -203,7 +203,7 @@ def profile_fields(verdict: Verdict) -> dict[str, Any]:
         "speedup": profile.speedup,
         "objective": profile.objective,
         "times_us": tuple(size.time_us for size in profile.sizes),
-        "spread": max((size.spread for size in profile.sizes), default=0.0),
+        "spread": profile.spread,
         "limited_by": limit.code if limit else "",
     }
 

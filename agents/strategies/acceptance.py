@@ -90,6 +90,12 @@ def noise_margin(situation: Situation, one: Attempt, other: Attempt) -> float:
     return max(TIE, score_doubt(situation, one, other))
 
 
+def tie_margin(spread: float, other: float) -> float:
+    """Return the relative difference below which two speed-ups tie whose times have intervals of
+    these relative half-widths."""
+    return max(TIE, math.hypot(spread, other))
+
+
 def score_doubt(situation: Situation, one: Attempt, other: Attempt) -> float:
     """Return the relative half-width of the interval of the ratio of two speed-ups.
 

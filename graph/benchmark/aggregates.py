@@ -115,7 +115,7 @@ def aggregate(rows: Iterable[TaskRow]) -> tuple[Aggregates, ...]:
     """
     groups: dict[tuple[str, TimeSource], list[TaskRow]] = {}
     for one in rows:
-        if _counts(one) and one.time_source is not None:
+        if one.is_timed and one.time_source is not None:
             cell = spell_setting(without_seed(one.setting))
             groups.setdefault((cell, one.time_source), []).append(one)
     settings = dict.fromkeys(setting for setting, _ in groups)
@@ -133,17 +133,13 @@ def compare(rows: Sequence[TaskRow]) -> tuple[SettingComparison, ...]:
     return tuple(one for group in found for one in group)
 
 
-def _counts(row: TaskRow) -> bool:
-    return row.state == "done" and bool(row.sizes)
-
-
 def _compare(source: TimeSource, rows: Sequence[TaskRow]) -> Iterable[SettingComparison]:
     """Yield the comparisons of one source of times."""
     cells = {spell_setting(cell): cell for row in rows if (cell := without_seed(row.setting))}
     done = {
         (_repetition(row), spell_setting(without_seed(row.setting))): row
         for row in rows
-        if _counts(row) and row.time_source == source
+        if row.is_timed and row.time_source == source
     }
     repeated = [
         one

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import geometric_mean
 
+from cuda_llm.graph.benchmark.aggregates import own_speedup
 from cuda_llm.graph.benchmark.row import TaskRow
 from cuda_llm.graph.benchmark.sweep import spell_setting
 
@@ -16,11 +17,11 @@ def beside_playbook(rows: Sequence[TaskRow], other: Iterable[TaskRow] = ()) -> t
     Where the generator is swept, the playbook's run of the same task and other options counts; else
     the runs of that task in `other`, another benchmark, by the geometric mean of their speed-ups.
     """
-    own = {_key(row): row for row in rows if _counts(row)}
+    own = {_key(row): row for row in rows if row.is_timed}
     elsewhere: dict[tuple[str, str | None], list[float]] = {}
     for row in other:
-        if _counts(row):
-            elsewhere.setdefault((row.task, row.time_source), []).append(row.speedup or 1.0)
+        if row.is_timed:
+            elsewhere.setdefault((row.task, row.time_source), []).append(own_speedup(row))
     means = {key: geometric_mean(found) for key, found in elsewhere.items()}
     return tuple(replace(row, over_playbook=_over(row, own, means)) for row in rows)
 
@@ -31,7 +32,7 @@ def _over(
     means: Mapping[tuple[str, str | None], float],
 ) -> float | None:
     """Return a row's speed-up over the playbook's; None without one."""
-    if not _counts(row):
+    if not row.is_timed:
         return None
     theirs = means.get((row.task, row.time_source))
     if GENERATOR in row.setting:
@@ -40,12 +41,8 @@ def _over(
         same = replace(row, setting={**row.setting, GENERATOR: PLAYBOOK})
         found = own.get(_key(same))
         if found is not None and found.time_source == row.time_source:
-            theirs = found.speedup or 1.0
-    return None if theirs is None else (row.speedup or 1.0) / theirs
-
-
-def _counts(row: TaskRow) -> bool:
-    return row.state == "done" and bool(row.sizes)
+            theirs = own_speedup(found)
+    return None if theirs is None else own_speedup(row) / theirs
 
 
 def _key(row: TaskRow) -> tuple[str, str]:

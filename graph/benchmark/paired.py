@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import hypot, log1p, sqrt
+from math import log1p, sqrt
 from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cuda_llm.agents.strategies.acceptance import TIE
+from cuda_llm.agents.strategies.acceptance import tie_margin
 from cuda_llm.graph.benchmark.aggregates import SOURCES, own_speedup
 from cuda_llm.graph.benchmark.row import TaskRow
 from cuda_llm.graph.benchmark.sweep import SEED, Setting, spell_setting, spell_value, values_of
@@ -77,7 +77,7 @@ def _compare(
     rows: Sequence[TaskRow], source: TimeSource, option: str, value: Any, reference: Any
 ) -> Iterator[PairedComparison]:
     """Yield the comparison of two values; nothing without a pair."""
-    done = [row for row in rows if row.state == "done" and row.sizes and row.time_source == source]
+    done = [row for row in rows if row.is_timed and row.time_source == source]
     ours, theirs = _with(done, option, value), _with(done, option, reference)
     pairs = [(ours[key], theirs[key]) for key in ours if key in theirs]
     if not pairs:
@@ -118,7 +118,7 @@ def _others(setting: Setting, option: str) -> Setting:
 def floor_of(pair: Pair) -> float:
     """Return the relative difference below which the two winners tie, as an incumbent is chosen."""
     own, other = pair
-    return max(TIE, hypot(own.spread, other.spread))
+    return tie_margin(own.spread, other.spread)
 
 
 def find(ratio: float, low: float, high: float, pairs: int, floor: float) -> Finding:

@@ -15,7 +15,7 @@ LIST = "list"
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """One experiment."""
+    """One experiment: what it asks, and the tasks and options of its runs."""
 
     question: str
     """Question that the table of the benchmark answers."""

@@ -186,6 +186,11 @@ class TaskRow:
         return f"{self.task} ({spell_setting(self.setting)})" if self.setting else self.task
 
     @property
+    def is_timed(self) -> bool:
+        """Whether the run is done and its sizes have times, so that the row counts in a mean."""
+        return self.state == "done" and bool(self.sizes)
+
+    @property
     def over_library(self) -> float | None:
         """Library's time over the winner's: geometric mean over the sizes that have both; None
         without such a size."""

@@ -7,11 +7,10 @@ what was judged. A judging that is there already is read and not made again.
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import hypot
 from pathlib import Path
 from typing import Literal
 
-from cuda_llm.agents.strategies.acceptance import TIE, passed_by_speed
+from cuda_llm.agents.strategies.acceptance import passed_by_speed, tie_margin
 from cuda_llm.codec import decode, encode
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.runs.record import changed_files, recorded_config, task_digests
@@ -114,7 +113,7 @@ class JudgedElsewhere:
             return "fastest"
         winner = self.kernels[0]
         gain = self.kernels[0].speedup / rival.speedup - 1
-        if abs(gain) <= max(TIE, hypot(winner.spread, rival.spread)):
+        if abs(gain) <= tie_margin(winner.spread, rival.spread):
             return "tie"
         return "fastest" if gain > 0 else "slower"
 
@@ -193,7 +192,7 @@ def _verdict(before: Contender, judged: Judged) -> KernelElsewhere:
         code=verdict.code,
         speedup=profile.speedup,
         times_us=tuple(one.time_us for one in profile.sizes),
-        spread=max((one.spread for one in profile.sizes), default=0.0),
+        spread=profile.spread,
         before=before.speedup,
     )
 

@@ -205,6 +205,11 @@ class Profile:
     isolation: str = ""
     """Sandbox of a GPU's runner, and what the sandbox lacks; empty for an emulated device."""
 
+    @property
+    def spread(self) -> float:
+        """Largest relative half-width of an interval around a time; 0 without a timed size."""
+        return max((one.spread for one in self.sizes), default=0.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryTimes:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil, floor, log10
 from xml.sax.saxutils import escape, quoteattr
 
+from cuda_llm.redaction import printable
 from cuda_llm.traces.report.courses import Course, GroupCourse, Panel
 from cuda_llm.traces.report.selection import AXES
 
@@ -209,4 +210,4 @@ def _text(words: str, x: float, y: float, more: str = "") -> str:
 
 def _escape(text: str) -> str:
     """Return text that XML can hold: escaped, and without what XML forbids."""
-    return escape("".join(one if one.isprintable() else "�" for one in text))
+    return escape(printable(text))

@@ -425,9 +425,12 @@ class DeviceBench:
                     keep()
                 return found
 
-        outcome = await self.retry.settle("referee", step)
-        if not isinstance(outcome, Validated) and compiled.key in self.timings:
-            self.timings.pop(compiled.key).cancel()
+        outcome: Validated | Verdict | FailedCase | None = None
+        try:
+            outcome = await self.retry.settle("referee", step)
+        finally:
+            if not isinstance(outcome, Validated) and compiled.key in self.timings:
+                self.timings.pop(compiled.key).cancel()
         if isinstance(outcome, FailedCase):
             return await self._locate_fault(compiled, outcome)
         return outcome

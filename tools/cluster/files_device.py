@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 from cuda_llm.errors import DeviceLost, InfrastructureError, UsageError
@@ -144,16 +145,11 @@ class FilesDevice(ForwardingDevice):
 
         Raises DeviceLost where the machine that answers runs other code, and what the work raises.
         """
-        parcel = pack(work)
         name = fingerprint(work)
-        order = Letter(
-            payload=parcel.payload,
-            code=written_by(),
-            gpu=self.hardware.name,
-            contents=parcel.contents(parcel.bundles.keys()),
-        )
-        self.folder.order(name, order)
-        letter = await self._wait(name)
+        letter = self.folder.read_answer(name)
+        if letter is None:
+            self.folder.order(name, self._order(work))
+            letter = await self._wait(name)
         if letter.code != written_by():
             self.folder.discard_answer(name)
             raise DeviceLost(
@@ -170,15 +166,22 @@ class FilesDevice(ForwardingDevice):
         result: T = result_of(reply)
         return result
 
+    def _order(self, work: Work[Any]) -> Letter:
+        """Return a work as it lies in the folder, with all its files."""
+        parcel = pack(work)
+        return Letter(
+            payload=parcel.payload,
+            code=written_by(),
+            gpu=self.hardware.name,
+            contents=parcel.contents(parcel.bundles.keys()),
+        )
+
     async def _wait(self, name: str) -> Letter:
-        letter = self.folder.read_answer(name)
-        if letter is not None:
-            return letter
+        """Return the answer to an order, however long that takes."""
         self._waiting.change(1)
         try:
-            while letter is None:
+            while (letter := self.folder.read_answer(name)) is None:
                 await asyncio.sleep(LOOK_S)
-                letter = self.folder.read_answer(name)
             return letter
         finally:
             self._waiting.change(-1)

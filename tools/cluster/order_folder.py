@@ -67,7 +67,7 @@ class OrderFolder:
 
     def waiting(self) -> list[str]:
         """Return the names of orders without an answer, oldest first."""
-        found = [one for one in (self.root / "orders").glob("*.zip") if one.name[0] != "."]
+        found = (self.root / "orders").glob("*.zip")
         open_ = [one for one in found if not self._file("answers", one.stem).exists()]
         return [one.stem for one in sorted(open_, key=_age)]
 

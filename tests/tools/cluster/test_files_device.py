@@ -30,6 +30,7 @@ from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.open_device import open_device
 
 H200 = EmulatedDevice(find_hardware("H200"))
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -207,21 +208,14 @@ BATCHES = (1, *[2 * CANDIDATES] * ROUNDS, 2)
 """Works in each batch of a search: the baseline, each round's, and the winner's once more."""
 
 
-def search(folder: OrderFolder, out: Path, *command: str) -> "subprocess.Popen[str]":
-    """Start a search, or go on with one, on the device behind the folder."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "cuda_llm", *command, "--out", str(out)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def new_search(folder: OrderFolder, out: Path, *, size: int = 4096) -> "subprocess.Popen[str]":
+def search(
+    start: Start, folder: OrderFolder, out: Path, *, size: int = 4096
+) -> "subprocess.Popen[str]":
+    """Start a search on the device behind the folder."""
     options = f"--generator playbook --tune 0 --candidates {CANDIDATES} --rounds {ROUNDS}"
-    return search(
-        folder, out, "run", "vector_add", "--size", f"n={size}", *options.split(),
-        "--device", f"files:{folder.root}",
+    return start(
+        "run", "vector_add", "--size", f"n={size}", *options.split(),
+        "--device", f"files:{folder.root}", "--out", str(out),
     )  # fmt: skip
 
 
@@ -246,10 +240,10 @@ def carried_over(folder: OrderFolder) -> int:
 
 
 def test_a_search_costs_a_batch_a_round_and_two_and_survives_kills(
-    folder: OrderFolder, tmp_path: Path
+    folder: OrderFolder, tmp_path: Path, start: Start
 ) -> None:
     answered(folder)
-    begun = new_search(folder, tmp_path)
+    begun = search(start, folder, tmp_path)
     for batch, count in enumerate(BATCHES):
         wait_for(count, folder, begun)
         if batch == 1:
@@ -257,21 +251,21 @@ def test_a_search_costs_a_batch_a_round_and_two_and_survives_kills(
             begun.send_signal(signal.SIGKILL)
             begun.communicate()
             assert carried_over(folder) == count
-            begun = search(folder, tmp_path, "resume", "latest")
+            begun = start("resume", "latest", "--out", str(tmp_path))
             # The resumed search asks the same, and reads the answers that came meanwhile.
             assert not asked & wait_for(BATCHES[2], folder, begun)
             continue
         assert carried_over(folder) == count
-    said, _ = begun.communicate()
-    assert begun.returncode == 0, said
+    said, complaint = begun.communicate()
+    assert begun.returncode == 0, complaint
     assert "judged once more: PASSED" in said
     assert folder.waiting() == []
 
 
-def test_two_searches_share_a_batch(folder: OrderFolder, tmp_path: Path) -> None:
+def test_two_searches_share_a_batch(folder: OrderFolder, tmp_path: Path, start: Start) -> None:
     answered(folder)
     # A size of its own: no other test has cached its baseline.
-    both = [new_search(folder, tmp_path / name, size=5120) for name in ("a", "b")]
+    both = [search(start, folder, tmp_path / name, size=5120) for name in ("a", "b")]
     for count in BATCHES:
         wait_for(2 * count, folder, *both)
         assert carried_over(folder) == 2 * count

@@ -77,8 +77,8 @@ def test_a_resumed_benchmark_takes_no_other_settings(command: Command) -> None:
 def test_options_that_contradict_each_other_are_refused_before_any_work(
     command: Command, tmp_path: Path, options: tuple[str, ...], complaint: str
 ) -> None:
-    told = command("bench", "vector_add", *options)
-    assert (told.code, complaint in told.complaint) == (2, True), told.stderr
+    ran = command("bench", "vector_add", *options)
+    assert (ran.code, complaint in ran.complaint) == (2, True), ran.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -86,14 +86,14 @@ def test_a_sweep_runs_every_combination_and_compares_them(command: Command, tmp_
     task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
     options = ("--quick", "--candidates", "1", "--device", "emulated", "--out", out)
     sweeps = ("--sweep", "seed=0,1", "--sweep", "strategy=best-of-n")
-    told = command("bench", task, *options, *sweeps, "--json")
-    assert told.code == 0, told.stderr
-    document = json.loads(told.stdout)
+    ran = command("bench", task, *options, *sweeps, "--json")
+    assert ran.code == 0, ran.stderr
+    document = json.loads(ran.stdout)
     jsonschema.validate(document, BENCH_SCHEMA)
     assert list(document["sweep"]) == ["tiny-seed-0", "tiny-seed-1"]
     assert document["settings"]["strategy"] == "best-of-n"
     assert [one["setting"]["seed"] for one in document["comparison"]] == [0, 1]
-    lines = [line for line in told.stderr.splitlines() if line.startswith("runs: ")]
+    lines = [line for line in ran.stderr.splitlines() if line.startswith("runs: ")]
     assert lines == [
         "runs: 0 of 2 ended, 0 failed; running now: tiny-seed-0",
         "runs: 1 of 2 ended, 0 failed; running now: tiny-seed-1",
@@ -153,13 +153,13 @@ def test_a_model_stands_beside_the_playbook_with_what_it_cost(
     task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
     options = ("--candidates", 2, "--rounds", 1, "--tune", 0, "--device", "emulated", "--out", out)
     with ModelServer(write_kernel) as server:
-        told = command(
+        ran = command(
             *("bench", task, *options, "--sweep", "generator=playbook,llm", "--json"),
             *("--model", "scripted", "--base-url", server.base_url),
         )
-        assert told.code == 0, told.stderr
+        assert ran.code == 0, ran.stderr
         asked = len(server.requests)
-    document = json.loads(told.stdout)
+    document = json.loads(ran.stdout)
     jsonschema.validate(document, BENCH_SCHEMA)
     playbook, model = document["rows"]
     assert (playbook["written_by"], model["written_by"]) == ("playbook", "model")
@@ -205,9 +205,9 @@ def test_a_benchmark_of_the_playbook_stands_beside_another(
     options = ("--candidates", "1", "--rounds", "1", "--tune", "0", "--device", "emulated")
     assert command("bench", task, *options, "--out", first).code == 0
     (playbook,) = first.iterdir()
-    told = command("bench", task, *options, "--out", second, "--beside", playbook, "--json")
-    assert told.code == 0, told.stderr
-    document = json.loads(told.stdout)
+    ran = command("bench", task, *options, "--out", second, "--beside", playbook, "--json")
+    assert ran.code == 0, ran.stderr
+    document = json.loads(ran.stdout)
     jsonschema.validate(document, BENCH_SCHEMA)
     assert document["rows"][0]["over_playbook"] == 1.0, "the same search"
     assert document["aggregates"][0]["over_playbook"]["geometric_mean"] == pytest.approx(1.0)
@@ -222,21 +222,21 @@ def test_a_benchmark_of_the_playbook_stands_beside_another(
 
 
 def test_presets_are_shown_with_their_question_and_their_command(command: Command) -> None:
-    told = command("bench", "--preset", "list")
-    assert told.code == 0 and "hardware-context: Does it matter" in told.stdout
-    assert "bench matrix_transpose --sweep hardware_context=full,name,none" in told.stdout
+    ran = command("bench", "--preset", "list")
+    assert ran.code == 0 and "hardware-context: Does it matter" in ran.stdout
+    assert "bench matrix_transpose --sweep hardware_context=full,name,none" in ran.stdout
     assert "paper" in json.loads(command("bench", "--preset", "list", "--json").stdout)
 
 
 def test_the_command_line_goes_over_a_preset(command: Command, tmp_path: Path) -> None:
     task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
     options = ("--candidates", "1", "--rounds", "1", "--sweep", "hardware_context=full,none")
-    told = command(
+    ran = command(
         *("bench", task, "--preset", "hardware-context", *options, "--seed", "3"),
         *("--device", "emulated", "--out", out, "--json"),
     )
-    assert told.code == 0, told.stderr
-    document = json.loads(told.stdout)
+    assert ran.code == 0, ran.stderr
+    document = json.loads(ran.stdout)
     jsonschema.validate(document, BENCH_SCHEMA)
     assert document["preset"] == "hardware-context"
     assert list(document["sweep"].values()) == [
@@ -249,17 +249,17 @@ def test_the_command_line_goes_over_a_preset(command: Command, tmp_path: Path) -
 def test_quick_goes_over_a_preset(command: Command, tmp_path: Path) -> None:
     task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
     options = ("--quick", "--device", "emulated", "--out", out, "--json")
-    told = command("bench", task, "--preset", "vector-add", *options)
-    assert told.code == 0, told.stderr
-    document = json.loads(told.stdout)
+    ran = command("bench", task, "--preset", "vector-add", *options)
+    assert ran.code == 0, ran.stderr
+    document = json.loads(ran.stdout)
     assert (document["settings"]["candidates"], document["settings"]["rounds"]) == (2, 1)
     assert document["left_out"].startswith("candidates 2, rounds 1, tune 0")
 
 
 def test_quick_says_what_it_leaves_out_and_gives_way_to_what_is_typed() -> None:
-    quick, told = make_quick(RunConfig(candidates=5))
+    quick, left_out = make_quick(RunConfig(candidates=5))
     assert (quick.candidates, quick.rounds, quick.tune) == (5, 1, 0)
-    assert told.startswith("rounds 1, tune 0, where rounds 5, tune 8 is usual")
+    assert left_out.startswith("rounds 1, tune 0, where rounds 5, tune 8 is usual")
 
 
 def test_evaluate_says_where_the_published_check_would_accept(
@@ -268,9 +268,9 @@ def test_evaluate_says_where_the_published_check_would_accept(
     task, kernel = tiny_task(tmp_path, "tiny"), tmp_path / "nan.cu"
     baseline = (task / "baseline.cu").read_text()
     kernel.write_text(baseline.replace("A[i] + B[i]", 'nanf("")'))
-    told = command("evaluate", task, kernel, "--device", "emulated")
-    assert (told.code, "WRONG_RESULT" in told.stdout) == (1, True), told.stderr
-    assert "published    the check that is published with the task accepts" in told.stdout
+    ran = command("evaluate", task, kernel, "--device", "emulated")
+    assert (ran.code, "WRONG_RESULT" in ran.stdout) == (1, True), ran.stderr
+    assert "published    the check that is published with the task accepts" in ran.stdout
     document = json.loads(
         command("evaluate", task, kernel, "--device", "emulated", "--json").stdout
     )

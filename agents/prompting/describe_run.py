@@ -145,8 +145,14 @@ def describe_expected(situation: Situation, brief: Brief, components: Components
     return f"To gain at most: {most}{about}"
 
 
-def describe_hints(situation: Situation, brief: Brief, components: Components) -> Passage:
+def describe_hints(
+    situation: Situation, brief: Brief, components: Components, *, ordered: bool = False
+) -> Passage:
     """Describe the user's hints, those of errors, those of performance; the newest stay longest.
+
+    With `ordered` only hints whose change is still to be tried are described, else all others: the
+    words for a change depend on whom it was ordered of, all others are alike in each prompt about
+    one parent.
 
     Without hints among the components only the user's hints remain: they were not learned. Evidence
     from a playbook kernel is left out, because it may quote the source; evidence from a profile is
@@ -156,7 +162,9 @@ def describe_hints(situation: Situation, brief: Brief, components: Components) -
     hints = [one for one in given if components.hints or one.code == USER]
     learned = {hint.text for hint in hints}
     from_user = [_hint_of_user(text) for text in situation.config.hints if text not in learned]
-    ordered = [*from_user, *sorted(hints, key=lambda hint: hint.code != USER)]
+    tried = {one.direction for one in situation.attempts}
+    given = (*from_user, *sorted(hints, key=lambda hint: hint.code != USER))
+    told = [one for one in given if ordered == bool(one.change and one.change not in tried)]
     by_playbook = {one.id for one in situation.attempts if one.written_by == "playbook"}
     profiled = _codes_of_profile(situation, brief)
 
@@ -168,11 +176,13 @@ def describe_hints(situation: Situation, brief: Brief, components: Components) -
         return hint.about == brief.parent and hint.code in profiled
 
     entries = tuple(
-        "\n".join(_describe(situation, brief, hint, hide_evidence=hides_evidence(hint)))
-        for hint in ordered
+        "\n".join(
+            _describe(situation, brief, hint, ordered=ordered, hide_evidence=hides_evidence(hint))
+        )
+        for hint in told
     )
     newest_first = sorted(
-        range(len(ordered)), key=lambda index: (ordered[index].code != USER, -ordered[index].round)
+        range(len(told)), key=lambda index: (told[index].code != USER, -told[index].round)
     )
     return Passage(entries=entries, ranking=tuple(newest_first), noun="hints")
 
@@ -185,15 +195,14 @@ def _codes_of_profile(situation: Situation, brief: Brief) -> set[str]:
 
 
 def _describe(
-    situation: Situation, brief: Brief, hint: Hint, *, hide_evidence: bool
+    situation: Situation, brief: Brief, hint: Hint, *, ordered: bool, hide_evidence: bool
 ) -> Iterator[str]:
     hardware, context = situation.hardware, situation.config.hardware_context
     text = one_line(hint.text, MOST_TEXT)
-    if hint.change and hint.change == brief.direction:
+    if ordered and hint.change == brief.direction:
         text = "The direction below is what a critique of this kernel asks for."
-    elif hint.change and brief.kind is Kind.IMPROVE:
-        tried = any(one.direction == hint.change for one in situation.attempts)
-        text = text if tried else f"Another attempt of this round is asked to: {text}"
+    elif ordered and brief.kind is Kind.IMPROVE:
+        text = f"Another attempt of this round is asked to: {text}"
     # A diagnosis is ours and names no hardware; what it quotes, and others' hints, may.
     if hint.by != "diagnosis":
         text = hide(text, hardware, context)

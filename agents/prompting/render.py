@@ -47,6 +47,9 @@ from cuda_llm.tasks.signature import host_context, signature
 MOST_DIRECTION = 2000
 PROMPT_TOKENS = 24_000
 """Budget of both messages together, as `token_budget.count_tokens` counts."""
+ROUNDED = 50
+"""The room of the sections is a multiple of this part of the budget: prompts that differ in a
+direction alone are then cut alike, and a provider's cache of one serves the others."""
 
 TEMPLATES = {
     Kind.FIRST: "first.j2",
@@ -82,12 +85,14 @@ def render_prompt(
     # too long after rendering is taken off the sections' room, and all is rendered again.
     bare = {key: Passage() if key in MOVABLE else passage for key, passage in sections.items()}
     room = budget - _cost(_render(templates, name, {**fixed, **_texts(bare)}))
+    step = max(1, budget // ROUNDED)
+    room = room // step * step
     while True:
         messages = _render(templates, name, {**fixed, **fit(sections, room)})
         excess = _cost(messages) - budget
         if excess <= 0 or room <= 0:
             return messages
-        room -= excess
+        room = (room - excess) // step * step
 
 
 def _render(templates: Templates, name: str, values: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -228,7 +233,8 @@ def _passages(
     """Return the passages by section; an empty passage where a section has no content, or is not
     allowed."""
     task = situation.task
-    direction = one_line(brief.direction, MOST_DIRECTION) if components.diversity else ""
+    direction = one_line(brief.direction, MOST_DIRECTION).removesuffix(".")
+    direction = direction if components.diversity else ""
     return {
         "task": _text(task.description.strip()),
         "signature": _text(signature(task)),
@@ -237,6 +243,7 @@ def _passages(
         "hardware": describe_known_hardware(situation),
         "notes": describe_notes(situation),
         "hints": describe_hints(situation, brief, components),
+        "ordered": describe_hints(situation, brief, components, ordered=True),
         "history": describe_history(situation, brief.history, components, brief.parent)
         if components.history
         else Passage(),

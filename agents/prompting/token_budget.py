@@ -61,10 +61,11 @@ SECTIONS = (
     Section(name="second_source", priority=4, least=0.1, most=0.3),
     Section(name="host_code", priority=5, least=0.15, most=0.5),
     Section(name="hints", priority=6, least=0.1, most=0.3, cut="entries"),
-    Section(name="hardware", priority=7, least=0.1, most=0.2, cut="entries"),
-    Section(name="history", priority=8, least=0.1, most=0.3, cut="entries"),
-    Section(name="notes", priority=9, least=0.05, most=0.2),
-    Section(name="baseline", priority=10, most=0.3),
+    Section(name="ordered", priority=7, most=0.1, cut="entries"),
+    Section(name="hardware", priority=8, least=0.1, most=0.2, cut="entries"),
+    Section(name="history", priority=9, least=0.1, most=0.3, cut="entries"),
+    Section(name="notes", priority=10, least=0.05, most=0.2),
+    Section(name="baseline", priority=11, most=0.3),
 )
 """Every section that holds something of the run. What a template says itself is never cut."""
 

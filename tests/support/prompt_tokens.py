@@ -1,11 +1,13 @@
 """Count the tokens of each section of the prompts of recorded situations.
 
 A count is the mean over the briefs that `fsr` writes in the situation. Sections count as they are
-before they are cut; `whole` is both messages as a model gets them. `critique` is the whole question
+before they are cut; `whole` is both messages as a model gets them, `shared` the beginning that all
+prompts of the round have in common. `critique` is the whole question
 about the kernel that matters most, and `sibling` the part of the question about another kernel.
 """
 
 import asyncio
+from itertools import takewhile
 from statistics import fmean
 
 from recorded_situations import RECORDED, recorded_rounds
@@ -33,6 +35,15 @@ def sections(situation: Situation, brief: Brief) -> dict[str, int]:
     return counted
 
 
+def shared(situation: Situation) -> int:
+    """Count the beginning that the prompts of one round share."""
+    briefs = Fsr().write_briefs(situation)
+    rendered = (render_prompt(one, situation, open_templates()) for one in briefs)
+    side_by_side = zip(*("".join(one.text for one in each) for each in rendered), strict=False)
+    alike = takewhile(lambda letters: len(set(letters)) == 1, side_by_side)
+    return count_tokens("".join(letters[0] for letters in alike))
+
+
 def critique(situation: Situation) -> dict[str, float]:
     """Count the question that asks for a critique; 0 where there is nothing to ask."""
     judged = last_round(situation)
@@ -57,5 +68,5 @@ def measure() -> dict[str, dict[str, float]]:
             rows = [sections(situation, brief) for brief in Fsr().write_briefs(situation)]
             found[f"{name} {situation.round}"] = {
                 key: round(fmean(row.get(key, 0) for row in rows), 1) for key in rows[0]
-            } | critique(situation)
+            } | {"shared": shared(situation), **critique(situation)}
     return found

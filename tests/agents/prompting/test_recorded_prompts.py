@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from prompt_cases import Kept
-from recorded_situations import recorded_rounds
+from recorded_situations import RECORDED, recorded_rounds
 
-from cuda_llm.agents.prompting.render import render_prompt
+from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr
@@ -73,6 +73,24 @@ def test_the_profile_shown_is_that_of_the_size_where_most_is_to_be_gained() -> N
     assert "limited by an uneven last wave" in text
     assert "limited by planted tail, 50% of the time" in text
     assert "Where its time goes at rows = cols = 2,048 (modelled)" in text
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("budget", [PROMPT_TOKENS, 4_000])
+def test_prompts_of_one_round_about_one_kernel_differ_in_their_last_section_alone(
+    name: str, budget: int
+) -> None:
+    situation = recorded_rounds(name)[-1]
+    one, *others = Fsr().write_briefs(situation)
+    (system, first), *rest = (
+        render_prompt(each, situation, open_templates(), budget) for each in (one, *others)
+    )
+    shared, heading, tail = first.text.partition("# Your turn")
+    assert heading
+    assert tail
+    for each in rest:
+        assert each[0] == system
+        assert each[1].text.partition("# Your turn")[0] == shared
 
 
 def test_a_hidden_gpu_leaves_no_part_of_what_is_attainable() -> None:

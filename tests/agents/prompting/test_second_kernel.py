@@ -46,6 +46,15 @@ def test_both_kernels_stand_side_by_side_at_each_size(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TWO_PASSED)
+def test_all_that_other_orders_on_the_parent_show_stands_before_the_second_kernel(
+    name: str,
+) -> None:
+    situation, brief = two_kernels(name)
+    before = prompt(situation, brief).partition("# A second kernel")[0].rstrip()
+    assert prompt(situation, replace(brief, second=None)).startswith(f"{before}\n\n# Your turn")
+
+
+@pytest.mark.parametrize("name", TWO_PASSED)
 def test_a_short_budget_shortens_the_second_kernel_and_not_the_first(name: str) -> None:
     situation, brief = two_kernels(name)
     least = count_tokens(prompt(situation, replace(brief, second=None), budget=0))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.figure_wording import BOTTLENECK_NAMES, name_bottleneck
-from cuda_llm.profile import LaunchProfile, Profile
+from cuda_llm.outcomes import Passed
+from cuda_llm.profile import KernelResources, LaunchProfile, Profile, limiter
 from cuda_llm.search import Attempt
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.sizes import least_time
@@ -252,7 +253,7 @@ def _shares(situation: Situation, times_us: Sequence[float]) -> tuple[float, ...
     if len(times_us) != len(situation.sizes):
         return ()
     return tuple(
-        least_time(situation.task, situation.hardware, dims).attainable_us / time_us
+        least_time(situation.task, situation.hardware, dims).reachable_us / time_us
         for dims, time_us in zip(situation.sizes, times_us, strict=True)
     )
 
@@ -305,10 +306,28 @@ def possible_gains(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
     if not shares:
         return ()
     scoring = scoring_of(situation.task, situation.sizes)
-    known = len(situation.baseline_us) == len(shares)
-    speedups = _speedups(situation, attempt.times_us) if known else shares
-    pairs = zip(scoring.deciding(speedups), shares, strict=True)
+    deciding = scoring.deciding(_ratios(situation, attempt.times_us))
+    pairs = zip(deciding, shares, strict=True)
     return tuple(-weight * math.log(share) for weight, share in pairs)
+
+
+def score_gain(situation: Situation, attempt: Attempt, size: int, saving: float) -> float:
+    """Return by which part the score rises if the attempt's time at that size shrinks by the part
+    `saving`, 0 to 1; 0 where times are missing."""
+    ratios = _ratios(situation, attempt.times_us)
+    if not 0 <= size < len(ratios) or not 0 < saving < 1:
+        return 0.0
+    scoring = scoring_of(situation.task, situation.sizes)
+    faster = [one / (1.0 - saving * (at == size)) for at, one in enumerate(ratios)]
+    return scoring.score(faster) / scoring.score(ratios) - 1.0
+
+
+def _ratios(situation: Situation, times_us: Sequence[float]) -> tuple[float, ...]:
+    """Return what the score is made of: the speed-ups, or the shares of the attainable speed where
+    no baseline was timed; empty where times are missing."""
+    known = len(situation.baseline_us) == len(times_us)
+    shares = _shares(situation, times_us)
+    return _speedups(situation, times_us) if known and shares else shares
 
 
 def most_to_gain(situation: Situation, attempt: Attempt) -> int | None:
@@ -334,8 +353,48 @@ def deciding_profile(
 def profile_at(profile: Profile, size: int, last: int) -> Profile | None:
     """Return the profile at the timed size of that index; `last` is the index of the largest."""
     if size == last:
-        return profile
+        return replace(profile, resources=_launched(profile, profile.launches))
     chosen = next((one for one in profile.smaller if one.size == size), None)
     if chosen is None:
         return None
-    return replace(profile, launches=chosen.launches, bottlenecks=chosen.bottlenecks)
+    return replace(
+        profile,
+        launches=chosen.launches,
+        bottlenecks=chosen.bottlenecks,
+        resources=_launched(profile, chosen.launches),
+    )
+
+
+def _launched(profile: Profile, launches: Sequence[LaunchProfile]) -> tuple[KernelResources, ...]:
+    """Return the resources of the kernels that were launched; of all where no launch is known."""
+    names = {one.kernel for one in launches}
+    kept = tuple(one for one in profile.resources if {one.kernel, one.symbol} & names)
+    return kept if names else profile.resources
+
+
+def whole_profile(situation: Situation, attempt: Attempt) -> Profile | None:
+    """Return the profile of an attempt that passed, of all sizes."""
+    verdict = situation.archive.verdict(attempt.id)
+    return verdict.profile if isinstance(verdict, Passed) else None
+
+
+def limiters(situation: Situation, profile: Profile) -> tuple[str, ...]:
+    """Return the code of what limits the kernel at each timed size; empty where a size has no
+    profile."""
+    last = len(situation.sizes) - 1
+    profiles = (profile_at(profile, size, last) for size in range(last + 1))
+    found = (limiter(one.bottlenecks) if one else None for one in profiles)
+    return tuple(one.code if one else "" for one in found)
+
+
+def deciding_limiter(situation: Situation, attempt: Attempt) -> tuple[str, int | None]:
+    """Return the code of what limits the attempt where most is to be gained, and the index of that
+    size where another size has, or may have, another limiter."""
+    profile = whole_profile(situation, attempt)
+    if profile is None:
+        return attempt.limited_by, None
+    chosen, size = deciding_profile(situation, attempt, profile)
+    found = limiter(chosen.bottlenecks)
+    if found is None:
+        return attempt.limited_by, None
+    return found.code, size if set(limiters(situation, profile)) != {found.code} else None

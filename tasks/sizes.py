@@ -39,7 +39,11 @@ class LeastTime:
     time_us: float
     """Microseconds at published peaks. A kernel whose data stay in L2 may be faster."""
     attainable_us: float
-    """Microseconds at the bandwidth that a large copy reaches, including a launch."""
+    """Microseconds at the bandwidth that a large copy reaches, including a launch: the roofline
+    that results are compared with."""
+    reachable_us: float
+    """`attainable_us` and the round trip of a load to DRAM, before which nothing can be computed:
+    no kernel is promised less."""
     bound: Literal["compute", "memory"]
     flops: float
     bytes_moved: float
@@ -56,14 +60,22 @@ def least_time(
     bytes_moved = float(evaluate(task.roofline.bytes, dims))
     least = roof(hardware, flops=flops, bytes_moved=bytes_moved, precision=precision)
     moving_us = least.memory_us / hardware.model.dram_efficiency
+    attainable_us = max(least.compute_us, moving_us) + hardware.model.launch_us
+    loads = any(argument.role in ("in", "inout") for argument in task.arguments)
     return LeastTime(
         time_us=least.time_us,
-        attainable_us=max(least.compute_us, moving_us) + hardware.model.launch_us,
+        attainable_us=attainable_us,
+        reachable_us=attainable_us + (round_trip_us(hardware) if loads else 0.0),
         bound=least.bound,
         flops=flops,
         bytes_moved=bytes_moved,
         precision=precision,
     )
+
+
+def round_trip_us(hardware: Hardware) -> float:
+    """Return the microseconds from a load to the arrival of its value from DRAM."""
+    return hardware.model.latency_dram_clk / hardware.boost_clock_mhz
 
 
 def usable_precision(task: Task, hardware: Hardware) -> str:

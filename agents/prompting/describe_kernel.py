@@ -5,17 +5,26 @@ what limits it.
 import difflib
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 
 from cuda_llm.agents.kernel_facts import SIGNS
-from cuda_llm.agents.limits import deciding_profile, most_to_gain, shares_of_limit
+from cuda_llm.agents.limits import (
+    deciding_profile,
+    left_to_gain,
+    limiters,
+    score_gain,
+    shares_of_limit,
+    whole_profile,
+)
 from cuda_llm.agents.prompting.quote import hide_in_verdict, log_lines, one_line, quote_line
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.objections import Change, changes_between
 from cuda_llm.components import Components
 from cuda_llm.figure_wording import (
+    describe_largest,
     describe_over,
     describe_ratio,
     describe_share,
@@ -23,8 +32,8 @@ from cuda_llm.figure_wording import (
     name_bottleneck,
     name_sizes,
 )
-from cuda_llm.outcomes import CompileFailed, Diagnostic, Passed, Verdict
-from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile, limiter
+from cuda_llm.outcomes import CompileFailed, Diagnostic, Verdict
+from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
 from cuda_llm.search import Attempt
 from cuda_llm.source_file import short_kernel_name
 from cuda_llm.source_tokens import identifiers
@@ -40,6 +49,8 @@ BUILT_IN = (
 
 LEAST_LEFT_OUT = 6
 """Least lines of a shared stretch that is left out of the second kernel."""
+LEAST_SPREAD = 0.0005
+"""Least relative half-width of an interval that is shown: in per cent with one decimal."""
 MOST_COMPARED = 2000
 """Most lines of a kernel that is compared."""
 
@@ -134,29 +145,74 @@ def describe_within_context(situation: Situation, verdict: Verdict) -> tuple[str
     return describe(shown, hardware_figures=context == "full")
 
 
-def describe_timed_sizes(
+def tabulate_sizes(
     situation: Situation, attempt: Attempt, components: Components
 ) -> tuple[str, ...]:
-    """Render one line a timed size: time, speed-up, part of the attainable, the worst marked."""
-    names = name_sizes(situation.sizes)
+    """Render a line of headings and a line for each timed size: its figures, how much the score
+    would rise if it reached its attainable time, and what limits the kernel there.
+
+    A limiter is named where it differs from that of the line above.
+    """
     figures = describe_figures(situation, attempt, components)
-    worst = _worst(situation, attempt)
-    lines = [
-        f"{names[index]}: {figure}" if index < len(names) else figure
-        for index, figure in enumerate(figures)
-    ]
-    if worst is not None:
-        lines[worst] += " (most to gain)"
-    if attempt.spread:
-        lines.append(f"times are known within {attempt.spread:.1%}")
-    return tuple(lines)
+    names = name_sizes(situation.sizes)
+    if not figures or len(figures) != len(names):
+        return figures
+    gains = _score_gains(situation, attempt)
+    limits = _limiters(situation, attempt) if components.profile else ()
+    repeats = [one == above for above, one in pairwise((None, *limits))]
+    time, *others = figure_names(situation, components)
+    headings = (
+        f"{time} within {attempt.spread:.1%}" if attempt.spread >= LEAST_SPREAD else time,
+        *others,
+        *(("score gain at 100%",) if gains else ()),
+        *((f"limited by{' (blank: as above)' if any(repeats) else ''}",) if limits else ()),
+    )
+    rows = (
+        " ".join(
+            (
+                f"{name}: {figures[index]}",
+                *((f"{gains[index]:+.0%}",) if gains else ()),
+                *((limits[index],) if limits and not repeats[index] else ()),
+            )
+        )
+        for index, name in enumerate(names)
+    )
+    return (f"Size: {', '.join(headings)}", *rows)
 
 
-def _worst(situation: Situation, attempt: Attempt) -> int | None:
-    """Return the index of the size where most is to be gained, where there is a choice."""
-    if len(situation.sizes) < 2:
-        return None
-    return most_to_gain(situation, attempt)
+def place_size(situation: Situation, size: int) -> str:
+    """Render `at the largest`, `at the smallest`, or the name of a size between them."""
+    ends = {len(situation.sizes) - 1: "the largest", 0: "the smallest"}
+    return f"at {ends.get(size) or name_sizes(situation.sizes)[size]}"
+
+
+def figure_names(situation: Situation, components: Components) -> tuple[str, ...]:
+    """Return what each figure of `describe_figures` is."""
+    full = situation.config.hardware_context == "full"
+    return (
+        "time",
+        *(("speed-up",) if components.baseline else ()),
+        *(("part of the attainable speed",) if full else ()),
+    )
+
+
+def _score_gains(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
+    """Return by which part the score rises if a size alone reaches its attainable time; empty where
+    that is not known or not to be shown."""
+    if situation.config.hardware_context != "full":
+        return ()
+    return tuple(
+        score_gain(situation, attempt, size, 1.0 - share)
+        for size, share in enumerate(shares_of_limit(situation, attempt))
+    )
+
+
+def _limiters(situation: Situation, attempt: Attempt) -> tuple[str, ...]:
+    """Return the name of what limits the attempt at each timed size, a dash where nothing is known;
+    empty without a profile."""
+    profile = whole_profile(situation, attempt)
+    codes = limiters(situation, profile) if profile else ()
+    return tuple(name_bottleneck(one) if one else "-" for one in codes) if any(codes) else ()
 
 
 def describe_figures(
@@ -179,28 +235,12 @@ def describe_figures(
 
 
 def describe_headline(situation: Situation, attempt: Attempt, components: Components) -> str:
-    """Render speed-up, bandwidth and limit, each where most is to be gained, in one line."""
-    parts = []
+    """Render the speed-up over the baseline, else the time at the largest size."""
     if components.baseline and attempt.speedup is not None:
-        parts.append(f"{attempt.speedup:.2f}x the baseline{describe_over(attempt.objective)}")
-    elif attempt.times_us:
-        parts.append(describe_us(attempt.times_us[-1]))
-    if not components.profile:
-        return ", ".join(parts)
-    verdict = situation.archive.verdict(attempt.id)
-    profile = verdict.profile if isinstance(verdict, Passed) else None
-    size = len(situation.sizes) - 1
-    if profile is not None:
-        profile, size = deciding_profile(situation, attempt, profile)
-    limit = limiter(profile.bottlenecks) if profile else None
-    code = limit.code if limit else attempt.limited_by
-    if code:
-        spot = limit.spot if limit and attempt.written_by != "playbook" else None
-        where = f" at line {spot.line}" if spot else ""
-        if size != len(situation.sizes) - 1:
-            where += f" at {name_sizes(situation.sizes)[size]}"
-        parts.append(f"limited by {name_bottleneck(code)}{where}")
-    return ", ".join(parts)
+        return f"{attempt.speedup:.2f}x the baseline{describe_over(attempt.objective)}"
+    if not attempt.times_us:
+        return ""
+    return describe_largest(describe_us(attempt.times_us[-1]), len(attempt.times_us))
 
 
 def describe_differences(situation: Situation, one: Attempt, other: Attempt) -> str:
@@ -258,36 +298,75 @@ def describe_profile(
     profile, size = deciding_profile(situation, attempt, profile)
     full = situation.config.hardware_context == "full"
     shown = attempt.written_by != "playbook"
+    left = left_to_gain(situation, attempt, size)
+    within = [_within(one, left) for one in profile.bottlenecks]
     found = [
-        _bottleneck(one, first=index == 0, full=full, shown=shown, advise=advise)
-        for index, one in enumerate(profile.bottlenecks)
+        _bottleneck(
+            one,
+            first=index == 0,
+            full=full,
+            shown=shown,
+            advise=advise,
+            score=_score_of_saving(situation, attempt, size, one),
+        )
+        for index, one in enumerate(within)
     ]
     timed = full and size < len(attempt.times_us)
     dram = (_bandwidth(situation, profile, size, attempt.times_us[size]),) if timed else ()
     return (
         *found,
         *dram,
-        *(_launch(one, full=full) for one in profile.launches),
+        *(_launch(one, full=full, alone=len(profile.launches) == 1) for one in profile.launches),
         *(_resources(one) for one in profile.resources),
     )
 
 
-def _bottleneck(one: Bottleneck, *, first: bool, full: bool, shown: bool, advise: bool) -> str:
+def _within(one: Bottleneck, left: float | None) -> Bottleneck:
+    """Return the bottleneck with a saving that leads no farther than to the attainable time."""
+    if left is None or not one.time_us or one.saved_us <= left * one.time_us:
+        return one
+    return replace(one, saved_us=left * one.time_us, share=left)
+
+
+def _score_of_saving(situation: Situation, attempt: Attempt, size: int, one: Bottleneck) -> str:
+    """Render what the saving of a bottleneck adds to the score, where other sizes count, too."""
+    if len(situation.sizes) < 2 or not one.saved_us:
+        return ""
+    return f", score {score_gain(situation, attempt, size, one.share):+.0%}"
+
+
+def describe_savings(situation: Situation, attempt: Attempt, savings: Mapping[str, float]) -> str:
+    """Render what removing each bottleneck saves at most at the size where most is to be gained,
+    and where other sizes count, too, what that adds to the score: `latency 20% (score +4%)`."""
+    profile = whole_profile(situation, attempt)
+    size = deciding_profile(situation, attempt, profile)[1] if profile else 0
+
+    def added(most: float) -> str:
+        gain = score_gain(situation, attempt, size, most)
+        return f" (score {gain:+.0%})" if len(situation.sizes) > 1 and gain else ""
+
+    return "; ".join(f"{code} {most:.0%}{added(most)}" for code, most in savings.items())
+
+
+def _bottleneck(
+    one: Bottleneck, *, first: bool, full: bool, shown: bool, advise: bool, score: str
+) -> str:
     word = "limited by" if first else "also"
     what = one_line(one.explanation) if full else name_bottleneck(one.code)
     spot = f" at {quote_line(one.spot)}" if shown and one.spot else ""
     advice = f"; what usually helps: {one_line(one.advice)}" if one.advice and advise else ""
-    return f"{word} {what}{spot}, {describe_share(one)}{advice}"
+    return f"{word} {what}{spot}, {describe_share(one)}{score}{advice}"
 
 
-def _launch(one: LaunchProfile, *, full: bool) -> str:
+def _launch(one: LaunchProfile, *, full: bool, alone: bool) -> str:
     grid, block = (", ".join(map(str, extent)) for extent in (one.grid, one.block))
     name = one_line(short_kernel_name(one.kernel))
     if not all(one.grid):
         return f"{name}: {describe_us(one.time_us)}" if one.time_us else name
     line = f"launch {name}<<<({grid}), ({block})>>>"
-    # Measured alone, a call of several launches says nothing of how its time is divided.
-    line += f": {describe_us(one.time_us)}" if one.time_us else ""
+    # Measured alone, a call of several launches says nothing of how its time is divided; the time
+    # of the only launch stands in the table of sizes.
+    line += f": {describe_us(one.time_us)}" if one.time_us and not alone else ""
     shared = f", {one.shared_bytes:,} B of shared memory a block" if one.shared_bytes else ""
     return f"{line}{shared}" + (f", room for {one.occupancy:.0%} occupancy" if full else "")
 

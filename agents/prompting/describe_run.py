@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
-from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE
+from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, deciding_limiter
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_differences,
     describe_figures,
     describe_within_context,
+    figure_names,
+    place_size,
 )
 from cuda_llm.agents.prompting.quote import hide, join_parts, one_line, quote_line
 from cuda_llm.agents.prompting.token_budget import Passage
@@ -277,13 +279,16 @@ def describe_attempt(
     return f"{first}\n    {second}" if second and whole else first
 
 
-def describe_history_key(situation: Situation, components: Components) -> str:
-    """Describe the figures in a line of the history, and the sizes that they belong to."""
+def describe_history_key(
+    situation: Situation, components: Components, above: Attempt | None = None
+) -> str:
+    """Describe the figures in a line of the history, and the sizes that they belong to; those of
+    the attempt `above` are shown in a table."""
     if not situation.sizes:
         return ""
-    full = situation.config.hardware_context == "full"
-    baseline = ", speed-up" if components.baseline else ""
-    return f"at each timed size: time{baseline}{', part of the attainable speed' if full else ''}"
+    if above is not None and above.passed:
+        return "figures at each timed size as in the table"
+    return f"at each timed size: {', '.join(figure_names(situation, components))}"
 
 
 def _outcome(situation: Situation, attempt: Attempt, components: Components) -> str:
@@ -300,8 +305,10 @@ def _outcome(situation: Situation, attempt: Attempt, components: Components) -> 
         usual = attempt.objective == "geomean"
         over = "" if usual else describe_over(attempt.objective, len(attempt.times_us))
         parts.append(f"{attempt.speedup:.2f}x{over}")
-    if components.profile and attempt.limited_by:
-        parts.append(f"limited by {name_bottleneck(attempt.limited_by)}")
+    code, size = deciding_limiter(situation, attempt) if components.profile else ("", None)
+    if code:
+        where = "" if size is None else f" {place_size(situation, size)}"
+        parts.append(f"limited by {name_bottleneck(code)}{where}")
     figures = "; ".join(describe_figures(situation, attempt, components))
     return ": ".join(filter(None, (", ".join(parts) or "correct", figures)))
 

@@ -8,14 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from cuda_llm.agents.limits import deciding_profile, possible_savings, profile_at, terms_of
+from cuda_llm.agents.limits import (
+    deciding_profile,
+    possible_savings,
+    profile_at,
+    terms_of,
+    whole_profile,
+)
 from cuda_llm.agents.prompting.describe_kernel import describe_differences
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import noise_margin
 from cuda_llm.agents.techniques.objections import profile_of
 from cuda_llm.components import Components
 from cuda_llm.figure_wording import describe_ratio, describe_us, name_sizes
-from cuda_llm.outcomes import Passed
 from cuda_llm.predictions import rank
 from cuda_llm.profile import Profile
 from cuda_llm.search import Attempt
@@ -109,16 +114,11 @@ def _spent_on(profile: Profile, code: str) -> float:
 def _profile_at(situation: Situation, attempt: Attempt, about: Attempt) -> Profile | None:
     """Return the attempt's profile at the size that decides about `about`; None without a
     profile."""
-    ours, theirs = (_whole_profile(situation, one) for one in (about, attempt))
+    ours, theirs = (whole_profile(situation, one) for one in (about, attempt))
     if ours is None or theirs is None:
         return None
     size = deciding_profile(situation, about, ours)[1]
     return profile_at(theirs, size, len(situation.sizes) - 1)
-
-
-def _whole_profile(situation: Situation, attempt: Attempt) -> Profile | None:
-    verdict = situation.archive.verdict(attempt.id)
-    return verdict.profile if isinstance(verdict, Passed) else None
 
 
 def describe_sibling(

@@ -15,10 +15,11 @@ from cuda_llm.agents.prompting.describe_kernel import (
     describe_headline,
     describe_profile,
     describe_profiled_size,
+    describe_savings,
     describe_side_by_side,
-    describe_timed_sizes,
     keep_differences,
     real_names,
+    tabulate_sizes,
 )
 from cuda_llm.agents.prompting.describe_run import (
     describe_allowed,
@@ -130,7 +131,7 @@ def render_critique_prompt(
         **_fixed_values(situation, brief, about, components),
         **sections,
         "sibling": describe_sibling(situation, about, components),
-        "savings": "; ".join(f"{code} {most:.0%}" for code, most in savings.items()),
+        "savings": describe_savings(situation, about, savings),
         "brings": ", ".join(nameable(situation, about, brief.performance_hints)),
         "refused_changes": _refused_changes(situation, about),
         "failures": ", ".join(one.id for one in failures),
@@ -180,8 +181,7 @@ def _fixed_values(
         "tolerance": describe_tolerance(task),
         "sizes": describe_sizes(situation),
         "score": describe_score(situation),
-        "history_key": describe_history_key(situation, components),
-        "attainable_known": situation.config.hardware_context == "full",
+        "history_key": describe_history_key(situation, components, parent),
         "tuned": situation.config.tune > 0,
         "allowed": describe_allowed(task),
         "emulated": not situation.capabilities.full_isa,
@@ -194,7 +194,7 @@ def _fixed_values(
         "parent_headline": describe_headline(situation, parent, components)
         if parent and parent.passed
         else "",
-        "parent_times": describe_timed_sizes(situation, parent, components)
+        "parent_times": tabulate_sizes(situation, parent, components)
         if parent and parent.passed
         else (),
         "profile_size": _profiled_size(situation, parent),

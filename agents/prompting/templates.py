@@ -26,7 +26,7 @@ VALUES: Mapping[str, Any] = {
     **dict.fromkeys(("second_source", "second_id", "second_changes"), "text"),
     **dict.fromkeys(("dims", "allowed", "parent_times", "second_times", "sibling"), ("text",)),
     "refused_changes": ("text",),
-    **dict.fromkeys(("emulated", "depart", "parent_hidden", "tuned", "attainable_known"), True),
+    **dict.fromkeys(("emulated", "depart", "parent_hidden", "tuned"), True),
 }
 """Everything a template may name, with a value of its kind; empty where there is nothing to say."""
 

@@ -195,7 +195,7 @@ def _at_the_limit(
         ),
         hardware_text=(
             f"It reaches {share:.0%} of what is attainable over the timed sizes; at the largest "
-            f"{attempt.times_us[-1]:.1f} us, where {least.attainable_us:.1f} us is the least."
+            f"{attempt.times_us[-1]:.1f} us, where {least.reachable_us:.1f} us is the least."
         ),
         avoid=tried_without_gain(situation, attempt),
     )

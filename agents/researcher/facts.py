@@ -79,25 +79,28 @@ def _row(
         "dims": dict(dims),
         "bound": least.bound,
         "least_us": least.time_us,
-        "attainable_us": least.attainable_us,
+        "attainable_us": least.reachable_us,
         "bytes": least.bytes_moved,
         "flops": least.flops,
         "precision": least.precision,
         "fits_l2": least.bytes_moved <= situation.hardware.l2_bytes,
-        "launch_share": situation.hardware.model.launch_us / least.attainable_us,
+        "launch_share": situation.hardware.model.launch_us / least.reachable_us,
         "baseline_us": baseline_us,
-        "baseline_share": None if baseline_us is None else least.attainable_us / baseline_us,
+        "baseline_share": None if baseline_us is None else least.reachable_us / baseline_us,
     }
 
 
 def _attainable(least: Sequence[LeastTime]) -> str:
     """Describe each size's attainable time, and the bytes that it must move where they decide."""
     times = "; ".join(
-        describe_us(one.attainable_us)
+        describe_us(one.reachable_us)
         + (f" ({describe_bytes(one.bytes_moved)})" if one.bound == "memory" else "")
         for one in least
     )
-    return f"Attainable at each timed size, one launch, every byte from or to DRAM once: {times}"
+    return (
+        "Attainable at each timed size with one launch, one DRAM round trip, each byte moved once: "
+        f"{times}"
+    )
 
 
 def describe_bytes(count: float) -> str:

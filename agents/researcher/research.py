@@ -161,7 +161,7 @@ def _tile_row(
     model = situation.hardware.model
     l2_us = operands / model.l2_bytes_per_clk / situation.hardware.boost_clock_mhz
     least = least_time(task, situation.hardware, dims)
-    return row | {"operand_bytes": operands, "l2_share": l2_us / least.attainable_us}
+    return row | {"operand_bytes": operands, "l2_share": l2_us / least.reachable_us}
 
 
 def _describe_grid(

@@ -256,7 +256,6 @@ def _may_launch(launches: int, situation: Situation) -> bool:
     task, hardware = situation.task, situation.hardware
     more = (launches - 1) * hardware.model.launch_us
     costs = [
-        math.log1p(more / least_time(task, hardware, dims).attainable_us)
-        for dims in situation.sizes
+        math.log1p(more / least_time(task, hardware, dims).reachable_us) for dims in situation.sizes
     ]
     return math.expm1(sum(costs) / len(costs)) <= MOST_LAUNCH_COST

@@ -734,7 +734,7 @@ def assemble_passed(
     def listed(found: tuple[Bottleneck, ...], dims: Dims) -> tuple[Bottleneck, ...]:
         if device.capabilities.time_source == "measured":
             return found
-        return list_bottlenecks(found, least_time(task, device.hardware, dims).attainable_us)
+        return list_bottlenecks(found, least_time(task, device.hardware, dims).reachable_us)
 
     largest = timing.launched or (timing.times[-1][0] if timing.times else None)
     profile = Profile(

@@ -9,9 +9,10 @@ stand in a macro's body or in inline PTX, which the tree does not hold, is searc
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import TypeAlias
 
 from tree_sitter import Node
@@ -55,6 +56,26 @@ TECHNIQUE_PATTERNS: Mapping[str, re.Pattern[str]] = {
     "match_any": re.compile(r"__match_any_sync"),
     "last_block": re.compile(r"__threadfence\s*\(\s*\)[\s\S]*?atomic(?:Add|Inc)"),
     "constant_memory": re.compile(r"\b__constant__\b"),
+    "tensor_mma": re.compile(r"mma\.sync|wgmma|wmma::|\bmma_sync\b"),
+    "online_softmax": re.compile(
+        r"\b(?:__)?exp2?f?\s*\(\s*\(?\s*\w*(?:\bm|[mM]ax|old|prev)\w*(?:\[[^\]]*\])?\s*-"
+        r"\s*\w*(?:\bm|[mM]ax|new)\w*"
+    ),
+    "look_back": re.compile(
+        r"[lL]ook_?[bB]ack|while\s*\([^{]*(?:[fF]lag|[sS]tatus|[sS]tate)|\bld\.(?:acquire|volatile)"
+    ),
+    "grid_sync": re.compile(r"\bthis_grid\s*\(|\bgrid\.sync\s*\("),
+    "cluster": re.compile(r"__cluster_dims__|\bthis_cluster\s*\(|barrier\.cluster|map_shared_rank"),
+    "split_inner": re.compile(r"\b[sS]plit_?[kK]\w*|\bk[sS]plits?\b|\b[sS]plits?\b|\bgridDim\.z\b"),
+    "tile_order": re.compile(r"\b[gG]roup_?(?:[mM]|[sS]ize|[rR]ows)\w*|\b[rR]aster\w*"),
+    "bitonic": re.compile(r"[bB]itonic|[cC]ompare_?(?:[eE]xchange|(?:[aA]nd)?_?[sS]wap)"),
+    "merge_path": re.compile(r"[mM]erge_?[pP]ath|\b[dD]iagonal\w*"),
+    "radix_digits": re.compile(
+        r"\b[dD]igit\w*|>>\s*\w+\s*\)?\s*&\s*(?:0[xX][fF]+|(?:15|31|63|127|255|511|1023)u?\b)"
+    ),
+    "warp_aggregated": re.compile(
+        r"__popc\s*\(\s*(?:__ballot_sync|\w*(?:ballot|mask|vote|below)\w*)"
+    ),
     "cache_hints": re.compile(r"\b__(?:ldg|ldcs|ldcg|stcs|stcg|ldlu)\s*\("),
     "accumulators": re.compile(
         r"\b(?:float|double|int|float4)\s+(?:sums?|acc\w*|totals?)\s*\[|\b(?:sum|acc)_?[1-3]\b"
@@ -78,7 +99,9 @@ TECHNIQUE_PATTERNS: Mapping[str, re.Pattern[str]] = {
 }
 """Patterns of source text by the name of the technique. Copies that a later step waits for are
 double buffering too."""
-SIGNS = frozenset({*TECHNIQUE_PATTERNS, "shared_vectors", "global_vectors"})
+SIGNS = frozenset({*TECHNIQUE_PATTERNS, "shared_vectors", "global_vectors", "loads_first"})
+_READ = re.compile(r"(?:(?<![\w.])(?P<name>[A-Za-z_]\w*)\s*\[|__ld\w+\s*\(|\*\s*reinterpret_cast)")
+"""Something that reads memory, by the name of a pointer or array where it has one."""
 _TARGET = re.compile(rf"(?:{_VECTOR})\s*>?\s*\(?\s*&?\s*(?P<name>\w+)")
 _GLOBAL_VECTOR = re.compile(
     r"\b(?:float|int|uint|double|ushort|short|uchar|char)[248]\s*\*\s*(?:__restrict__\s*)?\w+\s*[,)]"
@@ -367,7 +390,8 @@ def signs_of(source: SourceFacts) -> frozenset[str]:
     Every prompt of a round asks for the signs of the same kernels, which takes milliseconds each.
     """
     named = (name for name, sign in TECHNIQUE_PATTERNS.items() if sign.search(source.code))
-    return frozenset((*named, *_vectors(source)))
+    first = ("loads_first",) if _loads_first(source) else ()
+    return frozenset((*named, *_vectors(source), *first))
 
 
 def part_of_kernel(source: SourceFacts, kernel: str) -> SourceFacts:
@@ -388,6 +412,69 @@ def part_of_kernel(source: SourceFacts, kernel: str) -> SourceFacts:
     for one in {*source.functions} - reached:
         lines[one.first - 1 : one.last] = [""] * (one.last - one.first + 1)
     return SourceFacts("\n".join(lines))
+
+
+def _loads_first(source: SourceFacts) -> bool:
+    """Return whether a thread issues several loads before it uses the first value: a loop that only
+    fills a local array from global memory, or declarations in a row that each load."""
+    shared = _shared_names(source)
+    local = set(_local_arrays(source))
+
+    def reads(node: Node | None) -> bool:
+        """Return whether an expression looks at memory that is not shared."""
+        if node is None:
+            return False
+        names = shared.get(source.function_around(line_of(node)), shared[None]) | local
+        return any(one["name"] not in names for one in _READ.finditer(source.tree.text(node)))
+
+    def fills(body: Node) -> bool:
+        """Return whether statements only load into elements of local arrays."""
+        found, due = False, [body]
+        while due:
+            node = due.pop()
+            if node.type in ("compound_statement", "if_statement", "else_clause"):
+                due += (one for one in node.named_children if one.type != "condition_clause")
+                continue
+            assigned = next(iter(node.named_children), None)
+            left = assigned.child_by_field_name("left") if assigned else None
+            target = _WORD.match(source.tree.text(left)) if left else None
+            if assigned is None or target is None or target[0] not in local:
+                return False
+            found = found or reads(assigned.child_by_field_name("right"))
+        return found
+
+    bodies = (one.child_by_field_name("body") for one in source.nodes["for"])
+    return any(one is not None and fills(one) for one in bodies) or any(
+        _loads_in_a_row(source, one, reads) for one in source.nodes["declaration"]
+    )
+
+
+def _local_arrays(source: SourceFacts) -> Iterator[str]:
+    """Yield the names of arrays that are not shared."""
+    shared = {one.name for one in source.shared_arrays}
+    for declaration in source.nodes["declaration"]:
+        for one in declaration.children_by_field_name("declarator"):
+            inner = one.child_by_field_name("declarator") if one.type == "init_declarator" else one
+            name = _declared(source.tree, inner)
+            if inner is not None and inner.type == "array_declarator" and name not in shared:
+                yield name
+
+
+def _loads_in_a_row(
+    source: SourceFacts, declaration: Node, reads: Callable[[Node | None], bool]
+) -> bool:
+    """Return whether a declaration loads, and another value of it or the next declaration too,
+    without the first one's value."""
+    following = declaration.next_named_sibling
+    listed = [declaration, *([following] if following and following.type == "declaration" else [])]
+    found = [
+        (_words(source.tree.text(one.child_by_field_name("declarator"))), value)
+        for each in listed
+        for one in each.children_by_field_name("declarator")
+        if (value := one.child_by_field_name("value")) is not None and reads(value)
+    ]
+    pairs = pairwise(found)
+    return any(not names & _words(source.tree.text(value)) for (names, _), (_, value) in pairs)
 
 
 def _vectors(source: SourceFacts) -> Iterator[str]:

@@ -141,6 +141,7 @@ BOTTLENECK_TEXTS: Mapping[str, BottleneckText] = {
         BOTTLENECK_NAMES["blocks"],
         "blocks are handed to the multiprocessors one after another, however little each does",
         ("smaller blocks of work",),
+        refuses="more_blocks",
     ),
     "issue": BottleneckText(
         BOTTLENECK_NAMES["issue"],

@@ -16,7 +16,7 @@ from cuda_llm.agents.researcher.facts import (
     timed_sizes,
 )
 from cuda_llm.agents.situation import Note, Situation
-from cuda_llm.agents.techniques.technique import Work, work_of
+from cuda_llm.agents.techniques.task_kind import Work, work_of
 from cuda_llm.figure_wording import describe_dims
 from cuda_llm.hardware_profiles.hardware import FigureOrigin, Hardware
 from cuda_llm.tasks.expressions import evaluate

@@ -11,7 +11,7 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import TIE, passed_by_speed
 from cuda_llm.agents.strategies.briefs import Assignment
 from cuda_llm.agents.techniques.structures import STRUCTURES
-from cuda_llm.agents.techniques.technique import work_of
+from cuda_llm.agents.techniques.task_kind import kind_of
 from cuda_llm.figure_wording import name_sizes
 from cuda_llm.search import Attempt, Brief, Kind
 
@@ -36,9 +36,9 @@ def best_at_sizes(situation: Situation) -> tuple[Attempt, ...]:
 
 
 def structure_of(situation: Situation, attempt: Attempt) -> frozenset[str]:
-    """Return the signs in the kernel's text that distinguish structures for this kind of work."""
-    work = work_of(situation.task)
-    telling = {one.shown_by for one in STRUCTURES if work in one.work and one.shown_by}
+    """Return the signs in the kernel's text that distinguish structures for this kind of task."""
+    kind = kind_of(situation.task)
+    telling = {one.shown_by for one in STRUCTURES if kind in one.tasks and one.shown_by}
     facts = SourceFacts(situation.archive.source(attempt.id))
     shared = {"shared_memory"} if facts.shared_arrays else set[str]()
     return frozenset((signs_of(facts) & telling) | shared)

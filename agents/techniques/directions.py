@@ -60,11 +60,20 @@ class Variation:
 
 
 VARIATIONS = (
-    Variation(text="small blocks (64 to 128 threads)"),
-    Variation(text="large blocks (512 threads or more)", opposes=frozenset({"more_registers"})),
+    Variation(
+        text="small blocks (64 to 128 threads)",
+        aims=frozenset({"more_blocks"}),
+        opposes=frozenset({"fewer_blocks", "larger_tiles"}),
+    ),
+    Variation(
+        text="large blocks (512 threads or more)",
+        aims=frozenset({"fewer_blocks"}),
+        opposes=frozenset({"more_registers", "more_blocks"}),
+    ),
     Variation(
         text="one output a thread",
         words_per_fma=2.0,
+        aims=frozenset({"more_blocks"}),
         opposes=frozenset({"more_registers", "larger_tiles", "fewer_blocks"}),
     ),
     Variation(text="four outputs a thread"),

@@ -28,6 +28,13 @@ launch."""
 BLOCKED = "register_blocking"
 ONE_OUTPUT = frozenset({"shared_bandwidth", "bank_conflicts"})
 """Bottlenecks that speak against larger tiles only where a thread has one output."""
+ENOUGH_WAVES = 4
+"""Times that a grid fills the chip from which on smaller blocks leave no shorter tail."""
+WIDE_SECTORS = 12.0
+"""Sectors that a request needs, as a mean, from which on most accesses are 16-byte vectors, of
+which a warp's needs 16."""
+CONVERGED = 0.97
+"""Part of the lanes at work from which on branches cost nothing."""
 LEAST_RESOURCE_CHANGE = 0.25
 """Least relative difference of registers or shared memory that counts as a change."""
 
@@ -48,6 +55,7 @@ def sensible_techniques(
     shown = _signs_at_work(parent, facts, profile)
     refused = refused_aims(hints) | (aims_ruled_out(situation, profile) if profile else set())
     launches = sum(bool(all(one.grid)) for one in profile.launches) if profile else 0
+    fills = profile is None or any(not all(one.grid) for one in profile.launches)
     return [
         one
         for one in kept
@@ -55,6 +63,7 @@ def sensible_techniques(
         and not one.aims & refused
         and (not one.needs_shared or bool(facts.shared_arrays) or not facts.text)
         and (not profile or one.needs_launches <= max(1, launches))
+        and (fills or not one.needs_fill)
     ]
 
 
@@ -145,8 +154,15 @@ def aims_ruled_out(situation: Situation, profile: Profile) -> set[str]:
         found |= {"fewer_blocks", "larger_tiles"}
     elif longest.occupancy >= 0.95:
         found.add("occupancy")
-    if longest.figures.get("useful_byte_share", 0.0) >= 0.99:
+    figures = longest.figures
+    if math.prod(longest.grid) >= ENOUGH_WAVES * fits_at_once > 0:
+        found.add("more_blocks")
+    if figures.get("useful_byte_share", 0.0) >= 0.99:
         found.add("coalescing")
+        if figures.get("ideal_sectors_per_request", 0.0) >= WIDE_SECTORS:
+            found.add("wide_accesses")
+    if figures.get("simd_efficiency", 0.0) >= CONVERGED:
+        found.add("less_divergence")
     if longest.figures.get("worst_bank_ways") == 1.0:
         found.add("padding")
     return found

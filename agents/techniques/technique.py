@@ -1,66 +1,15 @@
-"""Techniques a candidate may try, and the kinds of work that a task's declaration shows."""
+"""Techniques a candidate may try, and the tasks and devices that they fit."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from math import prod
 
 from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.techniques.task_kind import TaskKind, kind_of, length_of
 from cuda_llm.search import Kind
-from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.tasks.task import ArgumentRole, Task, ToleranceClass
+from cuda_llm.tasks.task import ArgumentRole, Task
 
-
-class Work(StrEnum):
-    """The kind of work of a task, which decides how a kernel is best cut into threads."""
-
-    STREAMS = "streams"
-    """Each output needs a few inputs, each input is used about once."""
-    REARRANGES = "rearranges"
-    """Values are moved, not computed with."""
-    ACCUMULATES = "accumulates"
-    """Many inputs are added up into few outputs."""
-    SCATTERS = "scatters"
-    """Inputs decide which of few outputs they count for."""
-    REUSES = "reuses"
-    """Each input is needed for many outputs."""
-    SLIDES = "slides"
-    """Neighbouring outputs need overlapping windows of the input."""
-
-
-FEW = 16
-"""Number of inputs for each output from which outputs count as few."""
-MANY_TERMS = 8
-"""Least number of terms of an output at which inputs that are not simply summed up are reused."""
-
-
-def work_of(task: Task) -> Work:
-    """Return the kind of work that `task` is, judged at its largest published size."""
-    dims = task.sizes.bench[-1]
-    inputs = _elements(task, dims, (ArgumentRole.IN, ArgumentRole.INOUT))
-    outputs = _elements(task, dims, (ArgumentRole.OUT, ArgumentRole.INOUT))
-    if inputs >= FEW * outputs:
-        exact = task.tolerance.kind == ToleranceClass.EXACT
-        return Work.SCATTERS if exact else Work.ACCUMULATES
-    if evaluate(task.tolerance.terms, dims) >= MANY_TERMS:
-        return Work.SLIDES if _output_shrinks(task) else Work.REUSES
-    if evaluate(task.roofline.flops, dims) == 0:
-        return Work.REARRANGES
-    return Work.STREAMS
-
-
-def _output_shrinks(task: Task) -> bool:
-    """Return whether an output has an extent like `H - R + 1`."""
-    outputs = (one for one in task.arguments if one.role == ArgumentRole.OUT)
-    return any("-" in extent for output in outputs for extent in output.shape)
-
-
-def _elements(task: Task, dims: Mapping[str, int], roles: tuple[ArgumentRole, ...]) -> float:
-    return sum(
-        prod(evaluate(extent, dims) for extent in argument.shape)
-        for argument in task.arguments
-        if argument.role in roles
-    )
+NARROW = ("fp16", "bf16", "tf32")
+"""Precisions in which tensor cores multiply."""
+ANY_LENGTH = (0, 1 << 62)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +23,26 @@ class Technique:
     text: str
     kinds: frozenset[Kind]
     """Kinds of orders that the technique fits."""
-    work: frozenset[Work] = frozenset(Work)
-    """Kinds of work that the technique fits; all kinds by default."""
+    source: str = ""
+    """Author and year of the publication that describes the technique; empty for a repair."""
+    tasks: frozenset[TaskKind] = frozenset(TaskKind)
+    """Kinds of tasks that the technique fits; all kinds by default."""
+    lengths: tuple[int, int] = ANY_LENGTH
+    """Least and most elements that are reduced, sorted or scanned together (`length_of`) at some
+    timed size."""
+    least_rank: int = 0
+    """Least number of extents of the first input."""
     against: tuple[str, ...] = ()
     """Codes of the bottlenecks that the technique relieves."""
     needs: tuple[int, int] = (0, 0)
     """Least compute capability; where the hardware is hidden, only techniques that need (0, 0)
     are offered."""
+    newest: tuple[int, int] = (99, 0)
+    """Last compute capability that has what the technique needs."""
+    tensor: bool = False
+    """Whether the technique needs tensor cores for the precision that the task allows."""
+    cores_only: bool = False
+    """Whether tensor cores make the technique pointless, where the task allows their precision."""
     emulated: bool = True
     """Whether the emulated device executes the technique."""
     library: str = ""
@@ -96,6 +58,10 @@ class Technique:
     """Launches that the parent must make."""
     launches: int = 1
     """Number of launches that the technique needs."""
+    output_passes: int = 0
+    """Passes over memory as large as the outputs that the technique adds."""
+    needs_fill: bool = False
+    """Whether the parent must copy or fill by the CUDA API."""
     words_per_fma: float = 0.0
     """Words a lane reads from shared memory for each multiply-add; 0 where that is open."""
     work_per_thread: int = 0
@@ -105,9 +71,10 @@ class Technique:
 
 AIMS = frozenset(
     {
-        *("occupancy", "unrolling", "larger_tiles", "more_registers", "fewer_blocks"),
-        *("fewer_bytes", "fewer_instructions", "prefetching", "faster_memory"),
-        *("coalescing", "padding"),
+        *("occupancy", "unrolling", "larger_tiles", "more_registers"),
+        *("fewer_blocks", "more_blocks"),
+        *("fewer_bytes", "fewer_instructions", "prefetching", "faster_memory", "more_in_flight"),
+        *("coalescing", "wide_accesses", "padding", "less_divergence"),
     }
 )
 """Aims of techniques."""
@@ -118,19 +85,32 @@ CHANGE = frozenset({Kind.IMPROVE})
 """A change to a kernel that works."""
 REPAIR = frozenset({Kind.FIX})
 
-STREAMS, REARRANGES = frozenset({Work.STREAMS}), frozenset({Work.REARRANGES})
-ACCUMULATES, SCATTERS = frozenset({Work.ACCUMULATES}), frozenset({Work.SCATTERS})
-REUSES, SLIDES = frozenset({Work.REUSES}), frozenset({Work.SLIDES})
-ADDS_UP = ACCUMULATES | SCATTERS
-
 
 def fits(technique: Technique, situation: Situation) -> bool:
-    """Return whether the technique fits the kind of work, and task and device allow the
-    technique."""
-    task = situation.task
+    """Return whether the technique fits the kind of task and its sizes, and task and device allow
+    the technique."""
+    task, hardware = situation.task, situation.hardware
     return (
-        work_of(task) in technique.work
+        kind_of(task) in technique.tasks
+        and _fits_sizes(technique, situation)
         and (not technique.library or technique.library in task.capabilities.header_libraries)
-        and technique.needs <= situation.hardware.compute_capability
+        and technique.needs <= hardware.compute_capability <= technique.newest
         and (technique.emulated or situation.capabilities.full_isa)
+        and (not technique.tensor or task.tolerance.precision in hardware.peaks.tensor_dense_tflops)
+        and not (technique.cores_only and task.tolerance.precision in NARROW)
     )
+
+
+def _fits_sizes(technique: Technique, situation: Situation) -> bool:
+    task, (least, most) = situation.task, technique.lengths
+    if _rank(task) < technique.least_rank:
+        return False
+    if technique.lengths == ANY_LENGTH:
+        return True
+    timed = situation.sizes or task.sizes.bench
+    return any(least <= length_of(task, dims) <= most for dims in timed)
+
+
+def _rank(task: Task) -> int:
+    inputs = (one for one in task.arguments if one.role in (ArgumentRole.IN, ArgumentRole.INOUT))
+    return max((len(one.shape) for one in inputs), default=0)

@@ -286,3 +286,22 @@ def test_waiting_for_all_copies_is_none(text: str) -> None:
 @given(st.text(alphabet="f(a){}=;*&[2],<float4 >__shared__", max_size=120))
 def test_any_text_shows_known_signs_only(text: str) -> None:
     assert signs(text) <= SIGNS
+
+
+LOADING = {
+    "float v[4]; for (int k = 0; k < 4; ++k) v[k] = in[i + k * 256];": True,
+    "float v[4]; for (int k = 0; k < 4; ++k) { if (k < n) { v[k] = __ldg(&in[i + k]); } }": True,
+    "float4 a = in4[i]; float4 b = in4[i + 32];": True,
+    "float a = in[i], b = in[i + 32];": True,
+    "int a = index[i]; float b = in[a];": False,
+    "for (int k = 0; k < 4; ++k) out[k] = in[i + k * 256];": False,
+    "float v[4]; for (int k = 0; k < 4; ++k) { v[k] = in[k]; sum += v[k]; }": False,
+    "__shared__ float t[64]; float a = t[i]; float b = t[i + 32];": False,
+    "float v[4]; for (int k = 0; k < 4; ++k) v[k] = 0.0f;": False,
+}
+
+
+@pytest.mark.parametrize(("body", "shown"), LOADING.items())
+def test_loads_before_the_first_use_are_recognised(body: str, shown: bool) -> None:
+    head = "__global__ void f(const float* in, const float4* in4, const int* index, float* out)"
+    assert ("loads_first" in signs_of(SourceFacts(f"{head}\n{{\n{body}\n}}\n"))) == shown

@@ -1,5 +1,6 @@
 """Directions: different within a round, fit for the task and what runs it, and repeatable."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE, CHANGES
 from cuda_llm.agents.techniques.directions import OPEN, directions
 from cuda_llm.agents.techniques.structures import STRUCTURES
-from cuda_llm.agents.techniques.technique import Work, work_of
+from cuda_llm.agents.techniques.task_kind import TaskKind, kind_of
+from cuda_llm.agents.techniques.technique import REPAIR
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.components import HardwareContext
 from cuda_llm.hardware_profiles.lookup import find_hardware
@@ -19,18 +21,39 @@ from cuda_llm.outcomes import NoCode, Passed, Verdict
 from cuda_llm.profile import Bottleneck, Profile
 from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Attempt, Hint, Kind
-from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.loader import list_tasks, load_task
 
 GPU, EMULATED = Capabilities(), Capabilities(full_isa=False)
 
-TASKS = {
-    "vector_add": Work.STREAMS,
-    "matrix_transpose": Work.REARRANGES,
-    "reduction": Work.ACCUMULATES,
-    "histogram": Work.SCATTERS,
-    "matrix_multiplication": Work.REUSES,
-    "conv2d": Work.SLIDES,
+KINDS = {
+    "attention_fp16": TaskKind.ATTENTION,
+    "conv2d": TaskKind.CONVOLUTION,
+    "cross_entropy": TaskKind.ROW_LOSS,
+    "dot_product": TaskKind.REDUCTION,
+    "gemm_fp16": TaskKind.PRODUCT,
+    "histogram": TaskKind.HISTOGRAM,
+    "layer_norm": TaskKind.COLUMNS,
+    "matrix_copy": TaskKind.COPY,
+    "matrix_multiplication": TaskKind.PRODUCT,
+    "matrix_transpose": TaskKind.TRANSPOSE,
+    "max_pool_3d": TaskKind.WINDOW,
+    "mean_squared_error": TaskKind.REDUCTION,
+    "mlp_block": TaskKind.PRODUCT_CHAIN,
+    "monte_carlo_integration": TaskKind.REDUCTION,
+    "multi_head_attention": TaskKind.ATTENTION,
+    "ordinary_least_squares": TaskKind.SOLVER,
+    "prefix_sum": TaskKind.SCAN,
+    "reduction": TaskKind.REDUCTION,
+    "relu": TaskKind.ELEMENTWISE,
+    "reverse_array": TaskKind.PERMUTATION,
+    "rms_norm": TaskKind.ROWS,
+    "sigmoid": TaskKind.ELEMENTWISE,
+    "softmax": TaskKind.ROWS,
+    "sorting": TaskKind.SORTING,
+    "top_k": TaskKind.SELECTION,
+    "vector_add": TaskKind.ELEMENTWISE,
 }
+TASKS = tuple(KINDS)
 ASKED = (Kind.FIRST, Kind.FIX, Kind.IMPROVE, Kind.DEPART)
 
 
@@ -77,9 +100,8 @@ def limited(by: tuple[str, ...], task: str = "matrix_multiplication") -> Situati
     return situation(task, attempts=(passed,), incumbent=passed, round=2, archive=verdicts)
 
 
-@pytest.mark.parametrize(("name", "work"), TASKS.items())
-def test_the_shipped_tasks_are_classified_by_their_declaration(name: str, work: Work) -> None:
-    assert work_of(load_task(name)) == work
+def test_the_kind_of_every_shipped_task_follows_from_its_declaration() -> None:
+    assert {name: kind_of(load_task(name)) for name in list_tasks()} == KINDS
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -235,4 +257,10 @@ def test_the_catalogue_says_nothing_twice_and_no_figure_of_a_gpu() -> None:
     texts = [technique.text for technique in CATALOGUE]
     assert len(texts) == len(set(texts))
     assert not [text for text in texts if "sm_" in text or "RTX" in text or "KB" in text]
-    assert {work for one in STRUCTURES for work in one.work} == set(Work)
+
+
+def test_every_kind_of_task_has_structures_of_its_own_and_every_technique_a_source() -> None:
+    assert {kind for one in STRUCTURES for kind in one.tasks} == set(TaskKind)
+    assert not [one.text for one in STRUCTURES if len(one.tasks) == len(TaskKind)]
+    named = [one for one in CATALOGUE if one.kinds != REPAIR]
+    assert not [one.text for one in named if not re.search(r"\b(19|20)\d\d\b", one.source)]

@@ -120,9 +120,10 @@ def _signs_at_work(attempt: Attempt, facts: SourceFacts, profile: Profile | None
 
 
 def nameable(situation: Situation, parent: Attempt, hints: Sequence[Hint]) -> tuple[str, ...]:
-    """Return those of `BRINGS` that matter for a change of `parent`: signs that fit the task, aims
-    that are refused, a launch that the sizes cannot afford."""
-    signs = {one.shown_by for one in CATALOGUE if one.shown_by and fits(one, situation)}
+    """Return those of `BRINGS` that matter for a change of `parent`: signs of changes that fit the
+    task, aims that are refused, a launch that the sizes cannot afford."""
+    changes = [one for one in CATALOGUE if Kind.IMPROVE in one.kinds and fits(one, situation)]
+    signs = {one.shown_by for one in changes if one.shown_by}
     profile = profile_of(situation, parent)
     refused = refused_aims(hints) | (aims_ruled_out(situation, profile) if profile else set())
     launch = () if _may_launch(2, situation) else (SECOND_LAUNCH,)

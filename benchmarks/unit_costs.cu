@@ -5,6 +5,7 @@
 // Whole-chip patterns are timed by events, the median of nine runs.
 
 #include <algorithm>
+#include <cooperative_groups.h>
 #include <cstdio>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -133,6 +134,30 @@ __global__ void barriers(long long* clocks, int turns) {
   for (int k = 0; k < turns; ++k) __syncthreads();
   long long end = clock64();
   if (threadIdx.x == 0) clocks[blockIdx.x] = end - start;
+}
+// Barriers of a cluster, and of the whole grid.
+__global__ void cluster_barriers(long long* clocks, int turns) {
+  auto cluster = cooperative_groups::this_cluster();
+  cluster.sync();
+  long long start = clock64();
+#pragma unroll 1
+  for (int k = 0; k < turns; ++k) cluster.sync();
+  if (threadIdx.x == 0) clocks[blockIdx.x] = clock64() - start;
+}
+__global__ void grid_barriers(int turns) {
+  for (int k = 0; k < turns; ++k) cooperative_groups::this_grid().sync();
+}
+// Loads of shared memory, each waiting for the one before.
+__global__ void shared_chain(long long* clocks, int* sink, int turns) {
+  __shared__ int next[64];
+  if (threadIdx.x < 64) next[threadIdx.x] = int(threadIdx.x) ^ 1;
+  __syncthreads();
+  int at = sink[0] & 63;
+  long long start = clock64();
+#pragma unroll 4
+  for (int k = 0; k < turns; ++k) at = next[at];
+  clocks[0] = clock64() - start;
+  sink[1] = at;
 }
 // A store to shared memory, a barrier and a load on each turn: a step of a tree.
 __global__ void tree_steps(long long* clocks, float* sink, int turns) {
@@ -483,6 +508,35 @@ int main() {
     std::printf("{\"barrier_threads\": %d, \"clk\": %.2f, \"full_sm_clk\": %.2f, \"store_barrier_load_barrier_clk\": %.2f}\n",
                 threads, alone, double(clocks) / 256, step_clk);
   }
+  for (int blocks : {2, 4, 8}) {
+    for (int threads : {128, 256, 1024}) {
+      cudaLaunchConfig_t config = {};
+      config.gridDim = dim3(blocks * 8);
+      config.blockDim = dim3(threads);
+      cudaLaunchAttribute shape;
+      shape.id = cudaLaunchAttributeClusterDimension;
+      shape.val.clusterDim.x = blocks;
+      shape.val.clusterDim.y = shape.val.clusterDim.z = 1;
+      config.attrs = &shape;
+      config.numAttrs = 1;
+      CHECK(cudaLaunchKernelEx(&config, cluster_barriers, g_clocks, 1000));
+      READ();
+      std::printf("{\"cluster_blocks\": %d, \"threads\": %d, \"clk\": %.1f}\n", blocks, threads, double(clocks) / 1000);
+    }
+  }
+  for (int blocks : {16, sms, 2 * sms}) {
+    double us[2];
+    for (int many : {0, 1}) {
+      int turns = many ? 1001 : 1;
+      void* arguments[] = {&turns};
+      us[many] = median_us([&] { cudaLaunchCooperativeKernel(reinterpret_cast<void*>(grid_barriers), blocks, 256, arguments, 0, nullptr); });
+    }
+    CHECK(cudaGetLastError());
+    std::printf("{\"grid_blocks\": %d, \"barrier_us\": %.3f}\n", blocks, (us[1] - us[0]) / 1000);
+  }
+  shared_chain<<<1, 64>>>(g_clocks, static_cast<int*>(g_sink), 1024);
+  READ();
+  std::printf("{\"shared_chain_clk\": %.2f}\n", double(clocks) / 1024);
 #define ATOMIC(f, s, name)                                                                        \
   shared_atomics<f, s><<<1, 1024>>>(g_clocks, static_cast<float*>(g_sink), 128);                  \
   READ();                                                                                         \

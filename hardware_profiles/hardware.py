@@ -113,6 +113,29 @@ class ModelConstants:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Waits:
+    """Costs of operations that wait for other threads, which prompts state; 0: not known.
+
+    The time model has constants of its own for them.
+    """
+
+    block_barrier_clk: PositiveOrZero = 0.0
+    """Clocks of `__syncthreads` in a block of one warp."""
+    block_barrier_warp_clk: PositiveOrZero = 0.0
+    """Clocks that each further warp of the block adds to it."""
+    cluster_barrier_clk: PositiveOrZero = 0.0
+    """Clocks of a barrier of clusters of blocks of 256 threads."""
+    grid_barrier_clk: PositiveOrZero = 0.0
+    """Clocks of `grid.sync()`, its cooperative launch aside."""
+    kept_atomic_clk: PositiveOrZero = 0.0
+    """Clocks until the result of an atomic in L2 is there."""
+    same_word_atomic_clk: PositiveOrZero = 0.0
+    """Clocks between the atomics of two warps on one word of L2."""
+    fence_clk: PositiveOrZero = 0.0
+    """Clocks of `__threadfence` behind a store."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Hardware:
     """A GPU model: limits, peaks, pipes and constants of the time model."""
 
@@ -141,6 +164,7 @@ class Hardware:
     peaks: Peaks
     pipes: Pipes
     model: ModelConstants
+    waits: Waits = field(default_factory=Waits)
     sources: Mapping[str, Text] = field(default_factory=dict)
     """Source of each figure, by its key (dotted, as in the file)."""
     origins: Mapping[FigureOrigin, tuple[str, ...]] = field(default_factory=dict)

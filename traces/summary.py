@@ -21,6 +21,8 @@ class CallTotals:
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    """Part of `input_tokens`: what the servers had in their caches of prompts."""
     usd: float | None = None
     """None where the price of any call is unknown, or where there was none."""
 
@@ -103,5 +105,6 @@ def total_calls(calls: Iterable[ModelCalled]) -> CallTotals:
         calls=len(made),
         input_tokens=sum(call.input_tokens for call in made),
         output_tokens=sum(call.output_tokens for call in made),
+        cached_tokens=sum(call.cached_tokens for call in made),
         usd=sum(prices) if made and len(prices) == len(made) else None,
     )

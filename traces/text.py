@@ -88,10 +88,11 @@ def duration(seconds: float, *, tenths: bool = False) -> str:
 
 
 def describe_call_totals(spend: "CallTotals") -> str:
-    """Return the totals in words: `12 calls, 38k tokens in, 9.1k out, $0.06`."""
+    """Return the totals in words: `12 calls, 38k tokens in (21k cached), 9.1k out, $0.06`."""
     price = "price unknown" if spend.usd is None else f"${spend.usd:,.4g}"
+    cached = f" ({tokens(spend.cached_tokens)} cached)" if spend.cached_tokens else ""
     return (
-        f"{plural(spend.calls, 'call')}, {tokens(spend.input_tokens)} tokens in, "
+        f"{plural(spend.calls, 'call')}, {tokens(spend.input_tokens)} tokens in{cached}, "
         f"{tokens(spend.output_tokens)} out, {price}"
     )
 

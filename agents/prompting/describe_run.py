@@ -26,14 +26,8 @@ from cuda_llm.outcomes import CompileFailed, Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.objective import scoring_of
-from cuda_llm.tasks.task import SummationOrder, Task, ToleranceClass
+from cuda_llm.tasks.task import Task
 
-_ROUNDING = {"fp32": "2^-24", "tf32": "2^-11", "fp16": "2^-11", "bf16": "2^-8"}
-_SCALE = {
-    ToleranceClass.ELEMENTWISE: "the size of the element itself",
-    ToleranceClass.REDUCTION: "the sum of the magnitudes of its terms",
-    ToleranceClass.DOT: "the sum of the magnitudes of its products",
-}
 MOST_WHOLE = 9
 """Most attempts whose direction and idea are shown."""
 MOST_SHOWN = 72
@@ -43,29 +37,6 @@ USER = "USER"
 MOST_TEXT = 1200
 BEST = 3
 """Number of fastest attempts that are kept before any failure is."""
-
-
-def describe_tolerance(task: Task) -> str:
-    """Describe when a result counts as right."""
-    tolerance = task.tolerance
-    if task.comparator:
-        return "The task's own rule judges the result."
-    if tolerance.kind == ToleranceClass.EXACT:
-        return "Every element of the outputs must be exactly right, bit for bit."
-    unit = _ROUNDING.get(tolerance.precision, "one rounding")
-    allowed = f"{tolerance.max_units:g} roundings" if tolerance.max_units else "a few roundings"
-    if not tolerance.max_units and tolerance.kind != ToleranceClass.ELEMENTWISE:
-        allowed = "what rounding at every step adds up to"
-    rule = (
-        f"Every element is compared with a float64 reference. Allowed is {allowed} in "
-        f"{tolerance.precision} ({unit} each), relative to {_SCALE[tolerance.kind]}"
-    )
-    orders = {
-        SummationOrder.ANY: "Terms may be added in any order.",
-        SummationOrder.TREE: "Partial sums must be combined pairwise, as a tree.",
-    }
-    adds = tolerance.kind in (ToleranceClass.REDUCTION, ToleranceClass.DOT)
-    return f"{rule}. {orders[tolerance.order]}" if adds else f"{rule}."
 
 
 def describe_named_dims(task: Task) -> tuple[str, ...]:
@@ -97,7 +68,7 @@ def describe_score(situation: Situation) -> str:
         case "largest":
             return f"{score}, {name_sizes(situation.sizes)[-1]}: no other size counts."
     least = min(shares)
-    how = "every size counts alike: 10% at the smallest is worth 10% at the largest"
+    how = "every size counts alike"
     if max(shares) > least:
         how = f"sizes count {' : '.join(f'{one / least:.3g}' for one in shares)}"
     return f"{score}, in which {how}."

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from cuda_llm.agents.limits import possible_savings
+from cuda_llm.agents.prompting.describe_accuracy import describe_timed_inputs, describe_tolerance
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_differences,
     describe_failure,
@@ -30,7 +31,6 @@ from cuda_llm.agents.prompting.describe_run import (
     describe_named_dims,
     describe_score,
     describe_sizes,
-    describe_tolerance,
 )
 from cuda_llm.agents.prompting.describe_sibling import describe_sibling
 from cuda_llm.agents.prompting.quote import clean, hide, hide_in_comments, one_line
@@ -181,6 +181,7 @@ def _fixed_values(
         "tolerance": describe_tolerance(task),
         "sizes": describe_sizes(situation),
         "score": describe_score(situation),
+        "timed_inputs": describe_timed_inputs(situation),
         "history_key": describe_history_key(situation, components, parent),
         "tuned": situation.config.tune > 0,
         "allowed": describe_allowed(task),

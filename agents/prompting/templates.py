@@ -19,7 +19,7 @@ VALUES: Mapping[str, Any] = {
     **dict.fromkeys(("task", "signature", "direction", "parent_source", "failure"), "text"),
     **dict.fromkeys(("real_names", "profile", "host_code", "hints", "hardware"), "text"),
     **dict.fromkeys(("history", "notes", "baseline", "title", "tolerance", "sizes"), "text"),
-    **dict.fromkeys(("score", "history_key", "profile_size", "expected"), "text"),
+    **dict.fromkeys(("score", "timed_inputs", "history_key", "profile_size", "expected"), "text"),
     **dict.fromkeys(("brings", "savings", "failures", "ordered"), "text"),
     **dict.fromkeys(("parent_id", "parent_idea", "parent_tunables", "parent_headline"), "text"),
     **dict.fromkeys(("failure_code", "time_source"), "text"),

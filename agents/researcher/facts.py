@@ -10,19 +10,47 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.techniques.task_kind import Work, work_of
 from cuda_llm.figure_wording import describe_us
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.occupancy import MOST_REGISTERS_PER_THREAD, WARP_THREADS, occupancy
 from cuda_llm.hardware_profiles.roofline import ridge_flops_per_byte
 from cuda_llm.tasks.sizes import LeastTime, least_time
+from cuda_llm.tasks.task import ToleranceClass
+from cuda_llm.tasks.tolerances import ROUNDING_UNIT, Terms, limits
 
 LAUNCH_MATTERS = 0.02
 """Part of the attainable time from which on the cost of a second launch has a figure."""
 BLOCK_SIZES = (128, 256, 512, 1024)
+USUAL_THREADS = 256
+"""Threads of the blocks whose occupancy is worded; the other rows are data."""
 FEW_REGISTERS = 16
 STEP_BYTES = 256
 
 _TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """A way to multiply fp32 numbers on tensor cores, each as a sum of shorter numbers."""
+
+    name: str
+    unit: float
+    """Rounding unit u of the shorter type."""
+    parts: int
+
+    @property
+    def error(self) -> float:
+        """Return the largest relative error of a product of n parts, (n + 1) u^n: what n parts lose
+        of both operands, and the products that are left out, from the n-th order of u on."""
+        return float((self.parts + 1) * self.unit**self.parts)
+
+
+SPLITS = (
+    Split(name="one of tf32", unit=ROUNDING_UNIT["tf32"], parts=1),
+    Split(name="three of two tf32 parts", unit=ROUNDING_UNIT["tf32"], parts=2),
+    Split(name="three of two bf16 parts", unit=ROUNDING_UNIT["bf16"], parts=2),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +143,8 @@ def _intensity(situation: Situation, largest: LeastTime) -> str:
     ridge = ridge_flops_per_byte(situation.hardware, largest.precision)
     has = largest.flops / largest.bytes_moved if largest.bytes_moved else 0.0
     return (
-        f"This task does {has:.3g} operations a byte it must move; below {ridge:.3g} memory is the "
-        f"limit: it is {largest.bound}-bound at the largest size."
+        f"This task does {has:.3g} operations a byte it must move, {ridge:.3g} keep DRAM and "
+        f"arithmetic busy: {largest.bound}-bound at the largest size."
     )
 
 
@@ -174,29 +202,19 @@ def _last(limit: int, holds: Callable[[int], bool]) -> int:
 
 
 def _describe_corners(hardware: Hardware, rows: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    """Describe what block sizes that can fill an SM may take, and which cannot fill one."""
-    full = [row for row in rows if row["most"] >= 1.0]
+    """Describe what blocks of a usual size may take, and which sizes cannot fill an SM."""
     warps = hardware.limits.threads_per_sm // WARP_THREADS
-    lines = [
-        f"Blocks of {row['threads']:,} threads fill {row['most']:.0%} of an SM at most"
-        for row in rows
-        if row["most"] < 1.0
-    ]
-    if full:
-        lines.insert(
-            0,
-            f"All {warps} warps of an SM are resident, in blocks of {_each(full, 'threads')} "
-            f"threads, up to {_each(full, 'registers_full')} registers a thread and "
-            f"{_each(full, 'shared_full')} B of shared memory a block; half of them up to "
-            f"{_each(full, 'registers_half')} and {_each(full, 'shared_half')} B",
-        )
-    return tuple(lines)
-
-
-def _each(rows: Sequence[Mapping[str, Any]], key: str) -> str:
-    """Return the values of each row, or the one that all have."""
-    values = [f"{row[key]:,}" for row in rows]
-    return values[0] if len(set(values)) == 1 else " / ".join(values)
+    usual = next(row for row in rows if row["threads"] == USUAL_THREADS)
+    return (
+        f"Resident of the {warps} warps of an SM, in blocks of {USUAL_THREADS} threads: all up to "
+        f"{usual['registers_full']} registers a thread and {usual['shared_full']:,} B of shared "
+        f"memory a block, half up to {usual['registers_half']} and {usual['shared_half']:,} B",
+        *(
+            f"Blocks of {row['threads']:,} threads fill {row['most']:.0%} of an SM at most"
+            for row in rows
+            if row["most"] < 1.0
+        ),
+    )
 
 
 def describe_hardware(situation: Situation) -> tuple[str, ...]:
@@ -210,16 +228,16 @@ def describe_hardware(situation: Situation) -> tuple[str, ...]:
         f"({hardware.target}), {hardware.sm_count} SMs at {hardware.boost_clock_mhz:,.0f} MHz",
         f"DRAM: {peaks.dram_gb_s:,.0f} GB/s; L2: {_mebibytes(hardware.l2_bytes)}, "
         f"{l2_gb_s:,.0f} GB/s; an SM serves {hardware.pipes.load_store:g} four-byte words of "
-        "shared memory or L1 a clock",
+        "shared memory or L1 a clock, or one word to a warp",
         f"clocks to wait: DRAM {model.latency_dram_clk:g}, L2 {model.latency_l2_clk:g}, "
         f"L1 {model.latency_l1_clk:g}, shared {model.latency_shared_clk:g}, "
         f"arithmetic {model.latency_alu_clk:g}",
         _to_hide_waits(hardware),
+        *_waits(hardware),
         f"fp32: {peaks.fp32_tflops:g} TFLOPS, {hardware.pipes.fp32:g} FMA a clock and SM",
         *_tensor(situation),
         f"shared memory: {_kibibytes(limits.shared_bytes_per_block)} a block, "
-        f"{_kibibytes(limits.shared_bytes_per_block_optin)} when asked for "
-        "(cudaFuncAttributeMaxDynamicSharedMemorySize), "
+        f"{_kibibytes(limits.shared_bytes_per_block_optin)} when asked for, "
         f"{_kibibytes(limits.shared_bytes_per_sm)} an SM, of which each block takes "
         f"{_kibibytes(limits.shared_bytes_reserved_per_block)} for itself",
         f"registers: {limits.registers_per_sm:,} an SM, 255 a thread at most; threads: "
@@ -235,19 +253,65 @@ def _to_hide_waits(hardware: Hardware) -> str:
     loads = math.ceil(in_flight / (WARP_THREADS * 4))
     chains = math.ceil(hardware.pipes.fp32 / WARP_THREADS * hardware.model.latency_alu_clk)
     return (
-        f"to hide them an SM needs {in_flight:,.0f} B on their way from DRAM ({loads} warps with "
-        f"a 4-byte load each, {math.ceil(loads / 4)} with a 16-byte one) or {chains} independent "
-        "chains of FMA, over its warps"
+        f"to hide them an SM needs {in_flight:,.0f} B on their way from DRAM ({loads} loads of 4 B "
+        f"a lane by a warp, {math.ceil(loads / 4)} of 16 B) or {chains} chains of FMA, over its "
+        "warps"
     )
 
 
+def _waits(hardware: Hardware) -> tuple[str, ...]:
+    """Describe what it costs to wait for other threads, as far as known."""
+    waits = hardware.waits
+
+    def cost(key: str, figure: float, text: str) -> str:
+        guess = " (estimate)" if hardware.origin_of(key) == "estimated" else ""
+        return f"{text.format(figure)}{guess}" if figure else ""
+
+    barrier = "__syncthreads {:g}"
+    if waits.block_barrier_warp_clk:
+        barrier += f" and {waits.block_barrier_warp_clk:g} for each warp after the first"
+    parts = (
+        cost("waits.block_barrier_clk", waits.block_barrier_clk, barrier),
+        cost("waits.cluster_barrier_clk", waits.cluster_barrier_clk, "a cluster's barrier {:g}"),
+        cost("waits.grid_barrier_clk", waits.grid_barrier_clk, "grid.sync() {:,.0f}"),
+        cost("waits.kept_atomic_clk", waits.kept_atomic_clk, "the result of an atomic in L2 {:g}"),
+        cost(
+            "waits.same_word_atomic_clk",
+            waits.same_word_atomic_clk,
+            "each warp's on one word {:g}",
+        ),
+        cost("waits.fence_clk", waits.fence_clk, "__threadfence {:g}"),
+    )
+    known = ", ".join(filter(None, parts))
+    return (f"clocks that waiting for others takes: {known}",) if known else ()
+
+
 def _tensor(situation: Situation) -> tuple[str, ...]:
-    """Describe tensor cores, where the task's precision and the chip allow their use."""
-    precision = situation.task.tolerance.precision
-    rate = situation.hardware.peaks.tensor_dense_tflops.get(_TENSOR_TYPES.get(precision, ""))
-    if rate is None:
+    """Describe tensor cores, where the task's precision and the chip allow their use.
+
+    Where products are to be exact in fp32, the error of operands in several parts is held against
+    what the task allows.
+    """
+    task, rates = situation.task, situation.hardware.peaks.tensor_dense_tflops
+    precision = task.tolerance.precision
+    if (rate := rates.get(_TENSOR_TYPES.get(precision, ""))) is not None:
+        return (f"tensor cores, {precision} inputs: {rate:g} TFLOPS",)
+    multiplies = task.tolerance.kind is ToleranceClass.DOT and work_of(task) is Work.REUSES
+    if precision != "fp32" or not multiplies or "tf32" not in rates:
         return ()
-    return (f"tensor cores, {precision} inputs: {rate:g} TFLOPS",)
+    own = limits(task.tolerance, Terms(symmetric=True))
+    parts = "; ".join(
+        f"{one.name} {one.error / own.unit:,.0f}"
+        + (", too many" if one.error > own.max_units * own.unit else "")
+        for one in SPLITS
+    )
+    efficiency = situation.hardware.model.mma_sync_efficiency
+    reached = f" (mma.sync reaches {efficiency:.0%})" if efficiency < 1 else ""
+    return (
+        f"tensor cores: {rates['tf32']:g} TFLOPS of tf32, {rates['bf16']:g} of bf16{reached}. "
+        f"Roundings (of fp32) that products are off by: {parts}. mma truncates its sums: add those "
+        "of each to fp32 registers.",
+    )
 
 
 def _kibibytes(count: int) -> str:

@@ -2,7 +2,7 @@
 there are, what tiles take and give, and where the figures come from.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -21,7 +21,7 @@ from cuda_llm.figure_wording import describe_dims
 from cuda_llm.hardware_profiles.hardware import FigureOrigin, Hardware
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.sizes import least_time, shape_of
-from cuda_llm.tasks.task import ArgumentRole, Task
+from cuda_llm.tasks.task import ArgumentRole, ToleranceClass
 
 BLOCK_THREADS = 256
 
@@ -44,12 +44,8 @@ _UNMEASURED: Mapping[FigureOrigin | None, str] = {
 """Words for the origin of a figure that was not measured here, by origin."""
 _GUESSED = ("estimated", None)
 """Named in prompts; the other origins go to the trace alone."""
-EDGES = (16, 32, 64, 128)
-"""Edges of square tiles in shared memory, in elements."""
 TILES = ((32, 32), (64, 64), (128, 64), (128, 128))
 """Rows and columns of the part of an output that a block computes."""
-EVEN = 0.95
-"""Part of whole waves from which on a grid needs no word."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +61,12 @@ class Feature:
 
 
 FEATURES = (
-    Feature("shuffles and votes with a mask", (7, 0)),
     Feature("__match_any_sync", (7, 0)),
-    Feature("cp.async to shared memory", (8, 0)),
-    Feature("__reduce_add_sync and its like on whole numbers", (8, 0)),
-    Feature("mbarrier, cuda::barrier", (8, 0)),
-    Feature("bulk copies by TMA", (9, 0)),
-    Feature("thread-block clusters", (9, 0)),
+    Feature("cp.async", (8, 0)),
+    Feature("__reduce_add_sync of integers", (8, 0)),
+    Feature("mbarrier", (8, 0)),
+    Feature("TMA", (9, 0)),
+    Feature("clusters", (9, 0)),
     Feature("wgmma", (9, 0), newest=(9, 0)),
     Feature("tcgen05", (10, 0), emulated=False, newest=(11, 0)),
 )
@@ -123,15 +118,22 @@ def provenance_facts(situation: Situation) -> HardwareFact:
 
 
 def grid_facts(situation: Situation) -> HardwareFact:
-    """Compute the part of whole waves, and the operands that pass L2, by the shape of a tile.
-
-    For tasks whose output is not cut into tiles: the grid that fills the chip once.
-    """
-    sizes = timed_sizes(situation)
-    work = work_of(situation.task)
-    if work in (Work.REARRANGES, Work.REUSES, Work.SLIDES):
-        rows = [_tile_row(situation, dims, tile) for tile in TILES for dims in sizes]
-        return HardwareFact(name="grid", lines=_describe_grid(situation, sizes, rows), data=rows)
+    """Compute the operands that pass L2 by the shape of a tile, where products are summed; the grid
+    that fills the chip once where outputs are not cut into tiles."""
+    sizes, task = timed_sizes(situation), situation.task
+    work = work_of(task)
+    if work is Work.REUSES and task.tolerance.kind is ToleranceClass.DOT:
+        rows = [_tile_row(situation, sizes[0], tile) for tile in TILES]
+        shares = "; ".join(
+            f"{one['tile'][0]} x {one['tile'][1]} {one['l2_share']:.0%}" for one in rows
+        )
+        line = (
+            "Time of the operands at L2's bandwidth over the attainable time, by the outputs of a "
+            f"block: {shares}"
+        )
+        return HardwareFact(name="grid", lines=(line,), data=rows)
+    if work in (Work.REARRANGES, Work.SLIDES):
+        return HardwareFact(name="grid", data=[])
     hardware = situation.hardware
     blocks = hardware.sm_count * (hardware.limits.threads_per_sm // BLOCK_THREADS)
     line = (
@@ -144,83 +146,35 @@ def grid_facts(situation: Situation) -> HardwareFact:
 def _tile_row(
     situation: Situation, dims: Mapping[str, int], tile: tuple[int, int]
 ) -> dict[str, Any]:
-    """Count the blocks of one tile, their part of whole waves and the bytes of their operands."""
-    task, sm_count = situation.task, situation.hardware.sm_count
+    """Count the blocks of one tile and the bytes of their operands."""
+    task = situation.task
     output = next(one for one in task.arguments if one.role != ArgumentRole.IN and one.shape)
     *others, height, width = (1, *shape_of(output, dims))
     blocks = prod(others) * -(-height // tile[0]) * -(-width // tile[1])
-    row = {
-        "tile": list(tile),
-        "blocks": blocks,
-        "whole_waves": blocks / (sm_count * -(-blocks // sm_count)),
-    }
-    if work_of(task) is not Work.REUSES:
-        return row
     terms = float(evaluate(task.tolerance.terms, dims))
     operands = blocks * terms * (tile[0] + tile[1]) * item_bytes(output.dtype)
     model = situation.hardware.model
     l2_us = operands / model.l2_bytes_per_clk / situation.hardware.boost_clock_mhz
     least = least_time(task, situation.hardware, dims)
-    return row | {"operand_bytes": operands, "l2_share": l2_us / least.reachable_us}
+    return {
+        "tile": list(tile),
+        "blocks": blocks,
+        "operand_bytes": operands,
+        "l2_share": l2_us / least.reachable_us,
+    }
 
 
-def _describe_grid(
-    situation: Situation, sizes: Sequence[Mapping[str, int]], rows: Sequence[Mapping[str, Any]]
-) -> tuple[str, ...]:
-    """Describe each tile at the sizes up to the last that some tile does not fill evenly."""
-    count = len(sizes)
-    by_tile = [rows[at : at + count] for at in range(0, len(rows), count)]
-    last = max(
-        (at for at in range(count) for tile in by_tile if tile[at]["whole_waves"] < EVEN),
-        default=-1,
-    )
-    uneven = range(last + 1)
-    parts = []
-    for tile in by_tile:
-        high, wide = tile[0]["tile"]
-        waves = " / ".join(f"{tile[index]['whole_waves']:.0%}" for index in uneven)
-        through = tile[0].get("l2_share")
-        operands = "" if through is None else f"L2 {through:.0%}"
-        parts.append(f"{high} x {wide} {', '.join(filter(None, (waves, operands)))}")
-    if not uneven and "l2_share" not in rows[0]:
-        return ()
-    sms = situation.hardware.sm_count
-    where = f"part of whole waves over {sms} SMs at the first sizes" if uneven else ""
-    then = "time of the operands at L2's bandwidth over the attainable time"
-    what = "; ".join(filter(None, (where, then if "l2_share" in rows[0] else "")))
-    return (f"Tiles of the output a block ({what}): {'; '.join(parts)}",)
-
-
-def shared_memory_facts(situation: Situation) -> HardwareFact:
-    """Size square tiles where inputs are staged, and private copies where outputs are summed.
+def copy_facts(situation: Situation) -> HardwareFact:
+    """Size private copies of the outputs in shared memory, where inputs decide what is added to.
 
     Each row has the bytes, whether they need an opt-in, and how many such blocks an SM holds.
     """
-    match work_of(situation.task):
-        case Work.REARRANGES | Work.REUSES | Work.SLIDES:
-            head, rows = "a tile with a column of padding", _tiles(situation)
-        case Work.SCATTERS:
-            head, rows = "a copy of the outputs a block", _copies(situation)
-        case _:
-            return HardwareFact(name="tiles", data=[])
-    fitting = [row for row in rows if row["an_sm"]]
-    lines = tuple(dict.fromkeys(map(_describe_tile, fitting))) or ("no timed size fits",)
-    line = f"Shared memory of {head}: {'; '.join(lines)}"
-    return HardwareFact(name="tiles", lines=(line,), data=fitting)
-
-
-def _tiles(situation: Situation) -> list[dict[str, Any]]:
-    return [
-        {"what": _name_tile(situation.task, dtype, edge), "dtype": dtype, "edge": edge}
-        | _fit(situation.hardware, edge * (edge + 1) * item_bytes(dtype))
-        for dtype in _element_types(situation.task)
-        for edge in EDGES
-    ]
-
-
-def _name_tile(task: Task, dtype: str, edge: int) -> str:
-    square = f"{edge} x {edge}"
-    return square if len(_element_types(task)) == 1 else f"{dtype} {square}"
+    if work_of(situation.task) is not Work.SCATTERS:
+        return HardwareFact(name="copies", data=[])
+    fitting = [row for row in _copies(situation) if row["an_sm"]]
+    lines = tuple(dict.fromkeys(map(_describe_copy, fitting))) or ("no timed size fits",)
+    line = f"Shared memory of a copy of the outputs a block: {'; '.join(lines)}"
+    return HardwareFact(name="copies", lines=(line,), data=fitting)
 
 
 def _copies(situation: Situation) -> list[dict[str, Any]]:
@@ -233,11 +187,6 @@ def _copies(situation: Situation) -> list[dict[str, Any]]:
         )
         for dims in timed_sizes(situation)
     ]
-
-
-def _element_types(task: Task) -> tuple[str, ...]:
-    arrays = (one.dtype for one in task.arguments if one.role != ArgumentRole.SCALAR)
-    return tuple(dict.fromkeys(arrays))
 
 
 def _fit(hardware: Hardware, needed: int) -> dict[str, Any]:
@@ -258,11 +207,10 @@ def item_bytes(dtype: str) -> int:
     return int(bits) // 8 if bits else 1
 
 
-def _describe_tile(row: dict[str, Any]) -> str:
+def _describe_copy(row: dict[str, Any]) -> str:
     asks = ", to be asked for" if row["asks"] else ""
     blocks = f"{row['an_sm']} block{'s' if row['an_sm'] > 1 else ''}"
-    what = f"{row['what']} " if "edge" in row else ""
-    return f"{what}{row['bytes']:,} B{asks} ({blocks} an SM)"
+    return f"{row['bytes']:,} B{asks} ({blocks} an SM)"
 
 
 @placed(after=Stage.START)
@@ -271,7 +219,7 @@ async def hardware_research(situation: Situation) -> Contribution:
     findings = (
         roofline_facts(situation),
         occupancy_facts(situation),
-        shared_memory_facts(situation),
+        copy_facts(situation),
         grid_facts(situation),
         instruction_facts(situation),
         provenance_facts(situation),

@@ -17,6 +17,7 @@ from cuda_llm.outcomes import WrongResult
 from cuda_llm.profile import Compared, NotCompared
 from cuda_llm.tasks.reference import Reference
 from cuda_llm.tasks.task import Task
+from cuda_llm.tasks.tolerances import limits
 from cuda_llm.tools.device import SamplingSession
 from cuda_llm.tools.device.buffers import Array, PlacedBuffer, Role
 from cuda_llm.tools.validator.budget import affords_on_host
@@ -26,7 +27,6 @@ from cuda_llm.tools.validator.check_case import describe_mismatch
 from cuda_llm.tools.validator.compare import Expected, Tally
 from cuda_llm.tools.validator.oracle import one_blas_thread
 from cuda_llm.tools.validator.parts import axes_of, elements
-from cuda_llm.tools.validator.tolerances import limits
 
 MOST_INDICES = 1 << 16
 """Most indices of the split for which the reference is computed."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated, LateWrite, Verdict, WrongResult
+from cuda_llm.tasks.tolerances import ErrorLimits
 from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.buffers import Array, Arrays, Role, Slots
 from cuda_llm.tools.timing.slots import (
@@ -37,7 +38,6 @@ from cuda_llm.tools.validator.columns import first_changed, gather
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.fused import first_set
 from cuda_llm.tools.validator.oracle import Expectation, Oracle, compare_outputs
-from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 
 async def verify_batch(

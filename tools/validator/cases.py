@@ -14,6 +14,7 @@ from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task, TaskArgument, ToleranceClass
+from cuda_llm.tasks.tolerances import Terms
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import HOST, Arrays, Random
 from cuda_llm.tools.validator.adversaries import split_arrangement
@@ -29,7 +30,6 @@ from cuda_llm.tools.validator.distributions import (
 )
 from cuda_llm.tools.validator.float_values import EXACT_SUM
 from cuda_llm.tools.validator.hidden_sizes import NO_THRESHOLDS, draw_hidden
-from cuda_llm.tools.validator.tolerances import Terms
 
 NONCE_BYTES = 16
 

@@ -17,6 +17,7 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task
+from cuda_llm.tasks.tolerances import EXACT, ErrorLimits, limits
 from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
 from cuda_llm.tools.validator.buffers import buffer_specs, find_late_write
@@ -48,7 +49,6 @@ from cuda_llm.tools.validator.oracle import (
     reference_oracle,
     with_own_units,
 )
-from cuda_llm.tools.validator.tolerances import EXACT, ErrorLimits, limits
 
 MOST_EXPLAINED = 1 << 22
 """Elements of the largest output that is copied to the host to recognise its pattern."""

@@ -9,6 +9,7 @@ from cuda_llm.errors import TaskError
 from cuda_llm.outcomes import ElementKind, ElementPattern, WrongResult
 from cuda_llm.tasks.reference import Reference, load_reference
 from cuda_llm.tasks.task import Task
+from cuda_llm.tasks.tolerances import ErrorLimits, limits
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.validator.cases import Case, terms_of
 from cuda_llm.tools.validator.check_case import (
@@ -28,7 +29,6 @@ from cuda_llm.tools.validator.parts import (
     random_vectors,
     working_bytes,
 )
-from cuda_llm.tools.validator.tolerances import ErrorLimits, limits
 
 SEED_BITS = 128
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cuda_llm.tasks.tolerances import FEWEST_FOR_RMS, ErrorLimits
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.validator.fused import COLUMNS, compare_on_device
-from cuda_llm.tools.validator.tolerances import FEWEST_FOR_RMS, ErrorLimits
 from cuda_llm.tools.validator.whole_numbers import Shape
 
 CHUNK = HOST.at_once

@@ -8,6 +8,7 @@ import numpy as np
 
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import ArgumentRole, Task
+from cuda_llm.tasks.tolerances import ErrorLimits
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import HOST, Array
 from cuda_llm.tools.validator.buffers import buffer_specs
@@ -15,7 +16,6 @@ from cuda_llm.tools.validator.cases import generator, timed_case
 from cuda_llm.tools.validator.check_case import case_limits, draw_inputs
 from cuda_llm.tools.validator.compare import Expected
 from cuda_llm.tools.validator.oracle import Expectation, reference_oracle
-from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 SEED = b"example"
 MOST_BYTES = 4 << 20

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cuda_llm.tasks.tolerances import ErrorLimits
 from cuda_llm.tools.device.buffers import Array, Arrays, KernelProgram
-from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 _SOURCE = r"""
 typedef unsigned char u8;

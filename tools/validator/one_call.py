@@ -7,6 +7,7 @@ import numpy as np
 
 from cuda_llm.outcomes import Nondeterministic, Verdict
 from cuda_llm.tasks.task import Task
+from cuda_llm.tasks.tolerances import ErrorLimits
 from cuda_llm.tools.device import CallReport, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, BufferSpec, Random, Role
 from cuda_llm.tools.validator.buffers import (
@@ -22,7 +23,6 @@ from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.compare import compare
 from cuda_llm.tools.validator.fused import as_words, bytes_of, first_difference
 from cuda_llm.tools.validator.oracle import Expectation, compare_outputs
-from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 EXTRA = "extra"
 """A repeated call with the same contents in the same place."""

@@ -11,11 +11,11 @@ import numpy as np
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
+from cuda_llm.tasks.tolerances import ErrorLimits
 from cuda_llm.tools.device import CallReport, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Role
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare
-from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController

@@ -27,9 +27,9 @@ import numpy.typing as npt
 
 from cuda_llm.tasks.reference import Dims, Reference
 from cuda_llm.tasks.task import Task
+from cuda_llm.tasks.tolerances import ErrorLimits
 from cuda_llm.tools.device.buffers import Array, Role
 from cuda_llm.tools.validator.buffers import buffer_specs
-from cuda_llm.tools.validator.tolerances import ErrorLimits
 
 GROUP = 64
 """Number of elements that one vector adds."""

@@ -229,7 +229,8 @@ def _calls(history: RunHistory) -> Iterator[CallView]:
 
 def _tokens(call: ModelCalled) -> str:
     about = "about " if call.estimated else ""
-    return f"{about}{tokens(call.input_tokens)} in, {tokens(call.output_tokens)} out"
+    cached = f" ({tokens(call.cached_tokens)} cached)" if call.cached_tokens else ""
+    return f"{about}{tokens(call.input_tokens)} in{cached}, {tokens(call.output_tokens)} out"
 
 
 def _round(round_: RoundHistory) -> RoundView:

@@ -231,9 +231,10 @@ def spent(run: Result) -> str:
     usage = run.usage
     if not usage.model_calls:
         return took
-    used = tokens(usage.input_tokens + usage.output_tokens)
+    used = f"{tokens(usage.input_tokens + usage.output_tokens)} tokens"
+    used += f" ({tokens(usage.cached_tokens)} cached)" if usage.cached_tokens else ""
     money = "price unknown" if usage.unpriced_calls else f"${usage.usd:.2f}"
-    return f"{took}, {plural(usage.model_calls, 'model call')}, {used} tokens, {money}"
+    return f"{took}, {plural(usage.model_calls, 'model call')}, {used}, {money}"
 
 
 def short_path(path: Path) -> str:

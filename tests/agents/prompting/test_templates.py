@@ -23,7 +23,7 @@ def test_a_template_of_the_user_replaces_ours_of_that_name(tmp_path: Path) -> No
     (tmp_path / "first.j2").write_text("Mine: {{ task }} {{ signature }} {{ history }}")
     messages = render_prompt(brief(Kind.FIRST, history=()), situation(), open_templates(tmp_path))
     assert messages[1].text.startswith("Mine: Transpose")
-    assert "How to answer" in messages[0].text
+    assert "one fenced block" in messages[0].text
 
 
 def test_a_partial_is_replaced_everywhere(tmp_path: Path) -> None:

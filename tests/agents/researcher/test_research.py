@@ -12,7 +12,12 @@ from searches import attempt, situation
 
 from cuda_llm.agents.limits import share_of_limit
 from cuda_llm.agents.protocols import Contribution
-from cuda_llm.agents.researcher.facts import occupancy_facts, roofline_facts
+from cuda_llm.agents.researcher.facts import (
+    describe_hardware,
+    occupancy_facts,
+    roofline_facts,
+    timed_sizes,
+)
 from cuda_llm.agents.researcher.research import (
     grid_facts,
     hardware_research,
@@ -23,6 +28,7 @@ from cuda_llm.agents.researcher.research import (
 from cuda_llm.agents.situation import Situation
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.codec import decode, encode
+from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
 from cuda_llm.hardware_profiles.occupancy import occupancy
 from cuda_llm.tasks.loader import load_task
@@ -59,7 +65,7 @@ def test_every_task_on_every_gpu_is_researched(task: str, hardware: Any) -> None
     assert made.note is not None
     assert made.note.about_hardware
     assert set(made.note.data) == {
-        *("sizes", "occupancy", "tiles", "grid"),
+        *("sizes", "occupancy", "copies", "grid"),
         *("instructions", "provenance"),
     }
     assert len(made.note.text) < 4000
@@ -103,12 +109,24 @@ def test_the_cost_of_a_second_launch_is_reported_at_the_first_size_and_the_last(
     assert "less than 2%" in said(replace(at_large, task=replace(task, sizes=large)))
 
 
-def test_the_waves_and_the_operands_of_a_tile_are_those_of_its_blocks() -> None:
+def test_the_operands_of_a_tile_are_those_of_its_blocks() -> None:
     rows = grid_facts(before_anything("matrix_multiplication")).data
-    (row,) = (one for one in rows if one["tile"] == [64, 64] and one["blocks"] == 4)
-    # 128 x 128 outputs over 128 terms: 4 blocks on 84 SMs, each reads 64 rows and 64 columns.
-    assert row["whole_waves"] == pytest.approx(4 / 84)
-    assert row["operand_bytes"] == 4 * 128 * (64 + 64) * 4
+    (row,) = (one for one in rows if one["tile"] == [64, 64])
+    # 64 x 64 outputs over 64 terms: a block reads 64 rows and 64 columns.
+    dims = timed_sizes(before_anything("matrix_multiplication"))[0]
+    assert row["blocks"] == dims["M"] * dims["N"] / 64**2
+    assert row["operand_bytes"] == row["blocks"] * dims["K"] * (64 + 64) * 4
+
+
+def test_what_waiting_costs_is_said_where_it_is_known_and_estimates_are_called_so() -> None:
+    def said(hardware: Hardware) -> str:
+        return "\n".join(describe_hardware(before_anything(hardware=hardware)))
+
+    assert "__syncthreads 31 and 2 for each warp after the first" in said(H200)
+    assert "grid.sync() 2,000, the result of an atomic in L2 525," in said(H200)
+    guessed = replace(H200, origins={"estimated": ("waits.cluster_barrier_clk",)})
+    assert "a cluster's barrier 400 (estimate)" in said(guessed)
+    assert "waiting for others" not in said(before_anything().hardware)
 
 
 def test_a_stream_is_told_the_grid_that_fills_the_chip() -> None:

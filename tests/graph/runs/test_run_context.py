@@ -24,6 +24,8 @@ from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Attempt, Author, Brief, Draft
 from cuda_llm.traces.events import AgentDecided, AgentFailed, ModelCalled, ModelRetried
 from cuda_llm.traces.run_folder import RunFolder
+from cuda_llm.traces.run_text import describe_run
+from cuda_llm.traces.summary import summarise
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 
@@ -79,6 +81,27 @@ def test_an_agent_asks_its_own_model_and_the_run_counts_what_it_spends(tmp_path:
     probes = len(server.requests) - 1
     assert result.usage.input_tokens == 100 * (1 + probes)
     assert list((the_run(tmp_path).path / "rounds/0/asker").glob("ask-*/reply.md"))
+
+
+def test_what_a_server_had_in_its_cache_is_recorded_summed_shown_and_cheaper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text(
+        '[[price]]\nmodels = ["reviewer"]\ninput_usd = 10.0\ncached_usd = 1.0\noutput_usd = 0.0\n'
+    )
+    monkeypatch.setenv("CUDA_LLM_PRICES", str(prices))
+    usage = USAGE | {"prompt_tokens_details": {"cached_tokens": 80}}
+    with ModelServer(lambda one: Say("use wider loads", usage=usage), model="reviewer") as server:
+        result = run_in(tmp_path / "runs", server, placed(asks), model="reviewer")
+    run = the_run(tmp_path / "runs")
+    (call,) = calls(run)
+    assert (call.input_tokens, call.cached_tokens) == (100, 80)
+    assert call.usd == pytest.approx((20 * 10.0 + 80 * 1.0) / 1e6)
+    count = len(server.requests)
+    assert (result.usage.input_tokens, result.usage.cached_tokens) == (100 * count, 80 * count)
+    assert f"tokens in ({80 * count} cached)" in "\n".join(describe_run(run))
+    assert summarise(run).spend.cached_tokens == 80 * count
 
 
 def test_an_agent_without_a_model_of_its_own_asks_the_runs(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import IllegalAccess, TimedOut, Verdict
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
+from cuda_llm.tasks.tolerances import Terms, limits
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.cuda.device import try_isolation
 from cuda_llm.tools.cuda.sealing import tag_of, tagging_key
@@ -22,7 +23,6 @@ from cuda_llm.tools.device.buffers import BufferSpec, Role
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 from cuda_llm.tools.validator.compare import Expected, compare
 from cuda_llm.tools.validator.distributions import draw
-from cuda_llm.tools.validator.tolerances import Terms, limits
 
 pytestmark = pytest.mark.gpu
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
+from cuda_llm.tasks.tolerances import EXACT, Terms, limits
 from cuda_llm.tools.validator.compare import CHUNK, Expected, compare, wrong_elements
-from cuda_llm.tools.validator.tolerances import EXACT, Terms, limits
 
 Array = npt.NDArray[Any]
 

@@ -9,6 +9,7 @@ import pytest
 from array_mutants import to_bf16, to_tf32
 
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
+from cuda_llm.tasks.tolerances import EXACT, Terms, limits
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.validator.cases import Case
 from cuda_llm.tools.validator.compare import Expected, wrong_elements
@@ -17,7 +18,6 @@ from cuda_llm.tools.validator.find_patterns import (
     find_case_pattern,
     find_element_pattern,
 )
-from cuda_llm.tools.validator.tolerances import EXACT, Terms, limits
 from cuda_llm.verdict_wording import phrase as describe
 
 HostArray = npt.NDArray[Any]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from strict_arrays import strict_arrays
 
 from cuda_llm.tasks.task import Tolerance, ToleranceClass
+from cuda_llm.tasks.tolerances import EXACT, Terms, limits
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare
 from cuda_llm.tools.validator.fused import MOST_ROWS, compare_on_device, first_difference
-from cuda_llm.tools.validator.tolerances import EXACT, Terms, limits
 
 RULES = {
     "elementwise": limits(Tolerance(kind=ToleranceClass.ELEMENTWISE), Terms()),

@@ -7,8 +7,8 @@ import pytest
 from array_kernels import multiply_in_order, sum_in_order
 
 from cuda_llm.tasks.task import SummationOrder, Tolerance, ToleranceClass
+from cuda_llm.tasks.tolerances import EXACT, ROUNDING_UNIT, Terms, limits
 from cuda_llm.tools.validator.compare import Expected, compare
-from cuda_llm.tools.validator.tolerances import EXACT, ROUNDING_UNIT, Terms, limits
 
 REDUCTION = Tolerance(kind=ToleranceClass.REDUCTION)
 ELEMENTWISE = Tolerance(kind=ToleranceClass.ELEMENTWISE)

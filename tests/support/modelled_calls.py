@@ -28,14 +28,15 @@ def called(
     return asyncio.run(call_source(task, device(), source, dims, level))
 
 
-def timed(task: Task, source: str, remark: str = "") -> KernelTimes | Verdict | FailedCase:
-    """Times of a kernel; a remark behind its source has other inputs drawn."""
+def timed(
+    task: Task, source: str, nonce: bytes | None = NONCE
+) -> KernelTimes | Verdict | FailedCase:
+    """Times of a kernel, on inputs and blocks that follow from the nonce, or from the source."""
 
     async def work() -> KernelTimes | Verdict | FailedCase:
         compiled = await compile_source(task, device(), source, "solve.cu")
         assert isinstance(compiled, Compiled), compiled
-        remarked = replace(compiled, source=source + remark)
-        return await time_compiled(task, device(), remarked, nonce=NONCE)
+        return await time_compiled(task, device(), compiled, nonce=nonce)
 
     return asyncio.run(work())
 

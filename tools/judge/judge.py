@@ -104,7 +104,7 @@ INCUMBENT_INSPECTION = InspectionOptions(counters=False)
 
 MOST_LEFT_OUT = 3
 """Most sizes that a validation leaves out because an emulated device does not finish in time."""
-BASELINE_FORMAT = 3
+BASELINE_FORMAT = 4
 BASELINE_NONCE = b"baseline"
 """Nonce of the inputs on which a baseline is timed: always the same, because where the time depends
 on inputs, every speed-up would depend on when its baseline was timed. Candidates have secret

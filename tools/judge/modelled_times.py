@@ -70,6 +70,9 @@ from cuda_llm.tools.validator.hidden_sizes import draw_ragged
 from cuda_llm.tools.validator.oracle import reference_oracle
 from cuda_llm.tools.validator.parts import elements
 
+SHARED_NONCE = b"timed"
+"""Nonce of the timed calls that share their inputs and executed blocks: those of a search, whose
+winner is checked on others, and of baselines."""
 POOL_BYTES = 4 << 20
 """Bytes up to which an input is drawn whole; the pages of a larger input repeat as many bytes."""
 WHOLE_BYTES = 1 << 30
@@ -116,7 +119,8 @@ async def time_calls_there(
 
     A candidate, but not the baseline itself, is called on other inputs, too: with `begins_small`
     first at a small size. Where the site samples, sizes that are too large to be executed whole
-    come afterwards; without `compares`, where a kernel was judged before, for their times alone.
+    come afterwards, with a nonce on inputs and blocks that all kernels share; without `compares`,
+    where a kernel was judged before, for their times alone.
     """
     outcome = await _time_calls(
         site, task, compiled, baseline, nonce, begins_small=begins_small, compares=compares
@@ -151,7 +155,8 @@ async def _time_calls(
         )
     if not samples or not isinstance(times, KernelTimes):
         return times
-    return await model_sizes(task, site, compiled, times, compares=compares)
+    shared = nonce is not None
+    return await model_sizes(task, site, compiled, times, shared=shared, compares=compares)
 
 
 async def _find_cause(
@@ -181,16 +186,24 @@ async def _find_cause(
 
 
 async def model_sizes(
-    task: Task, site: Site, compiled: Baseline, verified: KernelTimes, *, compares: bool = True
+    task: Task,
+    site: Site,
+    compiled: Baseline,
+    verified: KernelTimes,
+    *,
+    shared: bool = False,
+    compares: bool = True,
 ) -> KernelTimes | Verdict:
     """Model the task's `bench` sizes; `verified` are the times of small ones.
 
     Inputs and executed blocks follow from the source: the same source has the same times, and a
-    source that was to know them would have to contain its own hash. A size that can be executed
-    neither in part nor whole within a few seconds is extrapolated from smaller sizes. Each size's
-    note names the number of executed blocks, or why the size is extrapolated.
+    source that was to know them would have to contain its own hash. Where they are `shared`, those
+    of timed calls are the same for every kernel of the task: where the same runs it takes the same
+    time, and kernels differ by nothing that was drawn. A size that can be executed neither in part
+    nor whole within a few seconds is extrapolated from smaller sizes. Each size's note names the
+    number of executed blocks, or why the size is extrapolated.
     """
-    modeller = _Modeller(task, site, compiled, verified, compares=compares)
+    modeller = _Modeller(task, site, compiled, verified, shared=shared, compares=compares)
     sizes = task.sizes.bench
     by_work = sorted(range(len(sizes)), key=lambda number: modeller.work(sizes[number]))
     modelled: dict[int, _ModelledSize] = {}
@@ -264,6 +277,7 @@ class _Modeller:
         compiled: Baseline,
         verified: KernelTimes,
         *,
+        shared: bool,
         compares: bool,
     ) -> None:
         self._task = task
@@ -272,6 +286,7 @@ class _Modeller:
         self._compares = compares
         self._reference = None if task.reference is None else load_reference(task)
         self._nonce = hashlib.blake2b(compiled.source.encode(), digest_size=NONCE_BYTES).digest()
+        self._timed_nonce = SHARED_NONCE if shared else self._nonce
         self._proved = [(verified.times[-1][0], verified.operations or {})]
         """Sizes whose outputs were compared, and the operations counted there."""
         self._whole: list[tuple[Dims, float]] = []
@@ -362,7 +377,7 @@ class _Modeller:
         for dims in self._task.sizes.large if self.dependent is None else ():
             if sum(spec.nbytes for spec in buffer_specs(self._task, dims)) > LARGE_BYTES:
                 continue
-            outcome = await self._call(dims, Level.SAMPLE)
+            outcome = await self._call(dims, Level.SAMPLE, self._nonce)
             if isinstance(outcome, IllegalAccess | Misaligned | LaunchFailed | WrongResult):
                 return outcome
         return None
@@ -402,8 +417,9 @@ class _Modeller:
 
     async def _model(self, dims: Dims, sample: int) -> CallReport | Verdict | None:
         """Return the call at a size, executed in part or whole; None where neither ends in time."""
+        nonce = self._nonce if sample else self._timed_nonce
         if self.dependent is None:
-            outcome = await self._call(dims, Level.SAMPLE, sample)
+            outcome = await self._call(dims, Level.SAMPLE, nonce, sample)
             if isinstance(outcome, TimedOut):
                 return None
             if not isinstance(outcome, DependentLaunch):
@@ -411,19 +427,19 @@ class _Modeller:
             self.dependent = outcome
         if sum(spec.nbytes for spec in buffer_specs(self._task, dims)) > WHOLE_BYTES:
             return None
-        whole = await self._call(dims, Level.ACCOUNT)
+        whole = await self._call(dims, Level.ACCOUNT, nonce)
         assert not isinstance(whole, DependentLaunch), "only samples depend on what they leave out"
         return None if isinstance(whole, TimedOut) else whole
 
     async def _call(
-        self, dims: Dims, level: Level, sample: int = 0
+        self, dims: Dims, level: Level, nonce: bytes, sample: int = 0
     ) -> CallReport | DependentLaunch | Verdict:
         async with self._site.open(self._compiled) as session:
             if not isinstance(session, Session):
                 return session
             assert isinstance(session, SamplingSession)
             call = place_unfilled(
-                self._task, session, dims, nonce=self._nonce, level=level, sample=sample
+                self._task, session, dims, nonce=nonce, level=level, sample=sample
             )
             outcome = await make_unfilled(call)
             looks = self._compares and level is Level.SAMPLE and sample == 0

@@ -4,12 +4,14 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from corpus_sample import sample
 from modelled_calls import called, device, timed, with_sizes
 
+from cuda_llm.agents.composition import compose
 from cuda_llm.outcomes import (
     DataRace,
     DependentLaunch,
@@ -20,6 +22,7 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, floating_operations
 from cuda_llm.tools.judge.modelled_times import extrapolate, find_less_work
@@ -340,13 +343,49 @@ extern "C" void solve(const float* A, const float* B, float* C, int n)
 """
 
 
-@pytest.mark.parametrize("other_blocks", sample(["", "// one", "// two"], every=3))
-def test_few_blocks_of_very_unlike_work_are_not_taken_for_less_work(other_blocks: str) -> None:
+@pytest.mark.parametrize("other_blocks", sample([b"none", b"one", b"two"], every=3))
+def test_few_blocks_of_very_unlike_work_are_not_taken_for_less_work(other_blocks: bytes) -> None:
     task = with_sizes(load_task("vector_add"), {"n": 65536}, {"n": 1 << 26})
     found = timed(task, UNEQUAL, other_blocks)
     assert isinstance(found, KernelTimes), found
     assert found.size_notes == ("from 13 of 64 blocks",)
     assert 0.01 < found.spreads[0] < 0.2
+
+
+ADD_PLAINLY = """\
+__global__ void add(const float* A, const float* B, float* C, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) C[i] = A[i] + B[i];
+}
+
+extern "C" void solve(const float* A, const float* B, float* C, int n)
+{
+    add<<<(n + 255) / 256, 256>>>(A, B, C, n);
+}
+"""
+
+
+def test_what_runs_at_a_size_has_one_time_whatever_else_the_text_holds() -> None:
+    task = with_sizes(load_task("vector_add"), {"n": 65536}, {"n": 1 << 24})
+    task = replace(task, sizes=replace(task.sizes, large=()))
+    composed = compose(
+        ADD_PLAINLY,
+        f"// A remark.\n{UNEQUAL}",
+        signature=signature(task),
+        arguments=[one.name for one in task.arguments],
+        condition="n < 100000",
+    )
+    assert isinstance(composed, str), composed
+    sources = (UNEQUAL, composed)
+
+    def times(nonce: bytes | None) -> set[float]:
+        found = [timed(task, one, nonce) for one in sources]
+        return {one.times[0][1] for one in found if isinstance(one, KernelTimes)}
+
+    assert len(times(b"of a run")) == 1
+    # Without a nonce each text has draws of its own, which show in the times.
+    assert len(times(None)) == len(sources)
 
 
 def test_a_time_that_grows_with_the_work_goes_on_as_it_grew() -> None:

@@ -19,7 +19,13 @@ from cuda_llm.agents.limits import (
     shares_of_limit,
     whole_profile,
 )
-from cuda_llm.agents.prompting.quote import hide_in_verdict, log_lines, one_line, quote_line
+from cuda_llm.agents.prompting.quote import (
+    hide_in_verdict,
+    holds_line,
+    log_lines,
+    one_line,
+    quote_line,
+)
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.objections import Change, changes_between
 from cuda_llm.components import Components
@@ -35,7 +41,7 @@ from cuda_llm.figure_wording import (
 from cuda_llm.outcomes import CompileFailed, Diagnostic, Verdict
 from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
 from cuda_llm.search import Attempt
-from cuda_llm.source_file import short_kernel_name
+from cuda_llm.source_file import SourceSpot, short_kernel_name
 from cuda_llm.source_tokens import identifiers
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.verdict_wording import describe
@@ -298,6 +304,7 @@ def describe_profile(
     profile, size = deciding_profile(situation, attempt, profile)
     full = situation.config.hardware_context == "full"
     shown = attempt.written_by != "playbook"
+    source = situation.archive.source(attempt.id) if shown else ""
     left = left_to_gain(situation, attempt, size)
     within = [_within(one, left) for one in profile.bottlenecks]
     found = [
@@ -305,7 +312,7 @@ def describe_profile(
             one,
             first=index == 0,
             full=full,
-            shown=shown,
+            source=source,
             advise=advise,
             score=_score_of_saving(situation, attempt, size, one),
         )
@@ -349,13 +356,18 @@ def describe_savings(situation: Situation, attempt: Attempt, savings: Mapping[st
 
 
 def _bottleneck(
-    one: Bottleneck, *, first: bool, full: bool, shown: bool, advise: bool, score: str
+    one: Bottleneck, *, first: bool, full: bool, source: str, advise: bool, score: str
 ) -> str:
     word = "limited by" if first else "also"
     what = one_line(one.explanation) if full else name_bottleneck(one.code)
-    spot = f" at {quote_line(one.spot)}" if shown and one.spot else ""
+    spot = f" at {_line(one.spot, source)}" if source and one.spot else ""
     advice = f"; what usually helps: {one_line(one.advice)}" if one.advice and advise else ""
     return f"{word} {what}{spot}, {describe_share(one)}{score}{advice}"
+
+
+def _line(spot: SourceSpot, source: str) -> str:
+    """Render the number alone of a line of the source, which the prompt shows with numbers."""
+    return f"line {spot.line}" if holds_line(source, spot) else quote_line(spot)
 
 
 def _launch(one: LaunchProfile, *, full: bool, alone: bool) -> str:

@@ -3,7 +3,7 @@ know of the GPU.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
@@ -16,6 +16,9 @@ from cuda_llm.source_tokens import TokenKind, tokenise
 
 MOST_LINE = 400
 """Characters of a quoted line; what is longer loses its middle."""
+EACH = 10
+"""Lines from one number in a shown source to the next."""
+_MARK = re.compile(r"[ \t]*//:\d+[ \t]*$", re.MULTILINE)
 _FENCES = re.compile(r"`{3,}|~{3,}")
 
 _TARGETS = re.compile(
@@ -75,6 +78,36 @@ def quote_line(spot: SourceSpot | None) -> str:
     return f"line {spot.line}" + (f": `{one_line(spot.text, 160)}`" if spot.text.strip() else "")
 
 
+def mark_lines(source: str, spots: Iterable[SourceSpot]) -> str:
+    """Return `source` with its number, as in `//:29`, behind each line of `spots` and every tenth.
+
+    A comment, so that an answer that repeats it compiles; marks of an answer are taken off first. A
+    line that is empty, goes on, or ends in a comment or within a token stays as it is.
+    """
+    source = _MARK.sub("", source)
+    marked = {one.line for one in spots if holds_line(source, one)}
+    parts, line, position, before = list[str](), 1, 0, TokenKind.NEWLINE
+    for token in tokenise(source):
+        if token.kind is TokenKind.NEWLINE:
+            text = source[position : token.start]
+            line += text.count("\n")
+            bare = before in (TokenKind.NEWLINE, TokenKind.COMMENT)
+            cited = not bare and (line in marked or line % EACH == 0)
+            parts.append(f"{text.rstrip()}  //:{line}" if cited else text)
+            position = token.start
+        if token.kind is not TokenKind.SPACE:
+            before = token.kind
+    return "".join((*parts, source[position:]))
+
+
+def holds_line(source: str, spot: SourceSpot) -> bool:
+    """Return whether the spot is a line of this source, and not of a header."""
+    lines = source.split("\n")
+    return (
+        spot.line <= len(lines) and _MARK.sub("", lines[spot.line - 1]).strip() == spot.text.strip()
+    )
+
+
 def join_parts(*parts: str) -> str:
     """Join the parts that are not empty to one line."""
     return "; ".join(part for part in parts if part)
@@ -98,6 +131,18 @@ def hide_in_verdict(verdict: Verdict, hardware: Hardware, context: HardwareConte
         return verdict
     hidden: Verdict = _map_texts(verdict, lambda text: hide(text, hardware, context))
     return hidden
+
+
+def spots_in(value: Any) -> Iterator[SourceSpot]:
+    """Yield each line of a source that a verdict names, at any depth."""
+    if isinstance(value, SourceSpot):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from spots_in(one)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from spots_in(getattr(value, field.name))
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cuda_llm.agents.limits import possible_savings
+from cuda_llm.agents.limits import deciding_profile, possible_savings
 from cuda_llm.agents.prompting.describe_accuracy import describe_timed_inputs, describe_tolerance
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_differences,
@@ -33,7 +33,14 @@ from cuda_llm.agents.prompting.describe_run import (
     describe_sizes,
 )
 from cuda_llm.agents.prompting.describe_sibling import describe_sibling
-from cuda_llm.agents.prompting.quote import clean, hide, hide_in_comments, one_line
+from cuda_llm.agents.prompting.quote import (
+    clean,
+    hide,
+    hide_in_comments,
+    mark_lines,
+    one_line,
+    spots_in,
+)
 from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.prompting.token_budget import SECTIONS, Passage, count_tokens, fit
 from cuda_llm.agents.researcher.facts import describe_hardware
@@ -41,8 +48,9 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.objections import left_at_deciding, nameable, profile_of
 from cuda_llm.components import Components
 from cuda_llm.conversation import Message
-from cuda_llm.outcomes import CompileFailed, Passed
+from cuda_llm.outcomes import CompileFailed, Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Hint, Kind
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.signature import host_context, signature
 
 MOST_DIRECTION = 2000
@@ -295,12 +303,21 @@ def _of_parent(
         entries = describe_profile(situation, parent, verdict.profile, advise=advise)
         profile = Passage(entries=entries, noun="lines")
     context = situation.config.hardware_context
+    readable = hide_in_comments(clean(source), situation.hardware, context)
     return {
-        "parent_source": _text(hide_in_comments(clean(source), situation.hardware, context)),
+        "parent_source": _text(mark_lines(readable, _cited(situation, parent, verdict))),
         "failure": failure,
         "real_names": names,
         "profile": profile,
     }
+
+
+def _cited(situation: Situation, parent: Attempt, verdict: Verdict) -> tuple[SourceSpot, ...]:
+    """Return the lines that the profile or the failure of the parent cites."""
+    if isinstance(verdict, Passed):
+        profile = verdict.profile and deciding_profile(situation, parent, verdict.profile)[0]
+        return tuple(one.spot for one in profile.bottlenecks if one.spot) if profile else ()
+    return tuple(spots_in(verdict))
 
 
 def _text(text: str) -> Passage:

@@ -32,7 +32,8 @@ _TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """A way to multiply fp32 numbers on tensor cores, each as a sum of shorter numbers."""
+    """A way to multiply fp32 numbers on tensor cores, each as a sum of shorter numbers (Ootomo and
+    Yokota 2022, arXiv 2203.03341)."""
 
     name: str
     unit: float
@@ -309,8 +310,8 @@ def _tensor(situation: Situation) -> tuple[str, ...]:
     reached = f" (mma.sync reaches {efficiency:.0%})" if efficiency < 1 else ""
     return (
         f"tensor cores: {rates['tf32']:g} TFLOPS of tf32, {rates['bf16']:g} of bf16{reached}. "
-        f"Roundings (of fp32) that products are off by: {parts}. mma truncates its sums: add those "
-        "of each to fp32 registers.",
+        f"Roundings (of fp32) that products are off by: {parts}. Scale low parts by 2^11, or small "
+        "numbers lose them; add the sums of each mma to fp32 registers, it truncates.",
     )
 
 

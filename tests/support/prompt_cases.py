@@ -1,6 +1,7 @@
 """Searches with real verdicts to make prompts of: nvcc compiled, the emulated device ran them."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +35,11 @@ HINT, HINT_ABOUT_HARDWARE, EVIDENCE = "planted hint", "planted hardware text", "
 IDEA = "planted idea"
 USER_HINT = "planted wish of the user"
 """Texts that no template holds by itself: a test that finds one knows where it came from."""
+
+
+def unmarked(text: str) -> str:
+    """A prompt without the numbers of lines."""
+    return re.sub(r"  //:\d+$", "", text, flags=re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from cuda_llm.agents.prompting.quote import (
     hide_in_comments,
     hide_in_verdict,
     log_lines,
+    mark_lines,
     one_line,
     shorten,
 )
@@ -29,6 +30,7 @@ from cuda_llm.outcomes import (
     LimitName,
 )
 from cuda_llm.source_file import SourceSpot
+from cuda_llm.source_tokens import normal_sha
 from cuda_llm.verdict_wording import describe
 
 ANY = st.text(st.one_of(st.characters(), st.sampled_from("`~\n\r\t\x1b\x00")))
@@ -130,3 +132,48 @@ def test_code_stays_as_it_is_where_comments_are_cleaned() -> None:
     assert hardware.name not in hidden
     assert "sm_86" not in hidden
     assert hidden.count("\n") == source.count("\n")
+
+
+KERNEL = """\
+// a kernel
+#define TILE 16  // tunable: 8 16
+#define TWICE(x) \\
+    (2 * (x))
+/* what it
+   does */ __global__ void k(float* p)
+{
+    p[0] = R"(
+)"[0];
+
+    p[1] = 0;
+    p[2] = 0;  //:99
+}
+"""
+
+
+def spot(line: int, text: str = "") -> SourceSpot:
+    return SourceSpot(file="mine.cu", line=line, text=text or KERNEL.split("\n")[line - 1].strip())
+
+
+def test_cited_lines_and_every_tenth_have_their_number() -> None:
+    marked = mark_lines(KERNEL, [spot(line) for line in range(1, 13) if line != 12])
+    (*_, last) = lines = marked.split("\n")[:-1]
+    assert lines[10] == "    p[1] = 0;  //:11"
+    assert lines[5] == "   does */ __global__ void k(float* p)  //:6"
+    assert last == "}"
+    # What ends in a comment or a token, goes on, or is empty, has none; nor a copied mark.
+    assert [n for n, line in enumerate(lines, 1) if "//:" in line] == [4, 6, 7, 9, 11]
+    long = "int x;\n" * 25
+    assert re.findall(r"//:(\d+)", mark_lines(long, ())) == ["10", "20"]
+
+
+def test_a_line_of_a_header_is_no_line_of_the_kernel() -> None:
+    assert "//:11" not in mark_lines(KERNEL, [spot(11, "return x;")])
+
+
+@given(st.text(alphabet="ab1 \n\\\"/*R()#;:'", max_size=80), st.integers(1, 12))
+def test_numbers_of_lines_leave_the_code_as_it_is(source: str, line: int) -> None:
+    shown = mark_lines(source, [SourceSpot(file="x", line=line, text="a")])
+    assert normal_sha(shown) == normal_sha(source)
+    assert mark_lines(shown, ()) == mark_lines(source, ())
+    assert len(shown.split("\n")) == len(source.split("\n"))

@@ -21,30 +21,14 @@ def prelude(task: Task) -> str:
 
 
 def host_context(task: Task) -> str:
-    """Describe how `solve` is called, as C++ with the contract in comments."""
-    lines = [f"// How solve is called in the task {task.name}."]
-    lines += [f"// {name}: {meaning}" for name, meaning in task.dims.items()]
+    """Describe how `solve` is called: its declaration, with the contract in comments."""
+    lines = [f"{name}: {meaning}" for name, meaning in task.dims.items()]
     if task.requires:
-        lines.append(f"// Always holds: {task.requires}")
-    lines += [
-        "// Buffers are device memory, row-major, 256-byte aligned, and never overlap.",
-        "// Outputs arrive filled with garbage. Inputs are fresh at every call.",
-        "",
-        "#include <cuda_runtime.h>",
-        *_includes(task).splitlines(),
-        "",
-        f"{signature(task)};",
-        "",
-        "void call_once(",
-    ]
-    lines += [
-        f"    {_parameter(argument)}{',' if index < len(task.arguments) - 1 else ')'}  "
-        f"// {_contract(argument)}"
-        for index, argument in enumerate(task.arguments)
-    ]
-    names = ", ".join(argument.name for argument in task.arguments)
-    lines += ["{", f"    solve({names});", "    cudaDeviceSynchronize();", "}"]
-    return "\n".join(lines) + "\n"
+        lines.append(f"Always holds: {task.requires}")
+    lines.append("Buffers are device memory, row-major, 256-byte aligned, and never overlap.")
+    lines += [f"{one.name} {text}" for one in task.arguments if (text := _contract(one))]
+    comments = "".join(f"// {line}\n" for line in lines)
+    return f"{comments}{_includes(task)}{signature(task)};\n"
 
 
 def _parameter(argument: TaskArgument) -> str:
@@ -62,7 +46,7 @@ def _includes(task: Task) -> str:
 
 def _contract(argument: TaskArgument) -> str:
     if argument.role == ArgumentRole.SCALAR:
-        return "by value" if argument.value == argument.name else f"= {argument.value}"
+        return "" if argument.value == argument.name else f"= {argument.value}"
     extents = "".join(f"[{text}]" for text in argument.shape)
     match argument.role:
         case ArgumentRole.IN:

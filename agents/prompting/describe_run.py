@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, deciding_limiter
+from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, deciding_limiter, deciding_profile
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_differences,
     describe_figures,
@@ -161,10 +161,13 @@ def describe_hints(
 
 
 def _codes_of_profile(situation: Situation, brief: Brief) -> set[str]:
-    """Return the codes of what limits the brief's parent."""
-    verdict = situation.archive.verdict(brief.parent) if brief.parent else None
+    """Return the codes of what limits the brief's parent where its profile is shown."""
+    parent = situation.attempt(brief.parent) if brief.parent else None
+    verdict = situation.archive.verdict(parent.id) if parent else None
     profile = verdict.profile if isinstance(verdict, Passed) else None
-    return {one.code for one in profile.bottlenecks} if profile else set()
+    if parent is None or profile is None:
+        return set()
+    return {one.code for one in deciding_profile(situation, parent, profile)[0].bottlenecks}
 
 
 def _describe(

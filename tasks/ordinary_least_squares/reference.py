@@ -8,6 +8,9 @@ PROMOTED = False
 
 _ELEMENTS = 1 << 23
 """Elements of X that are held in float64 at once."""
+_ROUNDING = 2.0**-24
+_LEAST = 2.0**-900
+"""Keeps a sum of nothing but zeros from being a divisor."""
 
 
 def _parts(X: Any) -> Iterator[slice]:
@@ -45,6 +48,20 @@ def reference(xp: Any, *, X: Any, y: Any) -> dict[str, Any]:
     return {"beta": beta[..., 0]}
 
 
+def _drift(xp: Any, sums: Any, squares: Any, rows: int) -> Any:
+    """Return the drift of a float32 chain of `rows` products, over 16 u.
+
+    The mean rounding error of an addition is about u S_k times u S_k over the width of the
+    products' distribution, at most about u S_k / 8. The width is the products' mean times the part
+    of them that the sum rests on, sum^2 / (m sum a^2). Added up over the chain that is m u |sum|
+    times the smaller of m u m sum a^2 / (6 sum^2) and 1/8. Measured drifts of chains of 2^18
+    to 2^22 products are 0.3 to 0.7 times that.
+    """
+    drifts = rows * _ROUNDING
+    spread = rows * squares / xp.maximum(sums * sums, _LEAST)
+    return rows * xp.abs(sums) * xp.minimum(drifts * spread / 6, 1 / 8) / 16
+
+
 def scale(xp: Any, *, X: Any, y: Any) -> dict[str, Any]:
     """|G^-1| (e_c + (e_G + 2 d d^T) |beta|), with G = X^T X, c = X^T y, d_i^2 = G_ii.
 
@@ -54,11 +71,14 @@ def scale(xp: Any, *, X: Any, y: Any) -> dict[str, Any]:
     / 2 + sqrt(m sum a^2) is at least twice that for every element of G and c: their e. A Cholesky
     or LDL^T decomposition solves with G off by a few u d d^T (Higham, Accuracy and Stability of
     Numerical Algorithms, section 10.1). So the condition of G is in the scale as |G^-1| d d^T.
+
+    One accumulator of a million products drifts besides: where a product is no longer large beside
+    the spacing of the sum, rounding errors stop cancelling. See `_drift`.
     """
     sums, squares = _products(xp, X, y)
     inverse, beta = _solution(xp, sums)
     rows = X.shape[-2]
-    errors = rows**0.5 * (xp.abs(sums) / 2 + xp.sqrt(squares))
+    errors = rows**0.5 * (xp.abs(sums) / 2 + xp.sqrt(squares)) + _drift(xp, sums, squares, rows)
     lengths = xp.sqrt(xp.diagonal(sums, axis1=-2, axis2=-1))[..., :-1, None]
     sizes = xp.abs(beta)
     total = errors[..., :-1, -1:] + errors[..., :-1, :-1] @ sizes

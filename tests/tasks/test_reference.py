@@ -17,6 +17,7 @@ from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.sizes import shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.tools.validator.distributions import draw as drawn
+from cuda_llm.tools.validator.tolerances import Terms, limits
 
 Array = npt.NDArray[Any]
 
@@ -274,3 +275,29 @@ def test_drivers_and_libraries_say_in_words_that_memory_lacks() -> None:
         assert lacks_memory(kind(text))
         assert not lacks_memory(kind("an illegal memory access was encountered"))
     assert not lacks_memory(RuntimeError("out of memory, says a task"))
+
+
+@pytest.mark.parametrize("rows", [2**17, 2**20])
+@pytest.mark.parametrize("offset", [0, -1])
+def test_one_float32_accumulator_is_an_honest_way_to_add_up_least_squares(
+    rows: int, offset: int
+) -> None:
+    task = load_task("ordinary_least_squares")
+    allowed = limits(task.tolerance, Terms())
+    rng = np.random.default_rng(rows)
+    dims = {"n_samples": rows, "n_features": 3}
+    X = drawn(f"full_rank({offset})", rng, (rows, 3), np.float32, dims)
+    y = rng.standard_normal(rows).astype(np.float32)
+    columns = [*X.T, y]
+    chained = np.empty((3, 4))
+    for row, column in np.ndindex(3, 4):
+        products = columns[row] * columns[column]
+        chained[row, column] = np.add.accumulate(products, dtype=np.float32)[-1]
+    found = np.linalg.solve(chained[:, :3], chained[:, 3])
+
+    reference = load_reference(task)
+    assert reference.scale is not None
+    expected = reference.compute(np, {"X": X, "y": y}, dims)["beta"]
+    scale = reference.scale(np, {"X": X, "y": y}, dims)["beta"]
+    units = np.abs(found - expected) / (allowed.unit * scale)
+    assert 0.01 < units.max() < allowed.max_units / 2

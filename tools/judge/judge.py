@@ -22,7 +22,7 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from typing import TypeVar
 
 from cuda_llm.errors import (
     BrokenByWork,
+    CudaLLMError,
     DeviceLost,
     InfrastructureError,
     MemberLost,
@@ -70,6 +71,7 @@ from cuda_llm.tools.judge.watched_check import (
     replay_case,
     with_not_run,
 )
+from cuda_llm.tools.native import build_in_thread
 from cuda_llm.tools.profiler.bottlenecks import list_bottlenecks
 from cuda_llm.tools.timing.baseline_time import read_times, times_file, write_times
 from cuda_llm.tools.timing.contest import Duel
@@ -389,9 +391,17 @@ class DeviceBench:
     validation."""
     built: list[Baseline] = field(default_factory=list)
     """The task's baseline, once it is compiled."""
+    building: list[asyncio.Task[None]] = field(default_factory=list)
+    """The build of the native parts of `watcher`, once the baseline is timed."""
 
     async def time_baseline(self) -> KernelTimes:
-        """See `Bench.time_baseline`."""
+        """See `Bench.time_baseline`.
+
+        Meanwhile the native parts of `watcher` are built, which takes seconds on a machine that has
+        none yet, and which the first inspection would wait for.
+        """
+        if self.watcher is not None and len(os.sched_getaffinity(0)) >= FEWEST_CORES:
+            self.building.append(asyncio.create_task(build_ahead(self.watcher)))
 
         async def step(_trial: StepTry) -> KernelTimes:
             async with self.slots.devices:
@@ -604,6 +614,12 @@ class DeviceBench:
             return None
         parts = f"{self.seed}/{self.task.name}/{about}".encode(errors="surrogatepass")
         return hashlib.blake2b(parts, digest_size=16).digest()
+
+
+async def build_ahead(watcher: Device) -> None:
+    """Build the native parts of `watcher`; the first check reports what the machine lacks."""
+    with suppress(CudaLLMError):
+        await build_in_thread(watcher.prepare)
 
 
 async def validate_compiled(

@@ -11,6 +11,7 @@ from measured_runs import measuring_device
 from cuda_llm.outcomes import DataRace, Passed, Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
 from cuda_llm.tools.judge.duel import Contest
@@ -148,6 +149,33 @@ def test_a_race_that_a_gpu_does_not_show_is_found_by_the_emulated_device_of_its_
 def test_what_is_judged_on_fresh_inputs_is_measured_at_the_confirming_tier() -> None:
     one = asyncio.run(bench(3))
     assert (one.options.tier, one.with_fresh_inputs().options.tier) == (Tier.SCREEN, Tier.CONFIRM)
+
+
+class BuiltOnce(EmulatedDevice):
+    """Counts how often its native parts were asked for."""
+
+    asked = 0
+
+    def prepare(self) -> None:
+        BuiltOnce.asked += 1
+        super().prepare()
+
+
+@pytest.mark.parametrize(("cores", "asked"), [(16, 1), (2, 0)])
+def test_the_watchers_native_parts_are_built_beside_the_baseline_where_cores_are_free(
+    monkeypatch: pytest.MonkeyPatch, cores: int, asked: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(BuiltOnce, "asked", 0)
+    device = open_device("emulated")
+
+    async def run() -> None:
+        one = open_bench(TASK, device, watcher=BuiltOnce(device.hardware), seed=3)
+        await one.time_baseline()
+        await asyncio.gather(*one.building)
+
+    asyncio.run(run())
+    assert BuiltOnce.asked == asked
 
 
 def test_a_contest_checks_its_first_contender_on_the_emulated_device_meanwhile(

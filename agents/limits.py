@@ -315,11 +315,19 @@ def possible_gains(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
 def score_gain(situation: Situation, attempt: Attempt, size: int, saving: float) -> float:
     """Return by which part the score rises if the attempt's time at that size shrinks by the part
     `saving`, 0 to 1; 0 where times are missing."""
+    if not 0 <= size < len(attempt.times_us) or not 0 < saving < 1:
+        return 0.0
+    return gain_of_savings(situation, attempt, {size: saving})
+
+
+def gain_of_savings(situation: Situation, attempt: Attempt, savings: Mapping[int, float]) -> float:
+    """Return by which part the score rises if the times at these sizes shrink by these parts, each
+    below 1; 0 where times are missing."""
     ratios = _ratios(situation, attempt.times_us)
-    if not 0 <= size < len(ratios) or not 0 < saving < 1:
+    if not ratios:
         return 0.0
     scoring = scoring_of(situation.task, situation.sizes)
-    faster = [one / (1.0 - saving * (at == size)) for at, one in enumerate(ratios)]
+    faster = [one / (1.0 - savings.get(at, 0.0)) for at, one in enumerate(ratios)]
     return scoring.score(faster) / scoring.score(ratios) - 1.0
 
 

@@ -26,6 +26,12 @@ def shape_of(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[int, ...]
     return tuple(extents)
 
 
+def item_bytes(dtype: str) -> int:
+    """Return the size of one element in bytes, from the bits in its NumPy name."""
+    bits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
+    return int(bits) // 8 if bits else 1
+
+
 def scalar_value(argument: TaskArgument, dims: Mapping[str, int]) -> int | float:
     """Return the value of a scalar argument, as a float where its dtype is a float type."""
     value = evaluate(argument.value, dims)

@@ -7,6 +7,7 @@ from cuda_llm.figure_wording import (
     describe_dims,
     describe_over,
     describe_share,
+    describe_withdrawal,
 )
 from cuda_llm.outcomes import InfraFailed, NoCode, Passed
 from cuda_llm.profile import Profile
@@ -58,6 +59,8 @@ def _brief(run: RunFolder, name: str) -> Iterator[str]:
         yield from labelled("brief", f"round {brief.round}, {order}")
         if brief.history:
             yield from labelled("", f"knowing of {', '.join(brief.history)}")
+        for one in brief.withdrawn:
+            yield from labelled("withdrawn", describe_withdrawal(one))
         for hint in (*brief.error_hints, *brief.performance_hints):
             about = f", from {hint.about}" if hint.about else ""
             yield from labelled("hint", f"{hint.code}{about}: {hint.text}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cuda_llm.agents.limits import BOTTLENECK_TEXTS, NEGLIGIBLE, deciding_limiter, deciding_profile
+from cuda_llm.agents.limits import BOTTLENECK_TEXTS, deciding_limiter, deciding_profile
 from cuda_llm.agents.prompting.describe_kernel import (
     describe_differences,
     describe_figures,
@@ -111,11 +111,23 @@ def describe_expected(situation: Situation, brief: Brief, components: Components
         return f"Open above the baseline: {ratio}" if components.baseline else ""
     if not components.profile:
         return ""
-    most = f"{brief.share:.0%} of the time{f', {ratio}' if brief.share >= NEGLIGIBLE else ''}"
     if open_ended:
-        return f"To gain until the attainable: {most}"
-    about = f" ({name_bottleneck(brief.against)})" if brief.against else ""
-    return f"To gain at most: {most}{about}"
+        return f"To gain until the attainable: {ratio}"
+    about = join_parts(
+        name_bottleneck(brief.against) if brief.against else "", _places(situation, brief)
+    )
+    rise = 1 / (1 - brief.share) - 1
+    return f"To gain at most: {rise:.0%} of the score{f' ({about})' if about else ''}"
+
+
+def _places(situation: Situation, brief: Brief) -> str:
+    """Return the timed sizes at which the direction can gain, where they are not all."""
+    names, sizes = name_sizes(situation.sizes), brief.sizes
+    if not sizes or len(sizes) == len(names) or max(sizes) >= len(names):
+        return ""
+    if len(sizes) > 2 and sizes[-1] - sizes[0] == len(sizes) - 1:
+        return f"{names[sizes[0]]} to {names[sizes[-1]]}"
+    return ", ".join(names[one] for one in sizes)
 
 
 def describe_hints(

@@ -15,6 +15,7 @@ from cuda_llm.agents.techniques.objections import (
     changes_between,
     sensible_techniques,
 )
+from cuda_llm.agents.techniques.refuted import withdrawals
 from cuda_llm.agents.techniques.technique import Technique
 from cuda_llm.figure_wording import describe_share, name_bottleneck, name_sizes
 from cuda_llm.outcomes import Passed
@@ -86,7 +87,7 @@ def ruled_out(
     if "fewer_blocks" in settled and "occupancy" in refused:
         words, refused = replace(words, no_use=()), []
     found = [SETTLED[aim] for aim in SETTLED if aim in settled and aim not in refused]
-    return (*words.no_use, *found), tuple(sorted({*refused, *settled}))
+    return (*words.no_use, *found), tuple(sorted({*refused, *(settled & SETTLED.keys())}))
 
 
 def find_limits(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Hint]:
@@ -128,7 +129,9 @@ def diagnose_speed(
 def _dominating(
     situation: Situation, attempt: Attempt, profile: Profile, context: KernelContext
 ) -> Hint:
-    first, *others = rank(profile.bottlenecks, situation.predictions)
+    refuted = {one.code for one in withdrawals(situation, attempt)}
+    open_ones = [one for one in profile.bottlenecks if one.code not in refuted]
+    first, *others = rank(open_ones or profile.bottlenecks, situation.predictions)
     limit = limiter(profile.bottlenecks) or first
     no_use, aims = ruled_out(situation, profile, first)
     techniques = techniques_against(first.code, situation, attempt, set(aims))

@@ -20,7 +20,7 @@ from cuda_llm.agents.techniques.task_kind import Work, work_of
 from cuda_llm.figure_wording import describe_dims
 from cuda_llm.hardware_profiles.hardware import FigureOrigin, Hardware
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.tasks.sizes import least_time, shape_of
+from cuda_llm.tasks.sizes import item_bytes, least_time, shape_of
 from cuda_llm.tasks.task import ArgumentRole, ToleranceClass
 
 BLOCK_THREADS = 256
@@ -199,12 +199,6 @@ def _fit(hardware: Hardware, needed: int) -> dict[str, Any]:
         "asks": needed > limits.shared_bytes_per_block,
         "an_sm": min(limits.blocks_per_sm, limits.shared_bytes_per_sm // taken) if fits else 0,
     }
-
-
-def item_bytes(dtype: str) -> int:
-    """Return the size of one element in bytes, from the bits in its NumPy name."""
-    bits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return int(bits) // 8 if bits else 1
 
 
 def _describe_copy(row: dict[str, Any]) -> str:

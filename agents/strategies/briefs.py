@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.directions import Direction, find_directions, say_opposites
+from cuda_llm.agents.techniques.refuted import withdrawals
 from cuda_llm.components import Components
 from cuda_llm.outcomes import Quarantined
+from cuda_llm.predictions import Withdrawal
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 
 NEARNESS = (
@@ -77,6 +79,10 @@ def make_briefs(
             direction=chosen[index - 1].text if chosen else "",
             against=chosen[index - 1].against if chosen else "",
             share=chosen[index - 1].share if chosen else 0.0,
+            sizes=chosen[index - 1].sizes if chosen else (),
+            withdrawn=withdrawals(situation, parent)
+            if chosen and kind is Kind.IMPROVE and parent
+            else (),
             history=history,
             error_hints=hints_about(error_hints, parent),
             performance_hints=hints_about(performance_hints, parent),
@@ -84,6 +90,10 @@ def make_briefs(
         )
         for index, (kind, parent) in enumerate(orders, start=1)
     )
+
+
+def _withdrawn(situation: Situation, kind: Kind, parent: Attempt | None) -> tuple[Withdrawal, ...]:
+    return withdrawals(situation, parent) if kind is Kind.IMPROVE and parent else ()
 
 
 def choose_directions(

@@ -10,8 +10,7 @@ from cuda_llm.agents.kernel_facts import SourceFacts, signs_of
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import TIE, passed_by_speed
 from cuda_llm.agents.strategies.briefs import Assignment
-from cuda_llm.agents.techniques.structures import STRUCTURES
-from cuda_llm.agents.techniques.task_kind import kind_of
+from cuda_llm.agents.techniques.refuted import structure_of
 from cuda_llm.figure_wording import name_sizes
 from cuda_llm.search import Attempt, Brief, Kind
 
@@ -33,15 +32,6 @@ def best_at_sizes(situation: Situation) -> tuple[Attempt, ...]:
     known = single_kernels(situation)
     indices = range(len(situation.sizes)) if known else ()
     return tuple(min(known, key=lambda one: one.times_us[index]) for index in indices)
-
-
-def structure_of(situation: Situation, attempt: Attempt) -> frozenset[str]:
-    """Return the signs in the kernel's text that distinguish structures for this kind of task."""
-    kind = kind_of(situation.task)
-    telling = {one.shown_by for one in STRUCTURES if kind in one.tasks and one.shown_by}
-    facts = SourceFacts(situation.archive.source(attempt.id))
-    shared = {"shared_memory"} if facts.shared_arrays else set[str]()
-    return frozenset((signs_of(facts) & telling) | shared)
 
 
 def best_of_structures(situation: Situation) -> tuple[Attempt, ...]:

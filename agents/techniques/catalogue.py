@@ -76,8 +76,8 @@ CHANGES = (
         aims="coalescing faster_memory",
     ),
     _change(
-        "make every global access a 16-byte vector where alignment and extents allow, with a "
-        "scalar path for the rest",
+        "make every global access a 16-byte vector where alignment and extents allow, scalar for "
+        "the rest",
         *("issue", "l1_bandwidth", "latency", "uncoalesced_global", "int"),
         source=VECTORS,
         shown_by="global_vectors",
@@ -118,6 +118,24 @@ CHANGES = (
         shown_by="register_blocking",
         aims="more_registers",
         work_per_thread=1,
+    ),
+    _change(
+        "a larger square of outputs a thread, and the operands of the next step read from shared "
+        "memory while this step's products issue",
+        *("shared_bandwidth", "latency"),
+        source=CUTLASS,
+        tasks=MULTIPLIES,
+        aims="more_registers",
+        needs_shared=True,
+        work_per_thread=1,
+    ),
+    _change(
+        "a warp's lanes over a compact rectangle of outputs, so that most of its reads of shared "
+        "memory are broadcasts",
+        *("shared_bandwidth", "bank_conflicts"),
+        source=CUTLASS,
+        tasks=MULTIPLIES,
+        needs_shared=True,
     ),
     _change(
         "larger tiles a block, so that each byte that comes from memory is used more often",
@@ -204,12 +222,11 @@ CHANGES = (
         work_per_thread=1,
     ),
     _change(
-        "another block size, and __launch_bounds__ to match, so that registers and shared memory "
-        "let more warps be resident",
+        "another block size with __launch_bounds__, so that more warps are resident",
         *("low_occupancy", "latency"),
         source=BEST_PRACTICES,
         shown_by="launch_bounds",
-        aims="occupancy",
+        aims="occupancy residency",
     ),
     _change(
         "smaller blocks or less work a block, so that the grid fills the chip and its last wave is "
@@ -316,8 +333,8 @@ CHANGES = (
         work_per_thread=1,
     ),
     _change(
-        "several values at once through each exchange: independent reductions interleaved, or "
-        "packed in one shuffle, so that a block waits at fewer barriers",
+        "several values at once through each exchange, interleaved or packed, so that a block "
+        "waits at fewer barriers",
         *("latency", "shuffle"),
         source="Harris 2007, optimizing parallel reduction",
         tasks=ROWWISE | TOTALS | {TaskKind.SCAN},
@@ -389,8 +406,8 @@ CHANGES = (
         needs_fill=True,
     ),
     _change(
-        "cache hints: __ldg and const __restrict__ for what is read again, streaming loads and "
-        "stores (__ldcs, __stcs) for what is not",
+        "cache hints: __ldg for what is read again, streaming loads and stores (__ldcs, __stcs) "
+        "for what is not",
         *("dram_bandwidth", "l2_bandwidth", "l1_bandwidth"),
         source=BEST_PRACTICES,
         shown_by="cache_hints",

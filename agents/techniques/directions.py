@@ -9,20 +9,25 @@ from itertools import chain, count, islice, product
 
 from cuda_llm.agents.limits import (
     BOTTLENECK_TEXTS,
+    NEGLIGIBLE,
     open_above_baseline,
-    possible_saving,
     share_of_limit,
 )
 from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.techniques.gains import (
+    Gain,
+    Savings,
+    gain_expected,
+    gain_of,
+    savings_of,
+)
 from cuda_llm.agents.techniques.objections import (
-    left_at_deciding,
-    profile_of,
     reaches_enough,
     refused_aims,
     sensible_techniques,
 )
+from cuda_llm.agents.techniques.refuted import withdrawals
 from cuda_llm.agents.techniques.technique import Technique
-from cuda_llm.predictions import rank as rank_bottlenecks
 from cuda_llm.search import Attempt, Hint, Kind
 
 UNRELATED = 99
@@ -44,8 +49,11 @@ class Direction:
     against: str = ""
     """Code of the bottleneck that the direction relieves; empty where no bottleneck is known."""
     share: float = 0.0
-    """Part of the time that can be gained at most, 0 to 1: without this bottleneck; of a first
-    kernel or a fix what the baseline leaves until the attainable."""
+    """Part of the time over all sizes, as the score combines them, that can be gained at most, 0 to
+    1: without this bottleneck; of a first kernel or a fix what the baseline leaves until the
+    attainable."""
+    sizes: tuple[int, ...] = ()
+    """Indices of the timed sizes at which it can gain; empty where that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,12 +131,14 @@ def find_directions(
     everywhere = [attempt.direction for attempt in situation.attempts]
     here = _tried_on(situation, parent) if kind in (Kind.FIX, Kind.IMPROVE) else everywhere
 
-    def rank(technique: Technique) -> tuple[int, int, int]:
-        relieved = [at for at, code in enumerate(limits) if code in technique.against]
+    def rank(one: Direction) -> tuple[float, ...]:
+        against = one.technique.against if one.technique else ()
+        relieved = [at for at, code in enumerate(limits) if code in against]
         return (
-            _times(technique.text, here),
+            _times(one.text, here),
+            -round(one.share, 2),
             min(relieved, default=UNRELATED),
-            0 if kind == Kind.FIX else _times(technique.text, everywhere),
+            0 if kind == Kind.FIX else _times(one.text, everywhere),
         )
 
     asked = tuple(_asked_for(situation, kind, parent, hints, limits))
@@ -138,19 +148,25 @@ def find_directions(
         for one in sensible_techniques(situation, kind, parent, hints)
         if one.shown_by not in brought
     ]
-    worthwhile = {code for code, share in limits.items() if share} or limits.keys()
-    related = [one for one in sensible if worthwhile & set(one.against)]
-    fitting = related if kind == Kind.IMPROVE and related else sensible
-    ranked = sorted(_ordered(fitting, kind, situation), key=rank)
-    made = (_direction(situation, kind, parent, one, limits) for one in ranked)
-    twisted = _twisted(situation, ranked, hints, here, limits)
+    made = [
+        _direction(situation, kind, parent, one, limits)
+        for one in _ordered(sensible, kind, situation)
+    ]
+    ranked = sorted(_worthwhile(made) if kind == Kind.IMPROVE else made, key=rank)
+    twisted = _twisted(situation, ranked, hints, here)
     free = (Direction(text=OPEN),) if kind == Kind.IMPROVE else ()
-    ordered = chain(asked, made, free, twisted, _open())
-    found = tuple(islice(_distinct(ordered), number))
+    found = tuple(islice(_distinct(chain(asked, ranked, free, twisted, _open())), number))
     if kind in (Kind.FIRST, Kind.FIX):
         share = open_above_baseline(situation)
         return tuple(replace(one, share=share) for one in found)
     return found
+
+
+def _worthwhile(found: Sequence[Direction]) -> Sequence[Direction]:
+    """Return the directions that gain more than next to nothing, else those that relieve a
+    bottleneck, else all."""
+    gaining = [one for one in found if one.share >= NEGLIGIBLE]
+    return gaining or [one for one in found if one.against] or found
 
 
 def _distinct(found: Iterable[Direction]) -> Iterator[Direction]:
@@ -168,18 +184,16 @@ def _open() -> Iterator[Direction]:
         yield Direction(text=f"{OPEN}; variant {number}")
 
 
-def _limits(situation: Situation, attempt: Attempt | None) -> dict[str, float]:
-    """Return code of what limits `attempt`, dominating first, and the part of its time that taking
-    it away can save at most; none without profiles."""
+def _limits(situation: Situation, attempt: Attempt | None) -> Savings:
+    """Return what taking each bottleneck of `attempt` away can save at most at each timed size, the
+    bottleneck to go for first in front; without those that attempts have refuted."""
     if attempt is None or not attempt.passed or not situation.config.components.profile:
         return {}
-    found: dict[str, float] = {}
-    if profile := profile_of(situation, attempt):
-        left = left_at_deciding(situation, attempt)
-        for one in rank_bottlenecks(profile.bottlenecks, situation.predictions):
-            known = (one.share, possible_saving(profile, one.code), left)
-            found.setdefault(one.code, min(share for share in known if share is not None))
-    return found or ({attempt.limited_by: 0.0} if attempt.limited_by else {})
+    found = savings_of(situation, attempt)
+    refuted = {one.code for one in withdrawals(situation, attempt)}
+    kept = {code: savings for code, savings in found.items() if code not in refuted}
+    unknown = {} if found or not attempt.limited_by else {attempt.limited_by: (0.0,)}
+    return kept or unknown
 
 
 def _direction(
@@ -187,16 +201,20 @@ def _direction(
     kind: Kind,
     parent: Attempt | None,
     technique: Technique,
-    limits: dict[str, float],
+    limits: Savings,
 ) -> Direction:
-    """Return the direction with the first limit that it relieves; to depart, with all of it."""
+    """Return the direction with the limit that it relieves for most; to depart, with all of it."""
     if kind == Kind.DEPART and parent is not None:
         reached = share_of_limit(situation, parent) or 1.0
         return Direction(text=technique.text, technique=technique, share=max(0.0, 1.0 - reached))
-    relieved = [one for one in limits if one in technique.against]
-    code = next((one for one in relieved if limits[one]), next(iter(relieved), ""))
-    share = limits.get(code, 0.0)
-    return Direction(text=technique.text, technique=technique, against=code, share=share)
+    gain = gain_of(situation, parent, technique, limits) if parent and limits else Gain()
+    return Direction(
+        text=technique.text,
+        technique=technique,
+        against=gain.code,
+        share=gain.share,
+        sizes=gain.sizes,
+    )
 
 
 def _asked_for(
@@ -204,7 +222,7 @@ def _asked_for(
     kind: Kind,
     parent: Attempt | None,
     hints: Sequence[Hint],
-    limits: dict[str, float],
+    limits: Savings,
 ) -> Iterator[Direction]:
     """Yield the changes that critiques of the parent order: what speaks against a critique was
     found when the critique was checked."""
@@ -212,9 +230,14 @@ def _asked_for(
         return
     for hint in open_orders(situation, parent, hints):
         code = hint.code if hint.code in limits or hint.code in BOTTLENECK_TEXTS else ""
-        share = hint.gain or limits.get(code, 0.0)
-        brings = frozenset(hint.brings)
-        yield Direction(text=hint.change, brings=brings, against=code, share=share)
+        gain = gain_expected(situation, parent, code, hint.gain, limits)
+        yield Direction(
+            text=hint.change,
+            brings=frozenset(hint.brings),
+            against=code,
+            share=gain.share,
+            sizes=gain.sizes,
+        )
 
 
 def open_orders(situation: Situation, parent: Attempt, hints: Sequence[Hint]) -> tuple[Hint, ...]:
@@ -256,13 +279,9 @@ def _ordered(found: list[Technique], kind: Kind, situation: Situation) -> list[T
 
 
 def _twisted(
-    situation: Situation,
-    ranked: Sequence[Technique],
-    hints: Sequence[Hint],
-    tried: list[str],
-    limits: dict[str, float],
+    situation: Situation, ranked: Sequence[Direction], hints: Sequence[Hint], tried: list[str]
 ) -> Iterator[Direction]:
-    """Yield each technique with a twist, least tried first; then numbered variants."""
+    """Yield each direction with a twist, least tried first; then numbered variants."""
     refused = refused_aims(hints)
     hidden = situation.config.hardware_context == "none"
     allowed = [
@@ -271,19 +290,14 @@ def _twisted(
         if not one.aims & refused and (hidden or reaches_enough(one.words_per_fma, situation))
     ]
     made = [
-        Direction(
-            text=f"{technique.text}; with {twist.text}",
-            technique=technique,
-            against=next((code for code in limits if code in technique.against), ""),
-        )
-        for twist, technique in product(allowed, ranked)
-        if not twist.opposes & technique.aims
+        replace(one, text=f"{one.text}; with {twist.text}", share=0.0, sizes=())
+        for twist, one in product(allowed, ranked)
+        if one.technique and not twist.opposes & one.technique.aims
     ]
-    plain = [Direction(text=one.text, technique=one) for one in ranked]
     yield from sorted(made, key=lambda one: tried.count(one.text))
-    for number in count(2) if plain else ():
-        for one in (*plain, *made):
-            yield replace(one, text=f"{one.text}; variant {number}")
+    for number in count(2) if ranked else ():
+        for one in (*ranked, *made):
+            yield replace(one, text=f"{one.text}; variant {number}", share=0.0, sizes=())
 
 
 def say_opposites(chosen: Sequence[Direction]) -> tuple[Direction, ...]:

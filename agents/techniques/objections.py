@@ -121,11 +121,11 @@ def _signs_at_work(attempt: Attempt, facts: SourceFacts, profile: Profile | None
 
 def nameable(situation: Situation, parent: Attempt, hints: Sequence[Hint]) -> tuple[str, ...]:
     """Return those of `BRINGS` that matter for a change of `parent`: signs of changes that fit the
-    task, aims that are refused, a launch that the sizes cannot afford."""
+    task and that it does not show, aims of such changes that hints refuse, a launch that the sizes
+    cannot afford."""
     changes = [one for one in CATALOGUE if Kind.IMPROVE in one.kinds and fits(one, situation)]
-    signs = {one.shown_by for one in changes if one.shown_by}
-    profile = profile_of(situation, parent)
-    refused = refused_aims(hints) | (aims_ruled_out(situation, profile) if profile else set())
+    signs = {one.shown_by for one in changes if one.shown_by} - signs_of_attempt(situation, parent)
+    refused = refused_aims(hints) & {aim for one in changes for aim in one.aims}
     launch = () if _may_launch(2, situation) else (SECOND_LAUNCH,)
     return (*sorted(signs), *sorted(refused - signs), *launch)
 
@@ -152,7 +152,7 @@ def aims_ruled_out(situation: Situation, profile: Profile) -> set[str]:
     # One whole wave is the fewest blocks that keep all multiprocessors at work.
     small = math.prod(longest.grid) <= fits_at_once
     if small:
-        found |= {"fewer_blocks", "larger_tiles"}
+        found |= {"fewer_blocks", "larger_tiles", "residency"}
     elif longest.occupancy >= 0.95:
         found.add("occupancy")
     figures = longest.figures

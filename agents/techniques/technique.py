@@ -71,7 +71,7 @@ class Technique:
 
 AIMS = frozenset(
     {
-        *("occupancy", "unrolling", "larger_tiles", "more_registers"),
+        *("occupancy", "residency", "unrolling", "larger_tiles", "more_registers"),
         *("fewer_blocks", "more_blocks"),
         *("fewer_bytes", "fewer_instructions", "prefetching", "faster_memory", "more_in_flight"),
         *("coalescing", "wide_accesses", "padding", "less_divergence"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from cuda_llm.predictions import Refutation, Withdrawal
 from cuda_llm.profile import Bottleneck, NotCompared, Objective, SizeTime
 from cuda_llm.search import Attempt
 
@@ -135,3 +136,17 @@ def describe_attempt_speed(attempt: Attempt, of: str = "") -> str:
 def describe_largest(time: str, sizes: int) -> str:
     """Return `5.72 us at the largest`, so that a time is not read as one over all sizes."""
     return f"{time} at the largest" if sizes > 1 else time
+
+
+_REFUTED: Mapping[Refutation, str] = {
+    Refutation.GONE_IN_VAIN: "{attempt} is rid of it",
+    Refutation.TRIED_TWICE: "{attempt} was the second order in vain",
+}
+"""By refutation: the attempt that shows it."""
+
+
+def describe_withdrawal(one: Withdrawal) -> str:
+    """Return why a saving is not promised again: `tail: r2-c1 is rid of it, 68% promised, -2%
+    had`."""
+    shown = _REFUTED[one.why].format(attempt=one.attempt)
+    return f"{name_bottleneck(one.code)}: {shown}, {one.promised:.0%} promised, {one.had:.0%} had"

@@ -1,9 +1,10 @@
 """Predicted savings of fixing a bottleneck beside the savings measured: a kind of diagnosis whose
-predictions do not come true loses rank.
+predictions do not come true loses rank, and a refuted promise is withdrawn.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
 from cuda_llm.profile import Bottleneck
@@ -39,6 +40,30 @@ class Prediction:
         """Whether the measured saving is within a factor of `FACTOR` of the predicted saving."""
         had = self.had_us or 0.0
         return self.saved_us / FACTOR <= had <= self.saved_us * FACTOR
+
+
+class Refutation(StrEnum):
+    """Why a promised saving is not promised again to kernels of a structure."""
+
+    GONE_IN_VAIN = "gone-in-vain"
+    """A kernel made from such a kernel is rid of the bottleneck, and about as fast."""
+    TRIED_TWICE = "tried-twice"
+    """Two orders against the bottleneck of such kernels saved next to nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Withdrawal:
+    """A promised saving that attempts refuted, with the last of them."""
+
+    code: str
+    """Code of the bottleneck."""
+    why: Refutation
+    attempt: str
+    """Id of the attempt that was no faster."""
+    promised: float
+    """Part of its parent's time over all sizes that was to be saved, 0 to 1."""
+    had: float
+    """Part that was saved; negative if slower."""
 
 
 @dataclass(frozen=True, kw_only=True)

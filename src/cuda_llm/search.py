@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from cuda_llm.components import Components
 from cuda_llm.outcomes import Duplicate, Passed, PublishedCheck, Verdict, component_of
-from cuda_llm.predictions import Prediction
+from cuda_llm.predictions import Prediction, Withdrawal
 from cuda_llm.profile import Objective, Outcome
 
 Author = Literal["model", "playbook", "human"]
@@ -108,8 +108,14 @@ class Brief(Origin):
     against: str = ""
     """Code of the bottleneck that the direction relieves; empty where none is known."""
     share: float = 0.0
-    """Largest saving, 0 to 1: a part of the parent's time, or of the baseline's time without a
-    parent or with a parent that failed; 0 where the saving is not known."""
+    """Largest saving, 0 to 1: a part of the parent's time over all sizes, as the score combines
+    them, or of the baseline's without a parent or with a parent that failed; 0 where not known."""
+    sizes: tuple[int, ...] = ()
+    """Indices of the timed sizes at which the direction can gain; empty where it can at all, or
+    where that is not known."""
+    withdrawn: tuple[Withdrawal, ...] = ()
+    """Savings that the parent's profile promises and attempts have refuted: no direction names
+    them."""
     history: tuple[str, ...] = ()
     """Ids of the attempts that the prompt may describe, oldest first."""
     error_hints: tuple[Hint, ...] = ()

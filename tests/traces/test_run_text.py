@@ -9,6 +9,7 @@ from recorded_run import ATTEMPTS, FIRST, HINT, OTHERS, REMEDY, beginning, endin
 
 from cuda_llm.conversation import Call, Reply
 from cuda_llm.errors import UsageError
+from cuda_llm.predictions import Refutation, Withdrawal
 from cuda_llm.search import Kind
 from cuda_llm.traces.candidate_text import describe_candidate
 from cuda_llm.traces.event_log import Recorder
@@ -291,3 +292,13 @@ def test_a_candidate_whose_call_never_ended_says_so(tmp_path: Path) -> None:
     (run.candidate("r1-c1") / "reply.json").unlink()
     text = "\n".join(describe_candidate(run, "r1-c1"))
     assert "the call never ended" in text
+
+
+def test_a_withdrawn_promise_stands_with_its_reason_beside_the_brief(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a-run", *beginning())
+    refuted = Withdrawal(
+        code="tail", why=Refutation.GONE_IN_VAIN, attempt="r1-c3", promised=0.68, had=-0.02
+    )
+    run.write_brief(dataclasses.replace(REMEDY, withdrawn=(refuted,)))
+    text = flat("\n".join(describe_candidate(run, "r2-c1")))
+    assert "uneven last wave: r1-c3 is rid of it, 68% promised, -2% had" in text

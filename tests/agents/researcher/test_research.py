@@ -22,7 +22,6 @@ from cuda_llm.agents.researcher.research import (
     grid_facts,
     hardware_research,
     instruction_facts,
-    item_bytes,
     provenance_facts,
 )
 from cuda_llm.agents.situation import Situation
@@ -32,7 +31,7 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
 from cuda_llm.hardware_profiles.occupancy import occupancy
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tasks.sizes import least_time, usable_precision
+from cuda_llm.tasks.sizes import item_bytes, least_time, usable_precision
 from cuda_llm.tasks.task import CTYPES
 
 GPU = Capabilities(measures_time=True, bench_sizes=True)

@@ -147,9 +147,11 @@ def test_what_relieves_the_dominating_bottleneck_comes_first() -> None:
     at = limited(("bank_conflicts", "latency"))
     relieving = [one.text for one in CHANGES if "bank_conflicts" in one.against]
     waiting = [one.text for one in CHANGES if "latency" in one.against]
-    first, second, third = directions(at, Kind.IMPROVE, 3)
-    assert {first, second} <= set(relieving)
-    assert third in waiting
+    found = directions(at, Kind.IMPROVE, 6)
+    places = [one in waiting and one not in relieving for one in found]
+    assert found[0] in relieving
+    assert True in places
+    assert places == sorted(places)
 
 
 def test_a_choice_of_its_own_comes_before_the_same_with_a_twist() -> None:

@@ -721,15 +721,15 @@ def _timeout(verdict: TimedOut) -> tuple[str, ...]:
     if verdict.thread is not None:
         loop = f" in the loop at {verdict.spot}" if verdict.spot else ""
         running = f"{verdict.thread} is still running{loop}"
-    elif verdict.kernel is not None:
-        running = f"{verdict.kernel or 'a kernel'} is still running"
     elif verdict.stage == "host":
         running = "`solve` did not return"
     elif verdict.processor_time:
         running = "processor time"
     deadlock = "possible deadlock: it launches more blocks than are resident at once"
+    kernel = verdict.kernel or (verdict.thread.kernel if verdict.thread else "")
+    stage = f"{verdict.stage} {kernel}" if verdict.stage == "kernel" and kernel else verdict.stage
     return _lines(
-        f"{verdict.stage} did not finish within {verdict.limit_s:g} s",
+        f"{stage} did not finish within {verdict.limit_s:g} s",
         "; ".join(_lines(running, deadlock if verdict.crowded else "")),
         _at(verdict.spot),
         phrase(verdict.error),
@@ -922,9 +922,9 @@ def _suspicion(verdict: Quarantined) -> str:
                 )
             return (
                 f"at {describe_dims(left.dims)}, where its results were not compared, it does "
-                f"{left.counted:.3g} floating-point operations; in proportion to "
-                f"{describe_dims(left.beside)}, where they were right, less than "
-                f"{left.least:.3g} are taken for work left out"
+                f"{left.counted:.3g} floating-point operations, of at least {left.least:.3g} in "
+                f"proportion to {describe_dims(left.beside)}, where they were right: let a size "
+                "that is compared take the same path"
             )
         case None:
             return "set aside for a person to look at"

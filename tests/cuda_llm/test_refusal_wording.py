@@ -20,6 +20,8 @@ from cuda_llm.outcomes import (
     Quarantined,
     ReplyFault,
     Suspicion,
+    ThreadSpot,
+    TimedOut,
     Verdict,
     WrongResult,
 )
@@ -204,14 +206,23 @@ def test_work_left_out_is_told_with_sizes_counts_and_limit() -> None:
     left_out = LeftOut(dims={"n": 4096}, counted=1.5e6, least=2e6, beside={"n": 64})
     assert first_line(Quarantined(kind="less-work", left_out=left_out)) == (
         "at n = 4,096, where its results were not compared, it does 1.5e+06 floating-point "
-        "operations; in proportion to n = 64, where they were right, less than 2e+06 are taken for "
-        "work left out"
+        "operations, of at least 2e+06 in proportion to n = 64, where they were right: let a size "
+        "that is compared take the same path"
     )
     stored = replace(left_out, counted=1000.0, least=14_745.6, beside={})
     assert first_line(Quarantined(kind="unseen-stores", left_out=stored)) == (
         "at n = 4,096 it was seen to store 1,000 bytes of its outputs, of at least 14,746: work is "
         "left out, or hidden from the count"
     )
+
+
+def test_a_kernel_that_does_not_end_is_named_first() -> None:
+    thread = ThreadSpot(kernel="merge<4>", block=(0, 0, 0), thread=(1, 0, 0))
+    endless = TimedOut(stage="kernel", limit_s=60, thread=thread)
+    assert first_line(endless) == "kernel merge<4> did not finish within 60 s"
+    on_gpu = TimedOut(stage="kernel", limit_s=60, kernel="merge<4>")
+    assert describe(on_gpu) == ("kernel merge<4> did not finish within 60 s",)
+    assert first_line(TimedOut(stage="host", limit_s=60)) == "host did not finish within 60 s"
 
 
 @pytest.mark.parametrize("kind", get_args(ReplyFault))

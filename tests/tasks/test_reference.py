@@ -16,8 +16,8 @@ from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.sizes import shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task
+from cuda_llm.tasks.tolerances import Terms, limits
 from cuda_llm.tools.validator.distributions import draw as drawn
-from cuda_llm.tools.validator.tolerances import Terms, limits
 
 Array = npt.NDArray[Any]
 

@@ -61,6 +61,7 @@ TECHNIQUE_PATTERNS: Mapping[str, re.Pattern[str]] = {
         r"\b(?:__)?exp2?f?\s*\(\s*\(?\s*\w*(?:\bm|[mM]ax|old|prev)\w*(?:\[[^\]]*\])?\s*-"
         r"\s*\w*(?:\bm|[mM]ax|new)\w*"
     ),
+    "base_two": re.compile(r"\b(?:h2?)?exp2f?\s*\(|\bex2\.approx"),
     "look_back": re.compile(
         r"[lL]ook_?[bB]ack|while\s*\([^{]*(?:[fF]lag|[sS]tatus|[sS]tate)|\bld\.(?:acquire|volatile)"
     ),

@@ -117,7 +117,7 @@ def describe_expected(situation: Situation, brief: Brief, components: Components
         name_bottleneck(brief.against) if brief.against else "", _places(situation, brief)
     )
     rise = 1 / (1 - brief.share) - 1
-    return f"To gain at most: {rise:.0%} of the score{f' ({about})' if about else ''}"
+    return f"Worth at most {rise:.0%} of the score{f' ({about})' if about else ''}"
 
 
 def _places(situation: Situation, brief: Brief) -> str:
@@ -125,9 +125,12 @@ def _places(situation: Situation, brief: Brief) -> str:
     names, sizes = name_sizes(situation.sizes), brief.sizes
     if not sizes or len(sizes) == len(names) or max(sizes) >= len(names):
         return ""
-    if len(sizes) > 2 and sizes[-1] - sizes[0] == len(sizes) - 1:
-        return f"{names[sizes[0]]} to {names[sizes[-1]]}"
-    return ", ".join(names[one] for one in sizes)
+    first, last = sizes[0], sizes[-1]
+    if len(sizes) == 1 or last - first != len(sizes) - 1:
+        return ", ".join(names[one] for one in sizes)
+    if last == len(names) - 1:
+        return f"from {names[first]} on"
+    return f"{'up' if first == 0 else names[first]} to {names[last]}"
 
 
 def describe_hints(

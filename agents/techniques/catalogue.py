@@ -120,8 +120,8 @@ CHANGES = (
         work_per_thread=1,
     ),
     _change(
-        "a larger square of outputs a thread, and the operands of the next step read from shared "
-        "memory while this step's products issue",
+        "a larger square of outputs a thread, the next step's operands read while this step's "
+        "products issue",
         *("shared_bandwidth", "latency"),
         source=CUTLASS,
         tasks=MULTIPLIES,
@@ -130,8 +130,8 @@ CHANGES = (
         work_per_thread=1,
     ),
     _change(
-        "a warp's lanes over a compact rectangle of outputs, so that most of its reads of shared "
-        "memory are broadcasts",
+        "a warp's lanes over a compact rectangle of outputs, so that most shared reads are "
+        "broadcasts",
         *("shared_bandwidth", "bank_conflicts"),
         source=CUTLASS,
         tasks=MULTIPLIES,
@@ -244,6 +244,7 @@ CHANGES = (
         tasks=MULTIPLIES | TOTALS | {TaskKind.MATVEC, TaskKind.ROWS},
         launches=2,
         output_passes=2,
+        shown_by="split_inner",
         aims="more_blocks",
         work_per_thread=-1,
     ),
@@ -362,6 +363,7 @@ CHANGES = (
         *("sfu", "issue", "fp32"),
         source="Shah et al. 2024, FlashAttention-3",
         tasks=EXPONENTIALS,
+        shown_by="base_two",
     ),
     _change(
         "what a second pass reads again kept in registers or shared memory since the first",

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from cuda_llm.agents.kernel_facts import SIGNS, SourceFacts, part_of_kernel, signs_of
-from cuda_llm.agents.limits import deciding_profile, left_to_gain
+from cuda_llm.agents.limits import deciding_profile, left_to_gain, whole_profile
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
 from cuda_llm.agents.techniques.technique import AIMS, Technique, fits
@@ -33,6 +33,10 @@ ENOUGH_WAVES = 4
 WIDE_SECTORS = 12.0
 """Sectors that a request needs, as a mean, from which on most accesses are 16-byte vectors, of
 which a warp's needs 16."""
+HARDLY_MORE = 1.15
+"""Bytes through L2 over the least, up to which nothing is moved twice."""
+NEARLY_ALL = 0.9
+"""Part of the fetched bytes that are used, from which on misaligned rows are all that is left."""
 CONVERGED = 0.97
 """Part of the lanes at work from which on branches cost nothing."""
 LEAST_RESOURCE_CHANGE = 0.25
@@ -54,6 +58,10 @@ def sensible_techniques(
     profile = profile_of(situation, parent)
     shown = _signs_at_work(parent, facts, profile)
     refused = refused_aims(hints) | (aims_ruled_out(situation, profile) if profile else set())
+    if profile and _moves_least(situation, parent, profile):
+        refused |= {"fewer_bytes", "larger_tiles"}
+    if profile and _useful_bytes(profile) >= NEARLY_ALL:
+        refused.add("coalescing")
     launches = sum(bool(all(one.grid)) for one in profile.launches) if profile else 0
     fills = profile is None or any(not all(one.grid) for one in profile.launches)
     return [
@@ -167,6 +175,24 @@ def aims_ruled_out(situation: Situation, profile: Profile) -> set[str]:
     if longest.figures.get("worst_bank_ways") == 1.0:
         found.add("padding")
     return found
+
+
+def _useful_bytes(profile: Profile) -> float:
+    """Return the part of the fetched bytes that the longest launch uses; 0 where not known."""
+    longest = max(profile.launches, key=lambda one: one.time_us, default=None)
+    return longest.figures.get("useful_byte_share", 0.0) if longest else 0.0
+
+
+def _moves_least(situation: Situation, attempt: Attempt, profile: Profile) -> bool:
+    """Return whether L2 serves hardly more bytes than any kernel of the task must move, at the size
+    of that profile."""
+    whole = whole_profile(situation, attempt)
+    moved = sum(one.figures.get("l2_bytes", 0.0) for one in profile.launches)
+    if whole is None or not moved or not situation.sizes:
+        return False
+    dims = situation.sizes[deciding_profile(situation, attempt, whole)[1]]
+    least = least_time(situation.task, situation.hardware, dims).bytes_moved
+    return moved <= HARDLY_MORE * least
 
 
 def profile_of(situation: Situation, attempt: Attempt) -> Profile | None:

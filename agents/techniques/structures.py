@@ -826,6 +826,7 @@ STRUCTURES = (
             "softmax in base two with the scale folded into the queries, the rescaling skipped "
             "where a tile raises no maximum",
             "Shah et al. 2024, FlashAttention-3",
+            shown_by="base_two",
         ),
         _way(
             "three kernels: scores, softmax by rows, product with the values, each tiled in "

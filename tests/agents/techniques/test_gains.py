@@ -265,3 +265,18 @@ def test_what_the_accesses_of_a_launch_show_is_not_offered(aim: str) -> None:
     offered = sensible_techniques(without, Kind.IMPROVE, passed(), ())
     assert [one for one in wanted if one in offered] == wanted
     assert not set(wanted) & set(sensible_techniques(seen, Kind.IMPROVE, passed(), ()))
+
+
+def test_a_kernel_that_moves_each_byte_once_is_not_asked_to_keep_what_it_reads_again() -> None:
+    keeps = technique("what a second pass reads again")
+    task = load_task("softmax")
+    least = 8.0 * task.sizes.bench[-1]["rows"] * task.sizes.bench[-1]["cols"]
+    twice, once = (
+        situation(
+            (passed(), profile(*[{"dram_bandwidth": 0.4}] * 5, figures={"l2_bytes": moved})),
+            task="softmax",
+        )
+        for moved in (1.5 * least, 1.05 * least)
+    )
+    assert keeps in sensible_techniques(twice, Kind.IMPROVE, passed(), ())
+    assert keeps not in sensible_techniques(once, Kind.IMPROVE, passed(), ())

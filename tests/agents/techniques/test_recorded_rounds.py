@@ -119,7 +119,7 @@ def test_the_change_that_a_critique_asks_for_is_an_order_of_one_brief(at: Situat
         text = render_prompt(brief, at, open_templates())[1].text
         assert text.count(CRITIQUE) == 1
         assert 0.0 < brief.share <= 0.25
-        assert f"To gain at most: {1 / (1 - brief.share) - 1:.0%} of the score" in text
+        assert f"Worth at most {1 / (1 - brief.share) - 1:.0%} of the score" in text
 
 
 @settings(max_examples=examples(100))
@@ -137,7 +137,7 @@ def test_an_order_to_improve_says_what_it_can_gain_at_most(name: str) -> None:
         for brief in Fsr().write_briefs(at):
             if brief.kind is Kind.IMPROVE and brief.share:
                 text = render_prompt(brief, at, open_templates())[1].text
-                assert f"To gain at most: {1 / (1 - brief.share) - 1:.0%} of the score" in text
+                assert f"Worth at most {1 / (1 - brief.share) - 1:.0%} of the score" in text
 
 
 def test_what_a_structure_cannot_reach_is_not_ordered() -> None:

@@ -34,6 +34,8 @@ OnRow = Callable[[str, TaskRow], None]
 """Called with the name of a run and its row when the run has ended."""
 _log = Log(__name__)
 
+MOST_AT_ONCE = 32
+"""Most runs at work together."""
 NO_LIBRARY = "the task names none"
 
 
@@ -125,6 +127,20 @@ def share_out(devices: Sequence[Device], runs: int) -> tuple[Device, ...]:
     return tuple(part[0] if len(part) == 1 else DeviceGroup(part) for part in parts)
 
 
+def places(device: Device, left: int, *, has_model: bool) -> tuple[Device, ...]:
+    """Return the device of each run that works at the same time, of `left` runs.
+
+    Where times are modelled, runs side by side change no time. A device that works in batches gets
+    the kernels of all runs in each batch, and a model answers several searches at once; a run
+    without a model keeps all cores busy by itself.
+    """
+    shares = share_out(devices_of(device), left)
+    able = device.capabilities
+    several = able.batched or (has_model and not able.measures_time)
+    most = min(MOST_AT_ONCE, left) if several else 1
+    return shares * max(1, most // max(1, len(shares)))
+
+
 async def work(
     folder: BenchmarkFolder,
     plan: BenchmarkPlan,
@@ -136,7 +152,7 @@ async def work(
     report: ReportLine = print_line,
     on_progress: OnProgress = lambda _: None,
 ) -> None:
-    """Run every task of the plan that is not done yet, one on each device or share at a time.
+    """Run every task of the plan that is not done yet, as many at a time as `places` says.
 
     A task that fails, whatever the reason, is a row with its error. A run whose device is lost goes
     on on another one; where none is left, all that is left fails. Being cancelled stops the runs so
@@ -144,7 +160,8 @@ async def work(
     """
     done = {name for name in plan.tasks if is_done(folder.read_row(name))}
     queue = RunQueue(plan, done, on_progress)
-    devices = share_out(devices_of(device), len(plan.tasks) - len(done))
+    has_model = bool(plan.config.model) or (brought is not None and brought.model is not None)
+    devices = places(device, len(plan.tasks) - len(done), has_model=has_model)
     lost: list[Device] = []
 
     def end(name: str, row: TaskRow) -> None:

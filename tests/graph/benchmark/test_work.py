@@ -4,7 +4,7 @@ import asyncio
 import csv
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,13 @@ import pytest
 from graph_runs import TableBench, Writer, numbered
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from measured_runs import measuring_device
 from run_starts import ReadyDevice
 from tiny_tasks import tiny_task
 
 from cuda_llm.agents.situation import Situation
+from cuda_llm.capabilities import Capabilities
 from cuda_llm.errors import DeviceLost
 from cuda_llm.graph.benchmark.folder import BenchmarkFolder, BenchmarkPlan, plan_benchmark
 from cuda_llm.graph.benchmark.recompute import recompute_rows
@@ -31,7 +34,15 @@ from cuda_llm.graph.benchmark.row import (
     why_not_inspected,
 )
 from cuda_llm.graph.benchmark.tables import limited_rounds, make_page
-from cuda_llm.graph.benchmark.work import BenchmarkProgress, assemble, devices_of, share_out, work
+from cuda_llm.graph.benchmark.work import (
+    MOST_AT_ONCE,
+    BenchmarkProgress,
+    assemble,
+    devices_of,
+    places,
+    share_out,
+    work,
+)
 from cuda_llm.graph.parts import Parts
 from cuda_llm.graph.runs.result import read_result, seconds_of
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -39,7 +50,7 @@ from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import NoCode
 from cuda_llm.profile import LibraryTimes
 from cuda_llm.run_config import RunConfig
-from cuda_llm.search import Brief, Draft
+from cuda_llm.search import Author, Brief, Draft
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import Device, T, Work
 from cuda_llm.tools.device.group import DeviceGroup
@@ -382,6 +393,59 @@ def test_the_fastest_library_of_each_size_counts_and_a_copy_is_none() -> None:
     failed = assemble([LibraryTimes(name="CUB", fault="wrong"), LibraryTimes(name="copy")], 1)
     assert (failed.fastest, failed.copies_us) == ((None,), (None,))
     assert failed.note == "not timed: CUB: wrong"
+
+
+@dataclass
+class Patient:
+    """A generator that answers nobody before `runs` runs have asked."""
+
+    runs: int
+    asked: set[str] = field(default_factory=set)
+    everybody: asyncio.Event = field(default_factory=asyncio.Event)
+    name: str = "patient"
+    written_by: Author = "model"
+
+    async def generate(self, brief: Brief, situation: Situation) -> Draft:
+        self.asked.add(situation.task.name)
+        if len(self.asked) == self.runs:
+            self.everybody.set()
+        await asyncio.wait_for(self.everybody.wait(), 300)
+        return Draft(source=KERNEL.format(what=WHAT[1]), idea="plain")
+
+
+@dataclass(frozen=True)
+class InBatches(EmulatedDevice):
+    """An emulated device that asks for its verdicts in batches."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, batched=True, measures_time=True)
+
+
+def test_runs_work_side_by_side_where_batches_or_a_model_answer_many_and_times_are_modelled() -> (
+    None
+):
+    hardware = find_hardware("RTX 4090")
+    emulated, batched = EmulatedDevice(hardware), InBatches(hardware)
+    assert places(emulated, 6, has_model=False) == (emulated,)
+    assert places(emulated, 6, has_model=True) == (emulated,) * 6
+    assert places(batched, 6, has_model=False) == (batched,) * 6
+    assert places(batched, 1000, has_model=False) == (batched,) * MOST_AT_ONCE
+    measuring = measuring_device()
+    assert places(measuring, 6, has_model=True) == (measuring,)
+    pair = DeviceGroup((measuring, measuring))
+    assert places(pair, 6, has_model=True) == (measuring, measuring)
+
+
+def test_searches_wait_for_one_model_together(tmp_path: Path) -> None:
+    """Each run's answer comes after all runs have asked: one after the other, none would end."""
+    tasks = {name: tiny_task(tmp_path / "tasks", name) for name in ("one", "two", "three")}
+    made = planned(tmp_path / "out", tasks, candidates=1)
+    model = FakeListChatModel(responses=["nothing"])
+    own = Parts(generator=Patient(len(tasks)), model=model, reflection_model=model)
+    ended = made.run(own)
+    assert sorted(ended) == sorted(tasks)
+    assert [(one.best, one.error) for one in made.rows.values()] == [("r1-c1", "")] * len(tasks)
 
 
 def test_library_and_copy_stand_beside_the_size_they_were_timed_at(whole: Benchmark) -> None:

@@ -297,7 +297,8 @@ def _tensor(situation: Situation) -> tuple[str, ...]:
     precision = task.tolerance.precision
     if (rate := rates.get(_TENSOR_TYPES.get(precision, ""))) is not None:
         return (f"tensor cores, {precision} inputs: {rate:g} TFLOPS",)
-    multiplies = task.tolerance.kind is ToleranceClass.DOT and work_of(task) is Work.REUSES
+    many = work_of(task) in (Work.REUSES, Work.SLIDES)
+    multiplies = many and task.tolerance.kind is ToleranceClass.DOT
     if precision != "fp32" or not multiplies or "tf32" not in rates:
         return ()
     own = limits(task.tolerance, Terms(symmetric=True))

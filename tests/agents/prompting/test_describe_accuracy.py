@@ -115,6 +115,7 @@ def test_products_of_two_tf32_parts_pass_and_those_of_one_do_not() -> None:
     ("gpu", "task", "told"),
     [
         ("NVIDIA H200", "matrix_multiplication", True),
+        ("NVIDIA H200", "conv2d", True),
         ("NVIDIA GeForce GTX 1660 SUPER", "matrix_multiplication", False),
         ("NVIDIA H200", "reduction", False),
         ("NVIDIA H200", "gemm_fp16", False),

@@ -74,6 +74,18 @@ def test_the_profile_shown_is_that_of_the_size_where_most_is_to_be_gained() -> N
     assert "## Where its time goes at rows = cols = 2,048\n" in text
 
 
+def test_prompts_that_ask_for_one_fix_differ_in_their_last_section_alone() -> None:
+    situation = last_round("matrix_multiplication")
+    failed = tuple(one for one in situation.attempts if not one.passed)
+    situation = replace(situation, attempts=failed, incumbent=None, performance_hints=())
+    rendered = [
+        render_prompt(one, situation, open_templates())[1].text.partition("# Your turn")
+        for one in Fsr().write_briefs(situation)
+    ]
+    assert len({before for before, _, _ in rendered}) == 1
+    assert len({after for _, _, after in rendered}) == len(rendered)
+
+
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize("budget", [PROMPT_TOKENS, 4_000])
 def test_prompts_of_one_round_about_one_kernel_differ_in_their_last_section_alone(

@@ -226,7 +226,8 @@ def _figures(profile: "Hardware") -> "Table":
         source = profile.sources.get(key) or profile.sources.get(key.split(".")[0], "")
         if key.count(".") == 2:
             source = profile.sources.get(key.rpartition(".")[0], source)
-        table.add_row(key, value, source)
+        if source or value != "0":  # Without a source, 0 is a figure that is not known.
+            table.add_row(key, value, source)
         if key in measured:
             table.add_row("", f"{measured[key]:,.4g}", "measured here by a probe")
     ridge = f"{ridge_flops_per_byte(profile):.1f}"

@@ -13,6 +13,8 @@ from cuda_llm.agents.prompting.describe_kernel import (
 from cuda_llm.agents.prompting.quote import hide, join_parts, one_line, quote_line
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.strategies.acceptance import faster_at
+from cuda_llm.agents.strategies.partners import best_at_sizes
 from cuda_llm.components import Components
 from cuda_llm.figure_wording import (
     SCORES,
@@ -221,13 +223,22 @@ def describe_history(
     """Describe the attempts, oldest first; short of room, keep the best, then newest failures.
 
     The least important attempts are shown by their outcome alone. The attempt `above` is shown
-    elsewhere in the prompt, so its outcome is left out.
+    elsewhere in the prompt, so its outcome is left out; where another is faster at a size, its
+    entry says so.
     """
     attempts = [situation.attempt(name) for name in ids]
     ranking = _by_importance(attempts)
     whole = set(ranking[:MOST_WHOLE])
+    fastest = _fastest_beside(situation, above)
     entries = tuple(
-        describe_attempt(situation, one, components, whole=index in whole, above=one.id == above)
+        describe_attempt(
+            situation,
+            one,
+            components,
+            whole=index in whole or one.id in fastest,
+            above=one.id == above,
+            fastest_at=fastest.get(one.id, ""),
+        )
         for index, one in enumerate(attempts)
     )
     return Passage(entries=entries, ranking=ranking, noun="attempts")
@@ -240,14 +251,20 @@ def describe_attempt(
     *,
     whole: bool = True,
     above: bool = False,
+    fastest_at: str = "",
 ) -> str:
-    """Render `r1-c2: WRONG_RESULT: ...`, and below it, if `whole`, its direction and its idea."""
+    """Render `r1-c2: WRONG_RESULT: ...`, and below it, if `whole`, its direction and its idea.
+
+    Of the kernel `above` the text shows what the direction asked for, and of the fastest at a size
+    the idea tells more.
+    """
     came_from = f", {attempt.kind.value} of {attempt.parent}" if attempt.parent else ""
     came_from += f" and {attempt.second}" if attempt.second else ""
     shown = above and attempt.passed
     outcome = "the kernel above" if shown else _outcome(situation, attempt, components)
     first = f"{attempt.id}{came_from}: {outcome}"
-    direction = one_line(attempt.direction, MOST_SHOWN) if components.diversity else ""
+    directed = components.diversity and not shown and not fastest_at
+    direction = one_line(attempt.direction, MOST_SHOWN) if directed else ""
     hardware, context = situation.hardware, situation.config.hardware_context
     idea = hide(one_line(attempt.idea, MOST_SHOWN), hardware, context)
     tunables = ", ".join(f"{name} = {value}" for name, value in attempt.tunables.items())
@@ -258,14 +275,28 @@ def describe_attempt(
     second = "; ".join(
         f"{label}: {text}"
         for label, text in (
+            ("fastest at", fastest_at),
             ("direction", direction),
+            ("idea", idea.removesuffix(".") if fastest_at else "" if changed else idea),
             ("changed", changed),
-            ("idea", "" if changed else idea),
             ("tunables", one_line(tunables)),
         )
         if text
     )
     return f"{first}\n    {second}" if second and whole else first
+
+
+def _fastest_beside(situation: Situation, above: str | None) -> dict[str, str]:
+    """Return by id the sizes at which kernels are the best, and faster than the one `above`."""
+    shown = situation.attempt(above) if above else None
+    if shown is None or not shown.passed:
+        return {}
+    found: dict[str, list[str]] = {}
+    names = name_sizes(situation.sizes)
+    for index, one in enumerate(best_at_sizes(situation)):
+        if index in faster_at(one, shown):
+            found.setdefault(one.id, []).append(names[index])
+    return {name: " and ".join(sizes) for name, sizes in found.items()}
 
 
 def describe_history_key(

@@ -17,7 +17,8 @@ from cuda_llm.agents.limits import (
 )
 from cuda_llm.agents.prompting.describe_kernel import describe_differences
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import noise_margin
+from cuda_llm.agents.strategies.acceptance import faster_at
+from cuda_llm.agents.strategies.partners import find_partners
 from cuda_llm.agents.techniques.objections import profile_of
 from cuda_llm.components import Components
 from cuda_llm.figure_wording import describe_ratio, describe_us, name_sizes
@@ -61,28 +62,14 @@ def find_sibling(situation: Situation, about: Attempt) -> Sibling | None:
     ]
     if not about.passed or not about.times_us:
         return None
-    faster = [(_log_gain(situation, about, one), one) for one in others]
-    gain, best = max(faster, key=lambda pair: pair[0], default=(0.0, None))
-    if best is not None and gain > 0:
-        return Sibling(attempt=best, faster_at=_faster_at(situation, about, best))
+    best = next(iter(find_partners(situation, about)), None)
+    if best is not None:
+        return Sibling(attempt=best, faster_at=faster_at(best, about))
     lighter = _lighter(situation, about, others)
     if lighter is not None:
         return lighter
     parent = next((one for one in others if one.id == about.parent), None)
     return None if parent is None else Sibling(attempt=parent)
-
-
-def _faster_at(situation: Situation, about: Attempt, other: Attempt) -> tuple[int, ...]:
-    margin = 1.0 + noise_margin(situation, about, other)
-    pairs = zip(about.times_us, other.times_us, strict=True)
-    return tuple(index for index, (ours, theirs) in enumerate(pairs) if ours > theirs * margin)
-
-
-def _log_gain(situation: Situation, about: Attempt, other: Attempt) -> float:
-    """Return the largest relative gain of `other` at a size; 0 where `other` is faster at no
-    size."""
-    won = _faster_at(situation, about, other)
-    return max((about.times_us[one] / other.times_us[one] - 1.0 for one in won), default=0.0)
 
 
 def _lighter(situation: Situation, about: Attempt, others: Sequence[Attempt]) -> Sibling | None:
@@ -132,30 +119,25 @@ def describe_sibling(
     if found is None:
         return ()
     other = found.attempt
-    lines = [f"{other.id}{_wins(situation, about, found)}"]
+    lines = [f"{other.id}{_wins(situation, found)}"]
     # The difference from its parent stands with the kernel itself.
     is_parent = other.id == about.parent
     shown = components.profile and not is_parent
     changed = describe_differences(situation, about, other) if shown else ""
     if changed:
-        lines.append(f"from {about.id} to it: {changed}")
+        lines.append(f"its difference: {changed}")
     if components.profile:
         lines.append(_beside(situation, about, other))
     return tuple(filter(None, lines))
 
 
-def _wins(situation: Situation, about: Attempt, found: Sibling) -> str:
+def _wins(situation: Situation, found: Sibling) -> str:
+    """Render where it is faster, or by what; the history holds the times."""
     if found.less_of:
         return f" takes less time for {found.less_of}"
     names = name_sizes(situation.sizes) if len(situation.sizes) > 1 else ("the timed size",)
-    pairs = [
-        (describe_us(it.times_us[one]) for it in (found.attempt, about)) for one in found.faster_at
-    ]
-    won = [
-        f"{names[index]}: {theirs} against {ours}"
-        for index, (theirs, ours) in zip(found.faster_at, pairs, strict=True)
-    ]
-    return f" is faster at {'; '.join(won)}" if won else ", its parent"
+    won = "; ".join(names[index] for index in found.faster_at)
+    return f" is faster at {won}" if won else ", its parent"
 
 
 def _beside(situation: Situation, about: Attempt, other: Attempt) -> str:

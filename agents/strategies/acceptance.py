@@ -96,6 +96,14 @@ def tie_margin(spread: float, other: float) -> float:
     return max(TIE, math.hypot(spread, other))
 
 
+def faster_at(one: Attempt, other: Attempt) -> tuple[int, ...]:
+    """Return the indices of the timed sizes at which `one` is faster than `other` by more than a
+    tie."""
+    margin = 1.0 + tie_margin(one.spread, other.spread)
+    pairs = zip(one.times_us, other.times_us, strict=False)
+    return tuple(index for index, (mine, its) in enumerate(pairs) if its > mine * margin)
+
+
 def score_doubt(situation: Situation, one: Attempt, other: Attempt) -> float:
     """Return the relative half-width of the interval of the ratio of two speed-ups.
 

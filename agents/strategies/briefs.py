@@ -1,6 +1,7 @@
 """Writes orders as briefs: directions that differ, the history and the hints that concern each."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.directions import Direction, find_directions, say_opposites
@@ -52,8 +53,21 @@ Assignment = tuple[Kind, Attempt | None]
 """The kind of a candidate's brief, and its parent."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The second kernel that one order of a round shows beside its parent."""
+
+    place: int
+    """Index of the order among those of the round."""
+    second: Attempt
+    direction: Direction
+
+
 def make_briefs(
-    situation: Situation, orders: Sequence[Assignment], components: Components
+    situation: Situation,
+    orders: Sequence[Assignment],
+    components: Components,
+    pair: Pair | None = None,
 ) -> tuple[Brief, ...]:
     """Make one brief for each order, with the history and the hints that concern its parent.
 
@@ -68,7 +82,10 @@ def make_briefs(
         both = (error_hints, performance_hints)
         return tuple(hint for hints in both for hint in hints_about(hints, parent))
 
-    chosen = choose_directions(situation, orders, hints_of) if allowed.diversity else ()
+    single = [one for place, one in enumerate(orders) if pair is None or place != pair.place]
+    chosen = list(choose_directions(situation, single, hints_of)) if allowed.diversity else []
+    if pair and allowed.diversity:
+        chosen.insert(pair.place, pair.direction)
     return tuple(
         Brief(
             id=f"r{situation.round}-c{index}",
@@ -76,6 +93,7 @@ def make_briefs(
             index=index,
             kind=kind,
             parent=None if parent is None else parent.id,
+            second=pair.second.id if pair and pair.place == index - 1 else None,
             direction=chosen[index - 1].text if chosen else "",
             against=chosen[index - 1].against if chosen else "",
             share=chosen[index - 1].share if chosen else 0.0,

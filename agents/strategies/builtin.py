@@ -13,7 +13,7 @@ from cuda_llm.agents.protocols import Choice, Composer, Strategy, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
 from cuda_llm.agents.strategies.briefs import Assignment, distinct_failures, make_briefs
-from cuda_llm.agents.strategies.elites import improve_elite, show_second
+from cuda_llm.agents.strategies.partners import find_pair
 from cuda_llm.agents.strategies.splits import propose_composition
 from cuda_llm.agents.techniques.directions import open_orders
 from cuda_llm.components import EVERYTHING, Components
@@ -39,7 +39,7 @@ class Fsr:
     Unlike the paper's Algorithm 1 (`fsr-paper`) it returns the best of all rounds, keeps the
     incumbent after ties and regressions, judges no duplicate again, feeds the profile back beside
     the latency, and leaves the incumbent's structure after rounds without gain. Its switches are
-    named in `--strategy`: `fsr+elites+no-critique`. What is on by default was measured
+    named in `--strategy`: `fsr+no-pairs+no-critique`. What is on by default was measured
     (docs/evidence.md).
     """
 
@@ -49,12 +49,9 @@ class Fsr:
     composition: bool = field(default=True, metadata=SWITCH)
     """Whether two kernels that together are faster than any single kernel are put behind one
     `solve`."""
-    elites: bool = field(default=False, metadata=SWITCH)
-    """Whether one brief of a round improves the best kernel of another size or structure than
-    the incumbent's."""
-    pairs: bool = field(default=False, metadata=SWITCH)
-    """Whether one brief of a round shows a second kernel, whose advantage the candidate is to
-    take over."""
+    pairs: bool = field(default=True, metadata=SWITCH)
+    """Whether one brief of a round shows a second kernel, where there is one that beats the
+    incumbent at some size, and whose advantage the candidate is to take over."""
     critique: bool = field(default=True, metadata=SWITCH)
     """Whether one brief of a round orders the change that a critique asks for."""
 
@@ -63,11 +60,9 @@ class Fsr:
         orders = plan_assignments(situation)
         if not self.critique:
             situation = without_changes(situation)
-        if self.elites:
-            orders = improve_elite(situation, orders)
-        briefs = make_briefs(situation, orders, self.components)
         allowed = self.components & situation.config.components
-        return show_second(situation, briefs) if self.pairs and allowed.history else briefs
+        pair = find_pair(situation, orders) if self.pairs and allowed.history else None
+        return make_briefs(situation, orders, self.components, pair)
 
     def compose(self, situation: Situation) -> Trial | CompositionRefused | None:
         """Put together the two kernels that are each the best at some of the sizes."""
@@ -237,7 +232,7 @@ def find_strategy_misfit(part: object) -> str:
 
 
 def _switched(strategy: Strategy, name: str, switches: Sequence[str]) -> Strategy:
-    """Return the strategy with its switches as named: `elites` on, `no-elites` off."""
+    """Return the strategy with its switches as named: `pairs` on, `no-pairs` off."""
     known = [one.name for one in fields(strategy) if one.metadata == SWITCH]  # type: ignore[arg-type]
     for text in switches:
         if text.removeprefix("no-") not in known:

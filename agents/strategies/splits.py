@@ -9,7 +9,7 @@ from cuda_llm.agents.composition import LARGE, SMALL, CompositionRefused, compos
 from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import noise_margin, passed_by_speed
-from cuda_llm.agents.strategies.elites import single_kernels
+from cuda_llm.agents.strategies.partners import single_kernels
 from cuda_llm.figure_wording import name_sizes
 from cuda_llm.search import Attempt, Draft
 from cuda_llm.tasks.objective import scoring_of

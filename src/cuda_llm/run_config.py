@@ -160,7 +160,7 @@ class GraphInput(BaseModel):
     strategy: Annotated[
         str,
         Field(
-            description="fsr, fsr-paper, best-of-n or FILE.py:NAME; fsr+elites, fsr+no-critique: "
+            description="fsr, fsr-paper, best-of-n or FILE.py:NAME; fsr+no-pairs, fsr+no-critique: "
             "switches."
         ),
     ] = "fsr"

@@ -92,7 +92,7 @@ def test_prompts_of_one_round_about_one_kernel_differ_in_their_last_section_alon
     name: str, budget: int
 ) -> None:
     situation = recorded_rounds(name)[-1]
-    one, *others = Fsr().write_briefs(situation)
+    one, *others = Fsr(pairs=False).write_briefs(situation)
     (system, first), *rest = (
         render_prompt(each, situation, open_templates(), budget) for each in (one, *others)
     )

@@ -19,7 +19,7 @@ OURS = open_templates()
 TWO_PASSED = [
     name for name in RECORDED if len(passed_by_speed(recorded_rounds(name)[-1].attempts)) > 1
 ]
-OFF = Fsr(composition=False, elites=False, pairs=False)
+OFF = Fsr(composition=False, pairs=False)
 
 
 def prompt(situation: Situation, brief: Brief, budget: int = PROMPT_TOKENS) -> str:
@@ -68,6 +68,20 @@ def test_without_a_second_kernel_nothing_of_it_is_said(name: str) -> None:
     situation, brief = two_kernels(name)
     for one in (replace(brief, second=None), replace(brief, components=Components(history=False))):
         assert "second kernel" not in prompt(situation, one)
+
+
+def test_the_history_says_who_is_faster_at_a_size_by_its_idea_before_its_changes() -> None:
+    situation = recorded_rounds("reduction")[-1]
+    brief = OFF.write_briefs(situation)[0]
+    assert brief.parent == "r2-c2"
+    history = prompt(situation, brief).partition("# What was tried")[2].partition("# Hints")[0]
+    assert history.count("fastest at") == 1
+    (entry,) = (line for line in history.splitlines() if "fastest at" in line)
+    assert entry.strip().startswith("fastest at: n = 262,144; idea: Partial sums in scratch memory")
+    assert "; changed: +unrolling, 1 -> 2 launches" in entry
+    tied = replace(situation.attempt("r2-c1"), spread=0.2)
+    attempts = tuple(tied if one.id == tied.id else one for one in situation.attempts)
+    assert "fastest at" not in prompt(replace(situation, attempts=attempts), brief)
 
 
 def test_nearly_all_recorded_runs_have_two_kernels() -> None:

@@ -1,4 +1,4 @@
-"""The switches of `fsr`: compositions, elites and pairs of kernels."""
+"""The switches of `fsr`: compositions and pairs of kernels."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,11 @@ from cuda_llm.agents.composition import CompositionRefused
 from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.builtin import Fsr, find_strategy
-from cuda_llm.agents.strategies.elites import best_at_sizes, best_of_structures, elites
+from cuda_llm.agents.strategies.partners import (
+    best_at_sizes,
+    best_of_structures,
+    find_partners,
+)
 from cuda_llm.agents.strategies.splits import Split, best_split
 from cuda_llm.components import Components
 from cuda_llm.errors import UsageError
@@ -22,7 +26,7 @@ extern "C" void solve(const float* input, float* output, int rows, int cols) {
     turn<<<1, 32>>>(input, output, rows, cols);
 }
 """
-OFF = Fsr(composition=False, elites=False, pairs=False)
+OFF = Fsr(composition=False, pairs=False)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,17 @@ def test_the_best_at_each_size_and_of_each_structure_follow_from_the_attempts() 
         r1_c3=KERNEL.replace("BODY", "__shared__ int t[9];"),
     )
     assert [one.id for one in best_of_structures(tiled)] == ["r1-c2", "r1-c3"]
-    assert [one.id for one in elites(tiled)] == ["r1-c1"]  # r1-c3 is far behind at every size.
+    assert [one.id for one in find_partners(tiled, LARGE)] == ["r1-c1"]
+    assert [one.id for one in find_partners(tiled, BETWEEN)] == ["r1-c1", "r1-c2"]
+
+
+def test_of_kernels_that_tie_at_a_size_the_fastest_over_all_is_the_best_there() -> None:
+    near = replace(SMALL, id="r1-c4", speedup=1.5, times_us=(19.9, 255.0))
+    where = searched(SMALL, LARGE, near, incumbent="r1-c2")
+    assert [one.id for one in best_at_sizes(where)] == ["r1-c1", "r1-c2"]
+    assert [one.id for one in find_partners(where, LARGE)] == ["r1-c1"]
+    noisy = replace(SMALL, spread=3.0)
+    assert find_partners(searched(noisy, LARGE, incumbent="r1-c2"), LARGE) == ()
 
 
 def test_the_best_two_are_split_between_the_sizes_where_each_is_the_best() -> None:
@@ -110,23 +124,38 @@ def test_without_switches_every_order_is_on_the_incumbent() -> None:
     assert {(one.parent, one.second) for one in briefs} == {("r1-c2", None)}
 
 
-def test_one_of_a_round_improves_an_elite() -> None:
-    briefs = replace(OFF, elites=True).write_briefs(SPLIT)
-    assert [one.parent for one in briefs] == ["r1-c2", "r1-c2", "r1-c2", "r1-c1"]
-
-
 def test_one_of_a_round_shows_a_second_kernel_and_what_it_is_better_at() -> None:
     unrolled = KERNEL.replace("BODY", "\n#pragma unroll\nfor (;;) {}")
     where = searched(SMALL, LARGE, BETWEEN, incumbent="r1-c2", r1_c1=unrolled)
     briefs = replace(OFF, pairs=True).write_briefs(where)
-    assert [one.second for one in briefs] == [None, "r1-c1", None, None]
-    assert briefs[1].direction == (
+    assert [one.second for one in briefs] == [None, None, None, "r1-c1"]
+    assert briefs[3].direction == (
         "graft into r1-c2 what makes r1-c1 faster at rows = cols = 512 (it has: unrolling)"
     )
     plain = replace(OFF, pairs=True).write_briefs(SPLIT)
-    assert plain[1].direction.startswith("choose between both kernels by size in solve: r1-c1")
+    assert plain[3].direction == (
+        "take over what makes r1-c1 faster at rows = cols = 512, or choose between both kernels by "
+        "size in solve"
+    )
     without = replace(OFF, pairs=True, components=Components(history=False))
     assert {one.second for one in without.write_briefs(where)} == {None}
+
+
+def test_another_second_kernel_is_shown_while_one_was_not_beside_that_parent() -> None:
+    middle = attempt("r1-c4", 1.2, times_us=(50.0, 260.0))
+    shared = KERNEL.replace("BODY", "__shared__ int t[9];")
+    tried = attempt("r1-c5", None, parent="r1-c2", second="r1-c1")
+    first = searched(SMALL, LARGE, middle, incumbent="r1-c2", r1_c4=shared)
+    again = searched(SMALL, LARGE, middle, tried, incumbent="r1-c2", r1_c4=shared)
+    seconds = [replace(OFF, pairs=True).write_briefs(one)[3].second for one in (first, again)]
+    assert seconds == ["r1-c1", "r1-c4"]
+
+
+def test_no_second_kernel_is_shown_where_none_is_faster_anywhere_or_a_playbook_wrote_it() -> None:
+    by_playbook = replace(SMALL, written_by="playbook")
+    for small in (by_playbook, replace(SMALL, times_us=(60.5, 250.0))):
+        where = searched(small, LARGE, BETWEEN, incumbent="r1-c2")
+        assert {one.second for one in Fsr().write_briefs(where)} == {None}
 
 
 def test_the_change_of_a_critique_is_an_order_unless_switched_off() -> None:
@@ -141,10 +170,10 @@ def test_the_change_of_a_critique_is_an_order_unless_switched_off() -> None:
 
 
 def test_a_strategy_is_named_with_its_switches() -> None:
-    found = find_strategy("fsr+elites+no-critique")
+    found = find_strategy("fsr+no-pairs+no-critique")
     assert isinstance(found, Fsr)
-    assert found == replace(Fsr(), name="fsr+elites+no-critique", elites=True, critique=False)
-    with pytest.raises(UsageError, match="unknown switch 'elite'; fsr has composition, elites, "):
+    assert found == replace(Fsr(), name="fsr+no-pairs+no-critique", pairs=False, critique=False)
+    with pytest.raises(UsageError, match="unknown switch 'elite'; fsr has composition, pairs, "):
         find_strategy("fsr+elite")
     with pytest.raises(UsageError, match="best-of-n has none"):
-        find_strategy("best-of-n+elites")
+        find_strategy("best-of-n+pairs")

@@ -317,7 +317,7 @@ def test_a_query_is_read_back_as_it_was_written() -> None:
 
     wanted = Selection(
         text="a&b",
-        where=(("task", "x=y"), ("strategy", "fsr+elites")),
+        where=(("task", "x=y"), ("strategy", "fsr+no-pairs")),
         runs=("one", "two"),
         sort="speedup",
         down=True,

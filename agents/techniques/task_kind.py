@@ -183,7 +183,7 @@ def _sliding(
         if len(one.shape) > 1
         and terms
         and terms == {*one.shape} - {*outputs[0].shape}
-        and not terms & {extent for other in inputs if other is not one for extent in other.shape}
+        and not terms & {name for other in inputs if other is not one for name in _names(other)}
     ]
     return TaskKind.CONVOLUTION if over and own else None
 
@@ -210,7 +210,8 @@ def _contracting(
     factors = [one for one in inputs if is_float(one.dtype)]
     matrices = [one for one in factors if len(one.shape) > 1]
     after = {extent for one in outputs for extent in one.shape}
-    shared = Counter(extent for one in factors for extent in {*one.shape} - after)
+    # Names: a row of `32 * blocks` weights has a scale for each of its `blocks`.
+    shared = Counter(name for one in factors for name in _names(one) - after)
     summed = max(shared.values(), default=0) > 1
     square = any(max(Counter(one.shape).values()) > 1 for one in matrices)
     if len(outputs[0].shape) > 1:
@@ -223,6 +224,11 @@ def _contracting(
         operations = evaluate(task.roofline.flops, _dims(task)) / _elements(task, inputs)
         return TaskKind.SOLVER if operations > MANY / 2 else TaskKind.MATVEC
     return None
+
+
+def _names(argument: TaskArgument) -> set[str]:
+    """Return the dims that an argument's extents are made of."""
+    return {name for extent in argument.shape for name in names_in(extent)}
 
 
 def _along(shape: Sequence[str], reduced: Collection[str]) -> TaskKind:

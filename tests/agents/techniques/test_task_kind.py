@@ -61,6 +61,13 @@ def test_roles_shapes_and_terms_tell_the_kind(kind: TaskKind) -> None:
     assert kind_of(KINDS[kind]) == kind
 
 
+def test_a_product_with_a_vector_whose_rows_have_a_scale_a_block_is_no_convolution() -> None:
+    """Rows of `32 * k` whole weights and of `k` scales share the dim k with the vector."""
+    arrays = ("in int8 m, 32 * k", "in float32 m, k", "in float32 32 * k", "out float32 m")
+    task = declared(*arrays, terms="32 * k", flops="64 * m * k")
+    assert kind_of(task) is TaskKind.MATVEC
+
+
 def test_attention_with_other_lengths_of_queries_and_keys_is_attention() -> None:
     keys = ("in float32 n, k", "in float32 n, k")
     task = declared("in float32 m, k", *keys, "out float32 m, k", terms="n", flops="4 * m * n * k")

@@ -4,7 +4,7 @@ what limits it.
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -55,6 +55,10 @@ BUILT_IN = (
 
 LEAST_LEFT_OUT = 6
 """Least lines of a shared stretch that is left out of the second kernel."""
+LEAST_PHASE = 0.05
+"""Least part of the longest path, 0 to 1, of a phase that is shown."""
+WAITS = frozenset({"latency", "low_occupancy"})
+"""Bottlenecks that the phases of the longest path explain."""
 LEAST_SPREAD = 0.0005
 """Least relative half-width of an interval that is shown: in per cent with one decimal."""
 MOST_COMPARED = 2000
@@ -307,6 +311,8 @@ def describe_profile(
     source = situation.archive.source(attempt.id) if shown else ""
     left = left_to_gain(situation, attempt, size)
     within = [_within(one, left) for one in profile.bottlenecks]
+    waits = full and any(one.code in WAITS for one in within)
+    path = _longest_path(profile, shown=shown) if waits else ()
     found = [
         _bottleneck(
             one,
@@ -315,6 +321,7 @@ def describe_profile(
             source=source,
             advise=advise,
             score=_score_of_saving(situation, attempt, size, one),
+            phases=bool(path) and one.code in WAITS,
         )
         for index, one in enumerate(within)
     ]
@@ -322,10 +329,43 @@ def describe_profile(
     dram = (_bandwidth(situation, profile, size, attempt.times_us[size]),) if timed else ()
     return (
         *found,
+        *path,
         *dram,
-        *(_launch(one, full=full, alone=len(profile.launches) == 1) for one in profile.launches),
-        *(_resources(one) for one in profile.resources),
+        *_launches(profile, full=full),
     )
+
+
+def _launches(profile: Profile, *, full: bool) -> Iterator[str]:
+    """Yield a line for each launch, the first of a kernel with its resources; where no launch is
+    known, a line for each kernel."""
+    if not profile.launches:
+        yield from (
+            f"kernel {one_line(short_kernel_name(one.kernel))}: {_resources(one)}"
+            for one in profile.resources
+        )
+    untold = {name: one for one in profile.resources for name in (one.kernel, one.symbol)}
+    for launch in profile.launches:
+        line = _launch(launch, full=full, alone=len(profile.launches) == 1)
+        resources = untold.get(launch.kernel)
+        if resources:
+            untold = {name: one for name, one in untold.items() if one != resources}
+        yield f"{line}, {_resources(resources)}" if resources else line
+
+
+def _longest_path(profile: Profile, *, shown: bool) -> tuple[str, ...]:
+    """Render what the clocks of the longest path through a block go to, in the longest launch:
+    `of 1,480 clocks of a block: load 940 (line 13), merge 300 (line 23)`."""
+    longest = max(profile.launches, key=lambda one: one.time_us, default=None)
+    if longest is None or not longest.phases:
+        return ()
+    whole_clk = sum(one.clk for one in longest.phases)
+    parts = (
+        f"{one.kind} {one.clk:,.0f}{f' (line {one.spot.line})' if shown and one.spot else ''}"
+        for one in longest.phases
+        if one.clk >= LEAST_PHASE * whole_clk
+    )
+    kernel = f" of {short_kernel_name(longest.kernel)}" if len(profile.launches) > 1 else ""
+    return (f"of {whole_clk:,.0f} clocks of a block{one_line(kernel)}: {', '.join(parts)}",)
 
 
 def _within(one: Bottleneck, left: float | None) -> Bottleneck:
@@ -356,11 +396,12 @@ def describe_savings(situation: Situation, attempt: Attempt, savings: Mapping[st
 
 
 def _bottleneck(
-    one: Bottleneck, *, first: bool, full: bool, source: str, advise: bool, score: str
+    one: Bottleneck, *, first: bool, full: bool, source: str, advise: bool, score: str, phases: bool
 ) -> str:
     word = "limited by" if first else "also"
     what = one_line(one.explanation) if full else name_bottleneck(one.code)
-    spot = f" at {_line(one.spot, source)}" if source and one.spot else ""
+    # The lines of waits stand with the phases of the path.
+    spot = f" at {_line(one.spot, source)}" if source and one.spot and not phases else ""
     advice = f"; what usually helps: {one_line(one.advice)}" if one.advice and advise else ""
     return f"{word} {what}{spot}, {describe_share(one)}{score}{advice}"
 
@@ -386,8 +427,7 @@ def _launch(one: LaunchProfile, *, full: bool, alone: bool) -> str:
 def _resources(one: KernelResources) -> str:
     spills = one.spill_store_bytes + one.spill_load_bytes
     spilled = f"{spills:,} B of spills" if spills else "no spills"
-    name = one_line(short_kernel_name(one.kernel))
-    return f"kernel {name}: {one.registers} registers a thread, {spilled}"
+    return f"{one.registers} registers a thread, {spilled}"
 
 
 def _bandwidth(situation: Situation, profile: Profile, size: int, time_us: float) -> str:

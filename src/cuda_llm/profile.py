@@ -150,6 +150,21 @@ def limiter(bottlenecks: Sequence[Bottleneck]) -> Bottleneck | None:
     return bottlenecks[0] if bottlenecks else None
 
 
+PhaseKind = Literal["load", "shared", "compute", "reduce", "barrier", "merge", "store"]
+"""What a warp does or waits for: global memory, shared memory, arithmetic, exchanges between lanes,
+other warps, atomics, stores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A part of the longest path through an average block of a launch."""
+
+    kind: PhaseKind
+    clk: float
+    spot: SourceSpot | None = None
+    """The line that takes most of it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LaunchProfile:
     """One kernel launch of one `solve` call."""
@@ -167,6 +182,8 @@ class LaunchProfile:
     figures: Mapping[str, float] = field(default_factory=dict)
     """Counts and ratios behind the time, units in the names (`dram_bytes`,
     `sectors_per_request`)."""
+    phases: tuple[Phase, ...] = ()
+    """Phases of the longest path through a block, longest first; empty where it was not counted."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -343,7 +343,7 @@ def _read_account(
         blocks_total=total,
         block_warps=tuple(map(float, rows[:blocks].tolist())),
         block_lanes=tuple(map(float, rows[blocks:].tolist())),
-        sites=tuple(map(_site_count, counters)),
+        sites=tuple(_site_count(one, counted) for one in counters),
         heaviest=_heaviest(entry),
         path_clk=int(entry["path_ticks"]) / TICKS / counted,
         longest_clk=int(entry["longest_ticks"]) / TICKS,
@@ -380,7 +380,7 @@ def _heaviest(entry: Any) -> dict[str, float]:
     }
 
 
-def _site_count(one: Any) -> SiteCounters:
+def _site_count(one: Any, counted_blocks: int) -> SiteCounters:
     return SiteCounters(
         requests=float(one["requests"]),
         lanes=float(one["lanes"]),
@@ -392,6 +392,7 @@ def _site_count(one: Any) -> SiteCounters:
         l2_sectors=float(one["l2_sectors"]),
         dram_sectors=float(one["dram_sectors"]),
         serial=float(one["serial"]),
+        path_clk=int(one["path_ticks"]) / TICKS / counted_blocks,
     )
 
 

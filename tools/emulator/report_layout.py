@@ -110,6 +110,7 @@ SITE_COUNTERS = np.dtype(
         ("l2_sectors", "u8"),
         ("dram_sectors", "u8"),
         ("serial", "u8"),
+        ("path_ticks", "u8"),
     ],
     align=True,
 )

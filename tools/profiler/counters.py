@@ -36,6 +36,8 @@ class SiteCounters:
     footprint exceeds L2: DRAM traffic."""
     serial: float = 0.0
     """Atomics: the largest number of lanes on one address, summed over requests."""
+    path_clk: float = 0.0
+    """Clocks that the longest path through an average block waits at the instruction."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from cuda_llm.tools.profiler.counts import (
     count_instructions,
     count_tensor_operations,
 )
+from cuda_llm.tools.profiler.phases import find_phases
 from cuda_llm.tools.profiler.tables import KernelTable
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, least_tensor_us, place_launch
 from cuda_llm.tools.profiler.traffic import CONSTANT_SPACES
@@ -93,6 +94,7 @@ def _profile(launch: ModelledLaunch) -> LaunchProfile:
         time_us=launch.time.time_us,
         terms_us={term.value: us for term, us in launch.time.terms_us.items() if us > 0},
         figures=_figures(launch),
+        phases=find_phases(launch),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cuda_llm.hardware_profiles.occupancy import WARP_THREADS
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.counters import SiteCounters
+from cuda_llm.tools.profiler.phases import find_phases
 from cuda_llm.tools.profiler.relief import (
     FEWER,
     in_single_precision,
@@ -126,8 +127,8 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
         code="latency",
         **launch.time.saving(launch.what_if(waiting=shorter.part), Term.LATENCY),
         explanation=(
-            f"warps wait {launch.time.terms_us[Term.LATENCY]:.1f} us for memory and for each "
-            f"other, {resident} of {room} warps resident on an SM"
+            f"warps wait {launch.time.terms_us[Term.LATENCY]:.1f} us, "
+            f"{resident} of {room} of an SM resident"
         ),
         advice=(
             "launch more blocks: the grid does not fill the chip"
@@ -141,7 +142,12 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
 
 
 def _longest_wait(launch: ModelledLaunch, *, by_loads: bool) -> SourceSpot | None:
-    """Return the access that is waited for longest in the basic block that waits longest."""
+    """Return the line that the longest path waits at longest; where no path was counted, the access
+    that is waited for longest in the basic block that waits longest."""
+    phases = find_phases(launch)
+    if phases:
+        alike = (one for one in phases if (one.kind == "load") == by_loads)
+        return next(alike, phases[0]).spot
     loads = load_clk(launch.account, launch.table, launch.hardware)
     whole = block_clk(launch.account, launch.table, launch.hardware)
     clk = loads if by_loads else [one - load for one, load in zip(whole, loads, strict=True)]

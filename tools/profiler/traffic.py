@@ -231,7 +231,7 @@ def block_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) -
     accesses = _by_block(account, table)
     loads = load_clk(account, table, hardware)
     return tuple(
-        executions * _arithmetic_clk(block, hardware)
+        executions * arithmetic_clk(block, hardware)
         + _shared_clk(executions, here, hardware)
         + waiting
         for block, executions, here, waiting in zip(
@@ -246,7 +246,7 @@ def warps_per_block(account: LaunchCounters) -> int:
     return -(-x * y * z // WARP_LANES)
 
 
-def _arithmetic_clk(block: BasicBlock, hardware: Hardware) -> float:
+def arithmetic_clk(block: BasicBlock, hardware: Hardware) -> float:
     """Return the clocks of a block's arithmetic: a warp issues at most an instruction per clock,
     and waits along its chain of results."""
     issued = sum(count for kind, count in block.mix.items() if kind is not InstructionClass.FREE)

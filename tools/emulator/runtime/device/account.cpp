@@ -85,7 +85,7 @@ void ask_l2(Warp* w, uint32_t site, const LocalTraffic& traffic) {
     sum.in_block += asked;
     sum.in_wave += beyond;
   }
-  if (traffic.read != 0) w->ticks += latency_ticks(Level::l2) / kLocalAtOnce;
+  if (traffic.read != 0) go_on_at(w, site, w->ticks + latency_ticks(Level::l2) / kLocalAtOnce);
 }
 
 }  // namespace
@@ -166,14 +166,14 @@ uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t
   }
   wait(w, site, ticks);
   // L1 looks up a line a clock, and moves four sectors.
-  occupy(w, std::max<uint64_t>(kPassSectors * lines, sectors.size()));
+  occupy(w, site, std::max<uint64_t>(kPassSectors * lines, sectors.size()));
   if ((site_traits(w, site) & kStrong) == 0) return ticks;
   LineUse& line = line_at(*run_of(w).block->launch, at.low);
   if (access != AccessNumber::read) line.ticks = std::max(line.ticks, w->ticks);
   if (at.low - device().workspace < kWorkspaceBytes && access == AccessNumber::atomic) {
     // The last block to arrive goes on after all others, as they do after it.
     counters.meetings += static_cast<uint64_t>(__builtin_popcount(lanes));
-    w->ticks = line.ticks;
+    go_on_at(w, site, line.ticks);
   }
   if (polls) remember_poll(w, site, at.low, line.ticks);
   return ticks;
@@ -216,7 +216,7 @@ void account_const(Warp* w, uint32_t site, Mask lanes, const uint64_t* address) 
   c.wavefronts += words.size();
   ++c.ideal_wavefronts;
   c.worst_ways = std::max<uint64_t>(c.worst_ways, words.size());
-  occupy(w, kPassSectors * (words.size() - 1));
+  occupy(w, site, kPassSectors * (words.size() - 1));
 }
 
 void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
@@ -244,10 +244,10 @@ void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& a
     c.serial += serial;
     const bool loops = (site_traits(w, site) & kFloat) != 0;
     taken = std::max(taken, serial) * (loops ? kLoopPasses : kAtomicPasses);
-    if (loops) w->ticks += serial * 2 * latency;
+    if (loops) go_on_at(w, site, w->ticks + serial * 2 * latency);
   }
   wait(w, site, latency);
-  occupy(w, kPassSectors * taken);
+  occupy(w, site, kPassSectors * taken);
   if (polls) remember_poll(w, site, at.low, 0);
 }
 
@@ -269,7 +269,7 @@ void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, 
   const LocalTraffic traffic = touch_local(w, words, access == AccessNumber::write);
   if (traffic.read + traffic.written != 0) ask_l2(w, site, traffic);
   wait(w, site, latency_ticks(Level::l1));
-  occupy(w, std::max<uint64_t>(kPassSectors, sectors.size()));
+  occupy(w, site, std::max<uint64_t>(kPassSectors, sectors.size()));
 }
 
 }  // namespace emu

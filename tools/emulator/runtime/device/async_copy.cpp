@@ -6,6 +6,7 @@
 #include "device/certain.h"
 #include "device/checks.h"
 #include "device/cluster.h"
+#include "device/path.h"
 #include "device/races.h"
 #include "device/undefined.h"
 #include "emu/memory.h"
@@ -66,7 +67,7 @@ void land_groups(Warp* w, Mask lanes, Until until) {
   for (AsyncCopy& copy : copies) {
     if ((lanes >> copy.lane & 1) != 0 && copy.group < until(copy.lane)) {
       land_async_copy(w, copy);
-      w->ticks = std::max(w->ticks, copy.ready);
+      go_on_at(w, copy.site, std::max(w->ticks, copy.ready));
     } else {
       if ((lanes >> copy.lane & 1) != 0) copy.waited = copy.group == run.group[copy.lane];
       *keep++ = copy;

@@ -235,7 +235,7 @@ void atomic_cluster(Warp* w, uint32_t site, Mask lanes, const LaneAtomics& r, co
              [&](BlockRun& target, Mask some, const uint32_t* inside) {
                Visit visit(w, target);
                atomic_shared(w, site, some, r, inside, 0);
-               wait_for_cluster(w, target);
+               wait_for_cluster(w, site, target);
              });
 }
 

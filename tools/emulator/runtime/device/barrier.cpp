@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "device/fault.h"
+#include "device/path.h"
 #include "device/run.h"
 
 namespace emu {
@@ -51,6 +52,7 @@ void open(BlockRun& block, Barrier& barrier) {
   std::fill(barrier.waiting, barrier.waiting + block.warp_count, Mask{0});
   barrier.arrived = 0;
   barrier.latest = 0;
+  barrier.last = 0;
   barrier.total = 0;
   barrier.any = false;
   barrier.all = true;
@@ -67,13 +69,19 @@ void release(BlockRun& block, Barrier& barrier) {
       std::count_if(barrier.waiting, barrier.waiting + block.warp_count, [](Mask m) { return m != 0; }));
   const uint64_t wait =
       kTicks * (device().facts.latency_shared + kArrivalClk * (std::max<uint64_t>(1, waiting) - 1));
+  const uint32_t sites = block.launch->launch.kernel->site_count;
   for (uint32_t i = 0; i < block.warp_count; ++i) {
     if (barrier.waiting[i] == 0) continue;
     Warp& w = block.warps[i];
     w.at_barrier &= ~barrier.waiting[i];
     w.barrier_result = result;
     meeting.push_back(&block.runs[i].order);
-    w.ticks = barrier.latest + wait;
+    // Whoever waits for the last to arrive has its path behind it.
+    if (i != barrier.last && block.block.counted) {
+      std::copy_n(block.runs[barrier.last].waited, sites, block.runs[i].waited);
+    }
+    w.ticks = barrier.latest;
+    go_on_at(&w, barrier.site, barrier.latest + wait);
   }
   warps_meet(meeting);
   open(block, barrier);
@@ -98,7 +106,10 @@ void arrive(Warp* w, uint32_t site, Mask lanes, uint32_t id, uint32_t count, boo
            .other_site = barrier.site, .reason = ReasonNumber::different_thread_counts});
   }
   if (block.block.counted) ++block.launch->counters.barriers;
-  barrier.latest = std::max(barrier.latest, w->ticks);
+  if (w->ticks >= barrier.latest) {
+    barrier.latest = w->ticks;
+    barrier.last = w->index;
+  }
   if (reduce != Reduce::none) {
     barrier.total += static_cast<uint32_t>(__builtin_popcount(lanes & predicate));
     barrier.any = barrier.any || (lanes & predicate) != 0;

@@ -6,6 +6,7 @@
 
 #include "device/account.h"
 #include "device/bulk.h"
+#include "device/path.h"
 
 namespace emu {
 namespace {
@@ -25,7 +26,7 @@ void land_in_global(Warp* w, const BulkStore& store) {
     }
     set_bits(d.initialised, piece.global - d.base, piece.bytes);
   }
-  w->ticks = std::max(w->ticks, store.ready);
+  go_on_at(w, store.site, std::max(w->ticks, store.ready));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "device/fault.h"
+#include "device/path.h"
 
 namespace emu {
 namespace {
@@ -69,8 +70,9 @@ BlockRun& block_holding(Warp* w, uint32_t site, int lane, uint32_t address, uint
   raise(fault);
 }
 
-void wait_for_cluster(Warp* w, const BlockRun& target) {
-  if (&target != run_of(w).home && target.block.counted) w->ticks += kTicks * kClusterClocks;
+void wait_for_cluster(Warp* w, uint32_t site, const BlockRun& target) {
+  if (&target == run_of(w).home || !target.block.counted) return;
+  go_on_at(w, site, w->ticks + kTicks * kClusterClocks);
 }
 
 void cluster_arrive(Warp* w, uint32_t site, Mask lanes, bool relaxed) {
@@ -106,7 +108,7 @@ Mask cluster_wait(Warp* w, uint32_t site, Mask lanes, bool relaxed, uint32_t pc)
   run.cluster_pending &= ~lanes;
   if (wait.site == site && wait.rank == kNone) w->ticks = wait.ticks;
   wait.site = kNone;
-  w->ticks = std::max(w->ticks, cluster.complete_ticks) + kTicks * kClusterClocks;
+  go_on_at(w, site, std::max(w->ticks, cluster.complete_ticks) + kTicks * kClusterClocks);
   if (w->watched && !relaxed) learn(w, cluster.complete);
   return lanes;
 }

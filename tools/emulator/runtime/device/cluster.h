@@ -54,7 +54,7 @@ void each_block(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, int
 
 // Accesses of another block's shared memory wait so much longer (an estimate: about 200 clocks on an
 // H100).
-void wait_for_cluster(Warp* w, const BlockRun& target);
+void wait_for_cluster(Warp* w, uint32_t site, const BlockRun& target);
 
 // Ends the process: all warps of the block, or of its cluster, wait for phases that cannot complete.
 [[noreturn]] void raise_phase_deadlock(BlockRun& block);

@@ -94,7 +94,8 @@ void count_for_all(LaunchRun& launch, const std::vector<Executed>& blocks, bool 
     for (uint64_t SiteCounters::*counter :
          {&SiteCounters::requests, &SiteCounters::lanes, &SiteCounters::sectors, &SiteCounters::lines,
           &SiteCounters::wavefronts, &SiteCounters::ideal_wavefronts, &SiteCounters::l2_sectors,
-          &SiteCounters::dram_sectors, &SiteCounters::serial}) {
+          &SiteCounters::dram_sectors, &SiteCounters::serial,
+          &SiteCounters::path_ticks}) {
       found.sites[i].*counter = all([&](const Counters& one) { return one.sites[i].*counter; });
     }
     for (const Executed& one : blocks) {

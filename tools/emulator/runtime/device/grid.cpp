@@ -168,10 +168,14 @@ void weigh(const BlockRun& slot) {
     launch.counters.work[u] += work[u];
     launch.heaviest[u] = std::max(launch.heaviest[u], work[u]);
   }
-  uint64_t longest = 0;
-  for (const Warp& w : slot.warps) longest = std::max(longest, w.ticks);
-  launch.counters.path_ticks += longest;
-  launch.longest_ticks = std::max(launch.longest_ticks, longest);
+  const auto shorter = [](const Warp& one, const Warp& other) { return one.ticks < other.ticks; };
+  const Warp& last = *std::max_element(slot.warps.begin(), slot.warps.end(), shorter);
+  launch.counters.path_ticks += last.ticks;
+  launch.longest_ticks = std::max(launch.longest_ticks, last.ticks);
+  const uint64_t* waited = slot.runs[last.index].waited;
+  for (uint32_t i = 0; waited != nullptr && i < kernel.site_count; ++i) {
+    launch.counters.sites[i].path_ticks += waited[i];
+  }
 }
 
 

@@ -5,6 +5,7 @@
 
 #include "device/cluster.h"
 #include "device/fault.h"
+#include "device/path.h"
 #include "device/races.h"
 
 namespace emu {
@@ -116,7 +117,8 @@ void end_wait(Warp* w, uint32_t site, const Mbarrier& one) {
   PhaseWait& wait = run_of(w).wait;
   if (wait.site == site) w->ticks = wait.ticks;
   wait.site = kNone;
-  w->ticks = std::max(w->ticks, one.complete_ticks) + uint64_t{kTicks} * device().facts.latency_shared;
+  const uint64_t latency = uint64_t{kTicks} * device().facts.latency_shared;
+  go_on_at(w, site, std::max(w->ticks, one.complete_ticks) + latency);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ void load_generic(Warp* w, uint32_t site, Mask lanes, const uint64_t* address, i
              [&](BlockRun& target, Mask some, const uint32_t* inside) {
                Visit visit(w, target);
                load_shared<T, N>(w, site, some, inside, 0, out);
-               wait_for_cluster(w, target);
+               wait_for_cluster(w, site, target);
              });
 }
 

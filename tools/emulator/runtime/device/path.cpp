@@ -24,13 +24,13 @@ void wait(Warp* w, uint32_t site, uint64_t ticks) {
     ticks = waited > most ? waited - most : 0;
     most = std::max(most, waited);
   }
-  w->ticks += ticks;
+  go_on_at(w, site, w->ticks + ticks);
 }
 
-void occupy(Warp* w, uint64_t sectors) {
+void occupy(Warp* w, uint32_t site, uint64_t sectors) {
   BlockRun& block = *run_of(w).block;
   const uint64_t ticks = sectors * block.launch->sector_ticks;
-  w->ticks += ticks;
+  go_on_at(w, site, w->ticks + ticks);
   block.path += ticks;
 }
 
@@ -58,7 +58,7 @@ void remember_poll(Warp* w, uint32_t site, uint64_t address, uint64_t written_ti
   WarpRun& run = run_of(w);
   const auto* registers = static_cast<const uint8_t*>(w->regs);
   if (run.poll_site == site && run.poll_address == address && run.poll_waits) {
-    w->ticks = std::max(run.poll_ticks, written_ticks + 2 * latency_ticks(Level::l2));
+    go_on_at(w, site, std::max(run.poll_ticks, written_ticks + 2 * latency_ticks(Level::l2)));
     // All warps of a block that wait for one event make one meeting.
     if (run.block->met != written_ticks) ++run.block->launch->counters.waits_for_blocks;
     run.block->met = written_ticks;

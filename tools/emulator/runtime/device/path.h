@@ -14,10 +14,16 @@ enum class Level { l1, l2, dram };
 
 uint64_t latency_ticks(Level level);
 
+// The warp goes on at that time of its path: until then it waits for the instruction.
+inline void go_on_at(Warp* w, uint32_t site, uint64_t ticks) {
+  uint64_t* waited = run_of(w).waited;
+  if (ticks > w->ticks && waited != nullptr) waited[site] += ticks - w->ticks;
+  w->ticks = ticks;
+}
 // The warp waits for the instruction's result, as far as the code after it needs that.
 void wait(Warp* w, uint32_t site, uint64_t ticks);
 // The data path of L1 and shared memory moves so many sectors' worth of words.
-void occupy(Warp* w, uint64_t sectors);
+void occupy(Warp* w, uint32_t site, uint64_t sectors);
 // What the launch did to the line of L2 that holds the address.
 LineUse& line_at(const LaunchRun& launch, uint64_t address);
 

@@ -46,6 +46,7 @@ struct Barrier {
   Reduce reduce;
   bool open;         // somebody has arrived
   uint64_t latest;   // when the last of them did, in ticks
+  uint32_t last;     // the warp that did
 };
 
 struct BlockRun;
@@ -99,6 +100,7 @@ struct WarpRun {
   std::vector<uint32_t> local_fills;  // of local memory: when each word's line came in, and if stored to
   std::vector<uint64_t> waited_in_copy;  // ticks, by Site::copy
   std::vector<uint64_t> waited_in_loop;  // the most of them, by Site::loop
+  uint64_t* waited;  // ticks on the warp's path, by site; null where not counted
 
   WarpOrder order;
   uint32_t splits;    // of lanes that came to an activemask together
@@ -148,6 +150,7 @@ struct BlockRun {
   Barrier barriers[kBarriers]{};
 
   std::vector<uint64_t> block_warps, block_lanes;  // of this block, by basic block
+  std::vector<uint64_t> waited;  // of each warp, by site
   uint64_t path = 0;      // ticks of the data path of L1 and shared memory
   uint64_t met = 0;       // path of the warp that the block has waited for last, by polling
   uint32_t asked_site = kNone;  // of the last atomic on global memory that steers its warp

@@ -86,6 +86,7 @@ void start_warp(BlockRun& slot, uint32_t index) {
   if (slot.block.counted) {
     run.local_fills.assign(launch.launch.kernel->local_bytes / 4 + 1, 0);
   }
+  run.waited = slot.waited.empty() ? nullptr : &slot.waited[index * launch.launch.kernel->site_count];
   run.poll_site = kNone;
   run.poll_waits = false;
   run.waited_in_copy.assign(launch.launch.kernel->copies + 1, 0);
@@ -152,6 +153,7 @@ void start_block(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.gives_way = false;
   std::fill(slot.block_warps.begin(), slot.block_warps.end(), uint64_t{0});
   std::fill(slot.block_lanes.begin(), slot.block_lanes.end(), uint64_t{0});
+  slot.waited.assign(slot.block.counted ? slot.warp_count * launch.launch.kernel->site_count : 0, 0);
   slot.begin_time = next_order_time();
   slot.has_left = false;
   slot.hidden.clear();

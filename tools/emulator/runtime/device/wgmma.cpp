@@ -284,7 +284,7 @@ void group_wait(Warp* w, uint32_t site, uint32_t groups_left) {
   }
   std::erase_if(products.pending, [&](const ProductUnderWay& one) {
     if (one.group >= products.complete) return false;
-    w->ticks = std::max(w->ticks, one.ready);
+    go_on_at(w, site, std::max(w->ticks, one.ready));
     return true;
   });
   if (!w->watched) return;

@@ -184,6 +184,7 @@ struct SiteCounters {
   uint64_t l2_sectors;
   uint64_t dram_sectors;
   uint64_t serial;
+  uint64_t path_ticks;  // that the longest path of each block waits here, summed
 };
 
 struct Report {

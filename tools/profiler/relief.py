@@ -204,12 +204,24 @@ def without_contention(account: LaunchCounters, table: KernelTable) -> LaunchCou
     return replace(_with_sites(account, table, adjust), worst_line=0.0)
 
 
+def elected_blocks(account: LaunchCounters, table: KernelTable) -> frozenset[int]:
+    """Return the basic blocks in which one lane of a warp stores or adds the warp's result: the
+    other lanes have none, so that no other way through the code saves the instructions."""
+    storing = {site.block for site in table.sites if site.kind in ("store", "atomic")}
+    counts = zip(account.block_warps, account.block_lanes, strict=True)
+    return frozenset(
+        index for index, (warps, lanes) in enumerate(counts) if index in storing and lanes <= warps
+    )
+
+
 def without_divergence(account: LaunchCounters, table: KernelTable) -> LaunchCounters:
-    """Return the counters with active lanes packed into full warps, accesses with them."""
+    """Return the counters with active lanes packed into full warps, accesses with them, but for
+    what one lane does for its warp."""
+    elected = elected_blocks(account, table)
 
     def adjust(site: InstructionSite, count: SiteCounters) -> SiteCounters:
         packed = count.lanes / WARP_LANES
-        if count.requests <= packed:
+        if count.requests <= packed or site.block in elected:
             return count
         part = packed / count.requests
         return replace(
@@ -224,8 +236,10 @@ def without_divergence(account: LaunchCounters, table: KernelTable) -> LaunchCou
     packed = replace(
         _with_sites(account, table, adjust),
         block_warps=tuple(
-            min(warps, lanes / WARP_LANES)
-            for warps, lanes in zip(account.block_warps, account.block_lanes, strict=True)
+            warps if index in elected else min(warps, lanes / WARP_LANES)
+            for index, (warps, lanes) in enumerate(
+                zip(account.block_warps, account.block_lanes, strict=True)
+            )
         ),
     )
     return _fetching_less(account, packed, table)

@@ -278,13 +278,26 @@ class _Shorter:
 
 def _shorten(launch: ModelledLaunch) -> _Shorter:
     """Return the better of two: more loads under way at once, or shorter chains of other waits."""
-    waits = warp_waits(launch.account, launch.table, launch.hardware)
-    if not waits.all:
+    loads_clk, others_clk, all_clk = _waits_of_path(launch)
+    if not all_clk:
         return _Shorter(part=1.0, by_loads=True)
     overlap = max(1.0, min(UNDER_WAY, MOST_UNDER_WAY / _loads_under_way(launch)))
-    loads = waits.loads * (1 - 1 / overlap)
-    others = (waits.chains + waits.barriers) * (1 - 1 / UNDER_WAY)
-    return _Shorter(part=1 - max(loads, others) / waits.all, by_loads=loads >= others)
+    loads = loads_clk * (1 - 1 / overlap)
+    others = others_clk * (1 - 1 / UNDER_WAY)
+    return _Shorter(part=1 - max(loads, others) / all_clk, by_loads=loads >= others)
+
+
+def _waits_of_path(launch: ModelledLaunch) -> tuple[float, float, float]:
+    """Return the clocks of waiting for global memory, for other things, and in all: on the longest
+    path, else of an average warp."""
+    phases = find_phases(launch)
+    if not phases:
+        waits = warp_waits(launch.account, launch.table, launch.hardware)
+        return waits.loads, waits.chains + waits.barriers, waits.all
+    loads_clk = sum(one.clk for one in phases if one.kind == "load")
+    all_clk = sum(one.clk for one in phases)
+    stores_clk = sum(one.clk for one in phases if one.kind == "store")
+    return loads_clk, all_clk - loads_clk - stores_clk, all_clk
 
 
 def _loads_under_way(launch: ModelledLaunch) -> float:

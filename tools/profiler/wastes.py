@@ -11,6 +11,7 @@ from cuda_llm.tools.profiler.counts import (
 )
 from cuda_llm.tools.profiler.relief import (
     coalesced,
+    elected_blocks,
     is_on_banks,
     is_plain_global,
     without_bank_conflicts,
@@ -18,6 +19,7 @@ from cuda_llm.tools.profiler.relief import (
     without_divergence,
     without_local_memory,
 )
+from cuda_llm.tools.profiler.tables import InstructionClass
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, Term, TimeReason
 from cuda_llm.tools.profiler.traffic import warps_per_block
 
@@ -35,6 +37,8 @@ WASTE_ADVICE = {
 }
 """Advice that removes a waste, by its code, for modelled and counted times."""
 
+JOIN_LATENCIES = 4
+"""Latencies of L2 that the last block of several takes to join their results (an estimate)."""
 _OCCUPANCY_ADVICE = {
     "threads": "choose a block size that divides the threads an SM holds",
     "registers": "use fewer registers: smaller per-thread tiles, or __launch_bounds__",
@@ -130,13 +134,17 @@ def _divergence(launch: ModelledLaunch) -> TimeReason | None:
     if not table.blocks or mix.simd_efficiency >= 1:
         return None
     without_waste = launch.what_if(account=without_divergence(account, table))
+    elected = elected_blocks(account, table)
 
     def idle(index: int) -> float:
         issued = sum(table.blocks[index].mix.values())
         lanes = account.block_warps[index] * WARP_LANES - account.block_lanes[index]
-        return issued * lanes
+        return 0.0 if index in elected else issued * lanes
 
-    worst = table.blocks[max(range(len(table.blocks)), key=idle)]
+    worst_index = max(range(len(table.blocks)), key=idle)
+    if not idle(worst_index):
+        return None
+    worst = table.blocks[worst_index]
     x, y, z = account.block
     partial = x * y * z < WARP_LANES
     return TimeReason(
@@ -200,13 +208,41 @@ def _tail(launch: ModelledLaunch) -> TimeReason | None:
     else:
         explanation = f"{blocks} blocks do not divide evenly among {sms} SMs: some idle at the end"
         advice = WASTE_ADVICE["uneven_grid"]
+    saving = launch.time.saving(without_waste)
+    join_us = _join_us(launch) if blocks < places else 0.0
+    if join_us:
+        explanation += f"; to join the results of more blocks costs {join_us:.1f} us"
+        saved_us = max(0.0, saving["saved_us"] - join_us)
+        saving |= {"saved_us": saved_us, "share": saved_us / launch.time.time_us}
     return TimeReason(
         code="tail",
-        **launch.time.saving(without_waste),
+        **saving,
         explanation=explanation,
         advice=advice,
         waste=True,
     )
+
+
+def _join_us(launch: ModelledLaunch) -> float:
+    """Return the microseconds to join the results of several blocks, where a block makes a single
+    result; 0 where it is not known to.
+
+    Threads that meet at barriers and exchange values between lanes, or store fewer values than the
+    block has warps, make one. The blocks' parts are joined by a second launch, or by the last block
+    to arrive: a fence, a kept atomic of two latencies of L2, and a load.
+    """
+    account, table, model = launch.account, launch.table, launch.hardware.model
+    exchanges = any(block.mix.get(InstructionClass.SHUFFLE) for block in table.blocks)
+    pairs = zip(table.sites, account.sites, strict=True)
+    stored = sum(
+        count.lanes for site, count in pairs if site.kind in ("store", "atomic") and count.sectors
+    )
+    few = stored < warps_per_block(account) * account.blocks_total
+    if not account.barriers or not (exchanges or few):
+        return 0.0
+    clk_us = 1.0 / launch.hardware.boost_clock_mhz
+    by_launch_us = model.launch_us + model.latency_l2_clk * clk_us
+    return min(by_launch_us, JOIN_LATENCIES * model.latency_l2_clk * clk_us)
 
 
 def _least_part(launch: ModelledLaunch) -> float:

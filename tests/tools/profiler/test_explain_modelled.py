@@ -11,12 +11,17 @@ from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.bottlenecks import Explained, list_bottlenecks
 from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.profiler.explain_modelled import copies_profile, explain_call
+from cuda_llm.tools.profiler.phases import find_phases
+from cuda_llm.tools.profiler.relief import elected_blocks
+from cuda_llm.tools.profiler.roofs import find_roofs
 from cuda_llm.tools.profiler.tables import (
     BasicBlock,
     InstructionClass,
     InstructionSite,
     KernelTable,
 )
+from cuda_llm.tools.profiler.time_model import ModelledLaunch, place_launch
+from cuda_llm.tools.profiler.wastes import find_wastes
 
 HARDWARE = find_hardware("RTX 3090 Ti")
 WARPS = 84 * 6 * 8 * 10
@@ -247,3 +252,93 @@ def test_the_bus_is_slower_than_device_memory() -> None:
     (across,) = copies_profile(1, 1 << 20, 1 << 20, HARDWARE)
     (within,) = copies_profile(1, 1 << 20, 0, HARDWARE)
     assert across.time_us > 5 * within.time_us
+
+
+def row_sums(blocks: int = 8, *, runs: float = 1.0, barriers: float = 0.0) -> ModelledLaunch:
+    """Warps that load, exchange values, and store a value each by one lane; blocks of 256."""
+    warps = blocks * 8
+    table = KernelTable(
+        symbol="k",
+        blocks=(
+            BasicBlock(
+                mix={InstructionClass.INT: 40, InstructionClass.SHUFFLE: 5},
+                spot=SourceSpot(file="mine.cu", line=3),
+                memory_batches=1,
+                global_loads=1,
+                dependent_chain=60,
+            ),
+            BasicBlock(mix={InstructionClass.INT: 4}, spot=SourceSpot(file="mine.cu", line=9)),
+        ),
+        sites=(site("ld.global.f32", "load"), replace(site("st.global.f32", "store", 9), block=1)),
+    )
+    load = SiteCounters(
+        requests=warps * runs,
+        lanes=32 * warps * runs,
+        sectors=4 * warps * runs,
+        l2_sectors=4 * warps * runs,
+        path_clk=700.0,
+    )
+    store = SiteCounters(requests=warps, lanes=warps, sectors=warps, l2_sectors=warps, path_clk=1.0)
+    account = LaunchCounters(
+        kernel=0,
+        grid=(blocks, 1, 1),
+        block=(256, 1, 1),
+        static_shared_bytes=0,
+        dynamic_shared_bytes=0,
+        cooperative=False,
+        blocks_total=blocks,
+        block_warps=(warps * runs, warps),
+        block_lanes=(32.0 * warps * runs, warps),
+        sites=(load, store),
+        path_clk=1000.0,
+        longest_clk=1000.0,
+        barriers=barriers,
+    )
+    return place_launch(account, table, None, HARDWARE)
+
+
+def test_a_lane_that_stores_for_its_warp_is_no_divergence() -> None:
+    launch = row_sums()
+    assert elected_blocks(launch.account, launch.table) == {1}
+    assert "divergence" not in {one.code for one in find_wastes(launch)}
+
+
+def test_a_lane_that_only_loads_for_its_warp_is_divergence() -> None:
+    launch = row_sums()
+    loads = tuple(
+        replace(one, kind="load", opcode="ld.global.f32") if one.block else one
+        for one in launch.table.sites
+    )
+    alone = place_launch(launch.account, replace(launch.table, sites=loads), None, HARDWARE)
+    found = {one.code: one for one in find_wastes(alone)}
+    assert str(found["divergence"].spot) == "mine.cu:9"
+
+
+def test_more_blocks_are_promised_after_what_joining_their_results_costs() -> None:
+    """Blocks of warps that never meet are cut smaller for nothing; a block that makes one result is
+    not: the last to arrive takes four latencies of L2, 240 clocks at 1,860 MHz."""
+    (free,) = (one for one in find_wastes(row_sums(runs=20)) if one.code == "tail")
+    assert free.explanation == "8 blocks leave 76 of 84 SMs without work"
+    (joined,) = (one for one in find_wastes(row_sums(runs=20, barriers=64)) if one.code == "tail")
+    assert joined.saved_us == pytest.approx(free.saved_us - 4 * 240 / 1860)
+    assert joined.explanation.endswith("to join the results of more blocks costs 0.5 us")
+    assert "tail" not in {one.code for one in find_wastes(row_sums(barriers=64))}
+
+
+def test_the_longest_path_is_divided_into_waits_and_instructions() -> None:
+    launch = row_sums()
+    load, reduce = find_phases(launch)[:2]
+    assert (load.kind, load.clk, str(load.spot)) == ("load", 700.0, "mine.cu:7")
+    assert (reduce.kind, str(reduce.spot)) == ("reduce", "mine.cu:3")
+    # 299 clocks of instructions: 60 dependent ones of 4 clocks, and 4 of the store's block.
+    assert reduce.clk == pytest.approx(299 * 240 / (240 + 8))
+    assert sum(one.clk for one in find_phases(launch)) <= 1000.0
+
+
+def test_where_waits_limit_the_line_is_where_the_longest_path_waits() -> None:
+    launch = row_sums()
+    (waits,) = (one for one in find_roofs(launch) if one.code == "latency")
+    assert str(waits.spot) == "mine.cu:7"
+    assert not find_phases(
+        replace(launch, account=replace(launch.account, path_clk=0.0, longest_clk=0.0))
+    )

@@ -39,7 +39,7 @@ from cuda_llm.figure_wording import (
     name_sizes,
 )
 from cuda_llm.outcomes import CompileFailed, Diagnostic, Verdict
-from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Profile
+from cuda_llm.profile import Bottleneck, KernelResources, LaunchProfile, Phase, Profile
 from cuda_llm.search import Attempt
 from cuda_llm.source_file import SourceSpot, short_kernel_name
 from cuda_llm.source_tokens import identifiers
@@ -311,8 +311,7 @@ def describe_profile(
     source = situation.archive.source(attempt.id) if shown else ""
     left = left_to_gain(situation, attempt, size)
     within = [_within(one, left) for one in profile.bottlenecks]
-    waits = full and any(one.code in WAITS for one in within)
-    path = _longest_path(profile, shown=shown) if waits else ()
+    path = _longest_path(profile, shown=shown) if full else ()
     found = [
         _bottleneck(
             one,
@@ -352,20 +351,24 @@ def _launches(profile: Profile, *, full: bool) -> Iterator[str]:
         yield f"{line}, {_resources(resources)}" if resources else line
 
 
-def _longest_path(profile: Profile, *, shown: bool) -> tuple[str, ...]:
-    """Render what the clocks of the longest path through a block go to, in the longest launch:
-    `of 1,480 clocks of a block: load 940 (line 13), merge 300 (line 23)`."""
+def phases_shown(profile: Profile) -> tuple[Phase, ...]:
+    """Return the phases of the longest path in the longest launch that are worth showing; empty
+    where waits are none of what limits the call."""
     longest = max(profile.launches, key=lambda one: one.time_us, default=None)
-    if longest is None or not longest.phases:
+    if longest is None or not any(one.code in WAITS for one in profile.bottlenecks):
         return ()
     whole_clk = sum(one.clk for one in longest.phases)
-    parts = (
+    return tuple(one for one in longest.phases if one.clk >= LEAST_PHASE * whole_clk)
+
+
+def _longest_path(profile: Profile, *, shown: bool) -> tuple[str, ...]:
+    """Render what the clocks of the longest path through a block go to:
+    `clocks of a block's longest path: load 940 (line 13), merge 300 (line 23)`."""
+    parts = [
         f"{one.kind} {one.clk:,.0f}{f' (line {one.spot.line})' if shown and one.spot else ''}"
-        for one in longest.phases
-        if one.clk >= LEAST_PHASE * whole_clk
-    )
-    kernel = f" of {short_kernel_name(longest.kernel)}" if len(profile.launches) > 1 else ""
-    return (f"of {whole_clk:,.0f} clocks of a block{one_line(kernel)}: {', '.join(parts)}",)
+        for one in phases_shown(profile)
+    ]
+    return (f"clocks of a block's longest path: {', '.join(parts)}",) if parts else ()
 
 
 def _within(one: Bottleneck, left: float | None) -> Bottleneck:

@@ -19,6 +19,7 @@ from cuda_llm.agents.prompting.describe_kernel import (
     describe_savings,
     describe_side_by_side,
     keep_differences,
+    phases_shown,
     real_names,
     tabulate_sizes,
 )
@@ -316,7 +317,11 @@ def _cited(situation: Situation, parent: Attempt, verdict: Verdict) -> tuple[Sou
     """Return the lines that the profile or the failure of the parent cites."""
     if isinstance(verdict, Passed):
         profile = verdict.profile and deciding_profile(situation, parent, verdict.profile)[0]
-        return tuple(one.spot for one in profile.bottlenecks if one.spot) if profile else ()
+        if not profile:
+            return ()
+        limits = (one.spot for one in profile.bottlenecks)
+        waits = (one.spot for one in phases_shown(profile))
+        return tuple(spot for spot in (*limits, *waits) if spot)
     return tuple(spots_in(verdict))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from cuda_llm.agents.prompting.quote import one_line
+from cuda_llm.agents.prompting.quote import one_line, unmark
 from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
 from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.situation import Situation
@@ -142,7 +142,8 @@ def read_reply(reply: Reply) -> Draft | NoCode:
     source = html.unescape(source) if _ESCAPED.search(source) else source
     if len(source) > MOST_SOURCE:
         return NoCode(kind="too_long", most_characters=MOST_SOURCE)
-    return Draft(source=source.strip("\n") + "\n", idea=_idea(source, text))
+    source = unmark(source).strip("\n") + "\n"
+    return Draft(source=source, idea=_idea(source, text))
 
 
 def _normal(text: str) -> str:

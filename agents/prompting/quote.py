@@ -84,7 +84,7 @@ def mark_lines(source: str, spots: Iterable[SourceSpot]) -> str:
     A comment, so that an answer that repeats it compiles; marks of an answer are taken off first. A
     line that is empty, goes on, or ends in a comment or within a token stays as it is.
     """
-    source = _MARK.sub("", source)
+    source = unmark(source)
     marked = {one.line for one in spots if holds_line(source, one)}
     parts, line, position, before = list[str](), 1, 0, TokenKind.NEWLINE
     for token in tokenise(source):
@@ -100,12 +100,15 @@ def mark_lines(source: str, spots: Iterable[SourceSpot]) -> str:
     return "".join((*parts, source[position:]))
 
 
+def unmark(source: str) -> str:
+    """Return `source` without the numbers that `mark_lines` put behind its lines."""
+    return _MARK.sub("", source)
+
+
 def holds_line(source: str, spot: SourceSpot) -> bool:
     """Return whether the spot is a line of this source, and not of a header."""
     lines = source.split("\n")
-    return (
-        spot.line <= len(lines) and _MARK.sub("", lines[spot.line - 1]).strip() == spot.text.strip()
-    )
+    return spot.line <= len(lines) and unmark(lines[spot.line - 1]).strip() == spot.text.strip()
 
 
 def join_parts(*parts: str) -> str:

@@ -83,6 +83,11 @@ def test_the_file_is_found_in(layout: str) -> None:
     assert source_of(LAYOUTS[layout]).strip() == FILE.strip()
 
 
+def test_numbers_of_lines_that_an_answer_copied_are_taken_off() -> None:
+    numbered = FILE.replace("int n)\n", "int n)  //:12\n").replace("}\n", "}  //:20\n")
+    assert read(fenced(numbered)) == read(fenced(FILE))
+
+
 def test_parts_of_one_file_are_joined_where_one_launches_what_another_defines() -> None:
     source = source_of(f"The kernel:\n{fenced(KERNEL)}\nand its launch:\n{fenced(SOLVE)}")
     assert source.index("__global__") < source.index("solve")

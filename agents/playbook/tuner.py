@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuda_llm.agents.playbook.history import History, hint_preferences, tried_points
+from cuda_llm.agents.playbook.idle import find_idle, fix_idle, history_within
 from cuda_llm.agents.playbook.kernels import TunableKernel, describe_point
 from cuda_llm.agents.playbook.propose import propose
 from cuda_llm.agents.protocols import Trial
@@ -23,7 +24,8 @@ MAX_TUNED_KERNELS = 2
 class TunableTuner:
     """Tries other values of the tunables of the fastest kernels: the round's and the incumbent.
 
-    The trials of a kernel in all rounds form one search. A kernel of the
+    The trials of a kernel in all rounds form one search, which leaves alone the tunables that were
+    seen to change nothing at the timed sizes. A kernel of the
     playbook is left alone: its generator searches already. A trial keeps the declarations of its
     parent, so that a reader of the winner, or a kernel made from it, has them.
     """
@@ -77,6 +79,12 @@ def _search(situation: Situation, parent: Attempt) -> Iterator[Trial] | None:
     trials = [one for one in situation.attempts if _is_trial_of(one, parent)]
     attempts = [replace(parent, tunables=space.defaults), *trials]
     history = History(tried=tried_points(kernels, attempts), seen=kernels.shas(trials))
+    if history.best:
+        points = [(one, kernels.point_of(one.tunables)) for one in attempts]
+        known = [(one, point) for one, point in points if point]
+        space = fix_idle(space, find_idle(situation, space, known, history.best.point))
+        kernels = TunableKernel(source, space, keep_declarations=True)
+        history = history_within(space, history)
     if history.best and situation.config.components.hints:
         preferred = hint_preferences(space, situation, history.best.point)
         history = replace(history, preferred=preferred)

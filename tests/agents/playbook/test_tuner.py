@@ -9,6 +9,8 @@ from cuda_llm.agents.protocols import Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Space
+from cuda_llm.outcomes import Passed, Verdict
+from cuda_llm.profile import LaunchProfile, Profile, SizeProfile, TimeSource
 from cuda_llm.search import Attempt, Kind
 
 OTHER = "#define N 1  // tunable: 1 2 3\nint n = N;\n"
@@ -96,6 +98,72 @@ def test_kernels_of_the_playbook_that_failed_or_that_declare_badly_are_left_alon
     bad = "#define A 3  // tunable: 1 2\n"
     sources = {"r1-c1": PLAYBOOK, "r1-c2": PLAYBOOK, "r1-c3": bad, "r1-c4": "int x;"}
     assert TunableTuner().propose(after(attempts, sources), attempts, 8) == ()
+
+
+THREE = """\
+#define MODE 1   // tunable: 1 2
+#define SIDE 1   // tunable: 1 2 3
+#define SMALL 1  // tunable: 1 2 3
+int n = MODE * SIDE, m = SMALL;
+"""
+
+
+class Launched(Sources):
+    """Kernels whose launches at the timed sizes do not depend on SMALL."""
+
+    def __init__(self, attempts: Sequence[Attempt], source: TimeSource = "modelled") -> None:
+        super().__init__({"r1-c1": THREE})
+        self.points = {one.id: one.tunables for one in attempts}
+        self.time_source = source
+
+    def verdict(self, attempt: str) -> Verdict:
+        point = self.points[attempt]
+        launch = LaunchProfile(
+            kernel="go",
+            grid=(point.get("MODE", 1), point.get("SIDE", 1), 1),
+            block=(32, 1, 1),
+            shared_bytes=0,
+            occupancy=1.0,
+            time_us=1.0,
+        )
+        profile = Profile(
+            device="any",
+            hardware="any",
+            source=self.time_source,
+            launches=(launch,),
+            smaller=(SizeProfile(size=0, launches=(launch,)),),
+        )
+        return Passed(profile=profile)
+
+
+def tried_at(mode: int, side: int, small: int) -> Attempt:
+    return attempt(
+        f"r1-t{mode}{side}{small}",
+        1.0 + mode,
+        kind=Kind.TUNE,
+        parent="r1-c1",
+        index=100 * mode + 10 * side + small,
+        tunables={"MODE": mode, "SIDE": side, "SMALL": small},
+    )
+
+
+def test_a_tunable_that_changes_no_launch_of_a_timed_size_is_left_alone() -> None:
+    root, trial = attempt("r1-c1", 2.0), tried_at(1, 1, 2)
+
+    def points(*judged: Attempt, source: TimeSource = "modelled") -> set[tuple[int, ...]]:
+        where = situation(root, *judged, archive=Launched((root, *judged), source), round=1)
+        trials = TunableTuner().propose(where, [root], 20)
+        return {tuple(one.draft.tunables.values()) for one in trials}
+
+    left = {(1, 2, 1), (1, 3, 1), (2, 1, 1), (2, 2, 1), (2, 3, 1)}
+    assert points(trial) == left
+    # What was tried with another value of it is not tried again with the first.
+    assert points(trial, tried_at(1, 2, 3)) == left - {(1, 2, 1)}
+    # Once the best has another structure it may be in use.
+    assert len(points(trial, tried_at(2, 1, 1))) == 15
+    # A trial that changed two shows nothing of either, and measured launches show no counts.
+    assert len(points(tried_at(1, 2, 2))) == 16
+    assert len(points(trial, source="measured")) == 16
 
 
 def test_a_space_that_is_used_up_gives_fewer_trials() -> None:

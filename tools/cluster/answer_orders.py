@@ -51,6 +51,8 @@ async def answer_orders(
     folder.describe_device(described)
     skipped = set[str]()
     while True:
+        # A Ctrl-C is seen where the loop is entered, which works that never wait do not.
+        await asyncio.sleep(0)
         todo = [one for one in folder.waiting() if one not in skipped]
         left_s = None if limit_s is None else limit_s - (time.monotonic() - began_s)
         if (not todo and not watch) or (left_s is not None and left_s <= longest_s):

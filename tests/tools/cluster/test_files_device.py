@@ -189,6 +189,27 @@ def test_a_limit_ends_the_work_in_hand_which_waits_on(folder: OrderFolder) -> No
     assert folder.read_answer(name) is not None
 
 
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+def test_judge_files_that_is_ended_keeps_whole_answers_and_the_next_does_the_rest(
+    folder: OrderFolder, start: Start, blow: signal.Signals
+) -> None:
+    names = [f"{number:040x}" for number in range(300)]
+    for name in names:
+        folder.order(name, an_order())
+    judging = start("judge-files", str(folder.root), "--device", "emulated:H200")
+    while len(folder.waiting()) == len(names) and judging.poll() is None:
+        time.sleep(0.01)
+    judging.send_signal(blow)
+    judging.communicate()
+    assert judging.returncode == (-signal.SIGKILL if blow is signal.SIGKILL else 130)
+
+    done = [name for name in names if (folder.root / f"answers/{name}.zip").exists()]
+    assert 0 < len(done) < len(names)
+    assert all(folder.read_answer(name) is not None for name in done)
+    assert answered(folder) == len(names) - len(done)
+    assert folder.waiting() == []
+
+
 def test_the_machine_that_answers_needs_no_graph_and_no_model(folder: OrderFolder) -> None:
     command = (
         "import sys; from cuda_llm.__main__ import main; sys.argv[1:] = "
@@ -260,6 +281,19 @@ def test_a_search_costs_a_batch_a_round_and_two_and_survives_kills(
     assert begun.returncode == 0, complaint
     assert "judged once more: PASSED" in said
     assert folder.waiting() == []
+
+
+def test_ctrl_c_ends_a_search_that_waits_for_a_batch_and_says_how_to_go_on(
+    folder: OrderFolder, tmp_path: Path, start: Start
+) -> None:
+    answered(folder)
+    begun = search(start, folder, tmp_path, size=6144)
+    asked = wait_for(1, folder, begun)
+    begun.send_signal(signal.SIGINT)
+    _, said = begun.communicate(timeout=60)
+    assert begun.returncode == 130
+    assert "cuda-llm resume" in said
+    assert set(folder.waiting()) == asked, "the order stays for whoever answers"
 
 
 def test_two_searches_share_a_batch(folder: OrderFolder, tmp_path: Path, start: Start) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.conversation import AskModel, no_model
 from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.lessons import Lesson
 from cuda_llm.predictions import Prediction
 from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Archive, Attempt, DuelResult, Hint, predictions_of
@@ -56,6 +57,8 @@ class Situation:
     performance_hints: tuple[Hint, ...] = ()
     notes: Mapping[str, Note] = field(default_factory=dict)
     """Notes of agents, by the name of the agent."""
+    lessons: tuple[Lesson, ...] = ()
+    """Lessons of runs of other tasks; none unless the strategy's switch `lessons` is on."""
     archive: Archive
     ask: AskModel = field(default=no_model, repr=False, compare=False)
     """Asks the model of the agent, generator or reflector that is at work; anybody else, such as

@@ -8,6 +8,7 @@ from typing import Any
 from cuda_llm.agents.situation import Situation
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.incumbent import confirm_winner, rank_attempts
+from cuda_llm.graph.lessons import add_lessons, keep_lessons
 from cuda_llm.graph.measurements import read_baseline, write_baseline
 from cuda_llm.graph.state import Json, SearchState, SearchUpdate
 from cuda_llm.graph.view import baseline_of, situation_of
@@ -25,6 +26,7 @@ async def start(state: SearchState, context: RunContext) -> SearchUpdate:
     """Open the run: its channels, and the hints of the user."""
     hints = context.folder.keep_hints(user_hints(context))
     record_start(context, hints)
+    keep_lessons(context, situation_of({}, context))
     update = empty_channels(state)
     update["run_id"] = context.run_id
     update["round"] = -1 if context.config.start else 0
@@ -115,6 +117,7 @@ async def finish(state: SearchState, context: RunContext) -> SearchUpdate:
     )
     best = None if winner is None else result_of(situation, winner)
     update: SearchUpdate = {"best": best, "incumbent": best["id"] if best else None}
+    add_lessons(context, situation)
     context.record(run_finished(context, state["stop"], best))
     context.release()
     return update

@@ -38,6 +38,7 @@ def situation_of(state: Mapping[str, Any], context: RunContext) -> Situation:
         error_hints=standing_hints(context.folder, state, "error_hints"),
         performance_hints=standing_hints(context.folder, state, "performance_hints"),
         notes={name: decode(Note, one) for name, one in state.get("notes", {}).items()},
+        lessons=context.folder.lessons() or (),
         archive=context.folder,
     )
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
 from cuda_llm.conversation import Call, Reply
 from cuda_llm.errors import UnusableFile, UsageError
+from cuda_llm.lessons import Lesson
 from cuda_llm.log import Log
 from cuda_llm.outcomes import NoCode, Passed, Verdict
 from cuda_llm.search import Attempt, Brief, Draft, Hint
@@ -38,6 +39,7 @@ NEW_RUN = "restore it, or start a new run"
 WORKED_OUT_AGAIN = "resume works the run out again from what its folder holds"
 HINTS = ("error_hints", "performance_hints")
 """Channels of hints, in the state and in briefs."""
+LESSONS = "lessons.json"
 BODY = "reply.http"
 """Beside a prompt: an answer that came whole, and whose reply is still to be read."""
 UNFIT = (ValueError, KeyError, TypeError, AttributeError)
@@ -53,6 +55,7 @@ class RunFolder:
         self._looked_up: dict[tuple[Any, str], Any] = {}
         self._hints: dict[Hint, Hint] | None = None
         """Each hint to itself as written, with its id; None until they are read."""
+        self._lessons: tuple[Lesson, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -148,6 +151,23 @@ class RunFolder:
     def hint(self, name: str) -> Hint | None:
         """Return the hint of that id; None where there is none."""
         return self._read_value(FILES[Hint].format(name), Hint)
+
+    def write_lessons(self, lessons: Sequence[Lesson]) -> None:
+        """Write the lessons of other tasks that this run's prompts may hold."""
+        write_json(self.path / LESSONS, encode(lessons))
+        self._lessons = tuple(lessons)
+
+    def lessons(self) -> tuple[Lesson, ...] | None:
+        """Return the lessons of other tasks; None where the run has asked for none."""
+        if self._lessons is None:
+            path = self.path / LESSONS
+            data = read_json(path, NEW_RUN)
+            try:
+                kept = None if data is None else tuple(decode(Lesson, one) for one in data)
+            except UNFIT:
+                raise broken(path, NEW_RUN) from None
+            self._lessons = kept
+        return self._lessons
 
     def write_brief(self, brief: Brief) -> None:
         """Write a candidate's brief, and hints of the strategy's own."""

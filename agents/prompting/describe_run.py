@@ -10,6 +10,7 @@ from cuda_llm.agents.prompting.describe_kernel import (
     figure_names,
     place_size,
 )
+from cuda_llm.agents.prompting.describe_lessons import describe_lessons
 from cuda_llm.agents.prompting.quote import hide, join_parts, one_line, quote_line
 from cuda_llm.agents.prompting.token_budget import Passage
 from cuda_llm.agents.situation import Situation
@@ -138,7 +139,8 @@ def _places(situation: Situation, brief: Brief) -> str:
 def describe_hints(
     situation: Situation, brief: Brief, components: Components, *, ordered: bool = False
 ) -> Passage:
-    """Describe the user's hints, those of errors, those of performance; the newest stay longest.
+    """Describe the user's hints, those of errors, those of performance, the newest longest, and
+    last the lessons of other tasks.
 
     With `ordered` only hints whose change is still to be tried are described, else all others: the
     words for a change depend on whom it was ordered of, all others are alike in each prompt about
@@ -174,6 +176,9 @@ def describe_hints(
     newest_first = sorted(
         range(len(told)), key=lambda index: (told[index].code != USER, -told[index].round)
     )
+    lessons = "" if ordered else describe_lessons(situation, brief, components)
+    if lessons:
+        entries, newest_first = (*entries, lessons), [*newest_first, len(entries)]
     return Passage(entries=entries, ranking=tuple(newest_first), noun="hints")
 
 

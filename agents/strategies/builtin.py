@@ -54,6 +54,9 @@ class Fsr:
     incumbent at some size, and whose advantage the candidate is to take over."""
     critique: bool = field(default=True, metadata=SWITCH)
     """Whether one brief of a round orders the change that a critique asks for."""
+    lessons: bool = field(default=False, metadata=SWITCH)
+    """Whether prompts say what came true in runs of other tasks on this GPU, and this run's own
+    orders are kept for others."""
 
     def write_briefs(self, situation: Situation) -> tuple[Brief, ...]:
         """Ask for first kernels, then for fixes, then for improvements of the incumbent."""

@@ -136,6 +136,8 @@ async def fork(folder: RunFolder, round_: int, hints: Hints) -> RunFolder:
     copy_candidates(folder, new, values.get("attempts", ()))
     copy_rounds(folder, new, round_)
     copy_hints(folder, new, values, new.candidates())
+    if lessons := folder.lessons():
+        new.write_lessons(lessons)
     edited = {
         channel: [one.id for one in new.keep_hints(getattr(hints, channel))] for channel in CHANNELS
     }

@@ -120,6 +120,10 @@ class Settings(BaseSettings):
     cache_limit_mb: int = Field(default=8192, ge=0)
     """What may stay in the cache of what is built, in MB: what was not used for longest goes first;
     0 is no limit."""
+    lessons: AbsolutePath = Field(
+        default_factory=lambda: Path(platformdirs.user_data_dir("cuda-llm"), "lessons.jsonl")
+    )
+    """File of what orders of earlier runs brought, for strategies with the switch `lessons`."""
 
     @classmethod
     def settings_customise_sources(
@@ -147,7 +151,7 @@ def settings() -> Settings:
 
 _DECIDING = (
     *(f"{_PREFIX}{name.upper()}" for name in Settings.model_fields),
-    *("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"),
+    *("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
 )
 """Environment variables that the settings depend on."""
 

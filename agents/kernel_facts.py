@@ -103,6 +103,10 @@ double buffering too."""
 SIGNS = frozenset({*TECHNIQUE_PATTERNS, "shared_vectors", "global_vectors", "loads_first"})
 _READ = re.compile(r"(?:(?<![\w.])(?P<name>[A-Za-z_]\w*)\s*\[|__ld\w+\s*\(|\*\s*reinterpret_cast)")
 """Something that reads memory, by the name of a pointer or array where it has one."""
+_ELEMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<field>\.\w+)?\s*\[")
+"""An element of an array, which may be a field of a struct."""
+_NESTING = {"compound_statement", "if_statement", "else_clause", "for_statement"}
+_STATEMENTS = _NESTING | {"expression_statement", "declaration", "return_statement"}
 _TARGET = re.compile(rf"(?:{_VECTOR})\s*>?\s*\(?\s*&?\s*(?P<name>\w+)")
 _GLOBAL_VECTOR = re.compile(
     r"\b(?:float|int|uint|double|ushort|short|uchar|char)[248]\s*\*\s*(?:__restrict__\s*)?\w+\s*[,)]"
@@ -428,24 +432,33 @@ def _loads_first(source: SourceFacts) -> bool:
         names = shared.get(source.function_around(line_of(node)), shared[None]) | local
         return any(one["name"] not in names for one in _READ.finditer(source.tree.text(node)))
 
-    def fills(body: Node) -> bool:
-        """Return whether statements only load into elements of local arrays."""
-        found, due = False, [body]
+    def fills(loop: Node) -> bool:
+        """Return whether statements only load into elements of local arrays; where the loop is
+        unrolled, whether some do, since nothing that the others compute delays a load."""
+        unrolled = "unroll" in source.line(line_of(loop) - 1)
+        body = loop.child_by_field_name("body")
+        found, due = False, [body] if body is not None else []
         while due:
             node = due.pop()
-            if node.type in ("compound_statement", "if_statement", "else_clause"):
-                due += (one for one in node.named_children if one.type != "condition_clause")
+            if node.type in _NESTING:
+                due += (one for one in node.named_children if one.type in _STATEMENTS)
                 continue
-            assigned = next(iter(node.named_children), None)
+            declared = (
+                node.child_by_field_name("declarator") if node.type == "declaration" else None
+            )
+            assigned = declared or next(iter(node.named_children), None)
             left = assigned.child_by_field_name("left") if assigned else None
-            target = _WORD.match(source.tree.text(left)) if left else None
-            if assigned is None or target is None or target[0] not in local:
+            target = _ELEMENT.match(source.tree.text(left)) if left else None
+            kept = target and (target["field"] or target["name"] in local)
+            if declared is not None or (assigned is not None and kept):
+                part = "right" if declared is None else "value"
+                loads = assigned is not None and reads(assigned.child_by_field_name(part))
+                found = found or (loads and (declared is None or not unrolled))
+            elif not unrolled:
                 return False
-            found = found or reads(assigned.child_by_field_name("right"))
         return found
 
-    bodies = (one.child_by_field_name("body") for one in source.nodes["for"])
-    return any(one is not None and fills(one) for one in bodies) or any(
+    return any(map(fills, source.nodes["for"])) or any(
         _loads_in_a_row(source, one, reads) for one in source.nodes["declaration"]
     )
 

@@ -241,7 +241,7 @@ CHANGES = (
         "second kernel",
         *("tail", "latency"),
         source="Osama et al. 2023, Stream-K",
-        tasks=MULTIPLIES | TOTALS | {TaskKind.MATVEC, TaskKind.ROWS},
+        tasks=MULTIPLIES | {TaskKind.MATVEC, TaskKind.ROWS},
         launches=2,
         output_passes=2,
         shown_by="split_inner",
@@ -253,7 +253,7 @@ CHANGES = (
         "behind __threadfence)",
         "launch_overhead",
         source=PROGRAMMING_GUIDE,
-        tasks=TOTALS | {TaskKind.SELECTION, TaskKind.HISTOGRAM, TaskKind.SCAN, TaskKind.ATTENTION},
+        tasks=TOTALS | {TaskKind.SELECTION, TaskKind.HISTOGRAM, TaskKind.ATTENTION},
         shown_by="last_block",
         needs_launches=2,
     ),
@@ -261,7 +261,7 @@ CHANGES = (
         "fuse launches: the tile that one kernel writes is what the next reads, kept on chip",
         *("launch_overhead", "dram_bandwidth", "l2_bandwidth"),
         source="Dao et al. 2022, FlashAttention",
-        tasks=ANY - TOTALS,
+        tasks=ANY - TOTALS - {TaskKind.SELECTION, TaskKind.SCAN, TaskKind.HISTOGRAM},
         needs_launches=2,
     ),
     _change(
@@ -308,6 +308,7 @@ CHANGES = (
         *("latency", "launch_overhead"),
         source="Zhang et al. 2023, parallel top-k algorithms",
         tasks=ORDERS,
+        needs_signs=frozenset({"radix_digits"}),
     ),
     _change(
         "more keys a thread, so that more steps of the network or merge stay within a thread or a "
@@ -315,8 +316,18 @@ CHANGES = (
         *("latency", "shared_bandwidth", "bank_conflicts"),
         source="Batcher 1968, sorting networks",
         tasks=ORDERS,
+        needs_signs=frozenset({"bitonic", "merge_path"}),
         aims="more_registers",
         work_per_thread=1,
+    ),
+    _change(
+        "one launch: tiles joined by decoupled look-back, or by sums exchanged within a cluster, "
+        "instead of further kernels",
+        *("launch_overhead", "latency"),
+        source="Merrill & Garland 2016, decoupled look-back",
+        tasks=frozenset({TaskKind.SCAN}),
+        shown_by="look_back",
+        needs_launches=2,
     ),
     _change(
         "look back with a whole warp: its lanes read as many predecessors at once and add up to "
@@ -324,12 +335,14 @@ CHANGES = (
         "latency",
         source="Merrill & Garland 2016, decoupled look-back",
         tasks=frozenset({TaskKind.SCAN}),
+        needs_signs=frozenset({"look_back"}),
     ),
     _change(
         "more elements a thread, so that tiles are fewer and the chain between them shorter",
         *("latency", "issue"),
         source="Merrill & Garland 2016, decoupled look-back",
         tasks=frozenset({TaskKind.SCAN}),
+        needs_signs=frozenset({"look_back"}),
         aims="fewer_blocks more_registers",
         work_per_thread=1,
     ),

@@ -3,10 +3,11 @@ forbid, or that the hardware rules out.
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice, product
 
+from cuda_llm.agents.kernel_facts import SourceFacts, signs_of
 from cuda_llm.agents.limits import (
     BOTTLENECK_TEXTS,
     NEGLIGIBLE,
@@ -122,8 +123,8 @@ def find_directions(
     """Return `number` directions for briefs of one kind that show `hints`.
 
     Best first: what a critique of `parent` (else of the incumbent) asks for, then what fits the
-    task, was tried least and relieves what limits it; one of its own choice before the same with a
-    twist. The same situation gives the same answer,
+    task, was tried least and relieves what limits it; one of its own choice, other structures, then
+    the same with a twist. The same situation gives the same answer,
     and a longer one only adds to a shorter.
     """
     parent = parent or situation.incumbent
@@ -155,11 +156,25 @@ def find_directions(
     ranked = sorted(_worthwhile(made) if kind == Kind.IMPROVE else made, key=rank)
     twisted = _twisted(situation, ranked, hints, here)
     free = (Direction(text=OPEN),) if kind == Kind.IMPROVE else ()
-    found = tuple(islice(_distinct(chain(asked, ranked, free, twisted, _open())), number))
+    others = _structures(situation, parent, hints, brought) if kind == Kind.IMPROVE else ()
+    found = tuple(islice(_distinct(chain(asked, ranked, free, others, twisted, _open())), number))
     if kind in (Kind.FIRST, Kind.FIX):
         share = open_above_baseline(situation)
         return tuple(replace(one, share=share) for one in found)
     return found
+
+
+def _structures(
+    situation: Situation, parent: Attempt | None, hints: Sequence[Hint], brought: Set[str]
+) -> Iterator[Direction]:
+    """Yield the algorithms of the task's kind that neither the kernel nor a critique's change has,
+    least tried first, for where the changes that gain are fewer than a round."""
+    tried = [attempt.direction for attempt in situation.attempts]
+    found = sensible_techniques(situation, Kind.DEPART, parent, hints)
+    shown = signs_of(SourceFacts(situation.archive.source(parent.id))) if parent else frozenset()
+    for one in sorted(found, key=lambda one: _times(one.text, tried)):
+        if one.shown_by not in shown | brought and Kind.IMPROVE not in one.kinds:
+            yield Direction(text=one.text, technique=one)
 
 
 def _worthwhile(found: Sequence[Direction]) -> Sequence[Direction]:

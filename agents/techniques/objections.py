@@ -69,6 +69,7 @@ def sensible_techniques(
         for one in kept
         if one.shown_by not in shown
         and not one.aims & refused
+        and (not one.needs_signs or bool(one.needs_signs & shown) or not facts.text)
         and (not one.needs_shared or bool(facts.shared_arrays) or not facts.text)
         and (not profile or one.needs_launches <= max(1, launches))
         and (fills or not one.needs_fill)

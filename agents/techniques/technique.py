@@ -54,6 +54,8 @@ class Technique:
     """Aims of the technique, of `AIMS`; a figure or a hint may say that an aim is of no use."""
     needs_shared: bool = False
     """Whether the parent must use shared memory."""
+    needs_signs: frozenset[str] = frozenset()
+    """Signs of which the parent's text must show one; empty where none is needed."""
     needs_launches: int = 1
     """Launches that the parent must make."""
     launches: int = 1

@@ -291,6 +291,10 @@ def test_any_text_shows_known_signs_only(text: str) -> None:
 LOADING = {
     "float v[4]; for (int k = 0; k < 4; ++k) v[k] = in[i + k * 256];": True,
     "float v[4]; for (int k = 0; k < 4; ++k) { if (k < n) { v[k] = __ldg(&in[i + k]); } }": True,
+    "float v[4]; for (int k = 0; k < 4; ++k) { int j = i + k; v[k] = in[j < n ? j : 0]; }": True,
+    "for (int k = 0; k < 4; ++k) { float4 a = in4[k]; own.at[k] = a; }": True,
+    "float v[4];\n#pragma unroll\nfor (int k = 0; k < 4; ++k) { v[k] = in[k]; m += v[k]; }": True,
+    "for (int k = 0; k < 4; ++k) { float a = in[k]; sum += a; }": False,
     "float4 a = in4[i]; float4 b = in4[i + 32];": True,
     "float a = in[i], b = in[i + 32];": True,
     "int a = index[i]; float b = in[a];": False,

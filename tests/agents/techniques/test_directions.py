@@ -154,12 +154,15 @@ def test_what_relieves_the_dominating_bottleneck_comes_first() -> None:
     assert places == sorted(places)
 
 
-def test_a_choice_of_its_own_comes_before_the_same_with_a_twist() -> None:
-    given = directions(limited(("divergence",)), Kind.IMPROVE, 5)
+def test_a_choice_of_its_own_comes_before_other_structures_and_those_before_twists() -> None:
+    given = directions(limited(("divergence",)), Kind.IMPROVE, 40)
     plain = [one for one in given if one in {technique.text for technique in CHANGES}]
-    assert len(plain) < 4
+    rest = given[len(plain) + 1 :]
+    kinds = [one.startswith(tuple(plain)) for one in rest]
     assert given[len(plain)] == OPEN
-    assert all(one.startswith(tuple(plain)) for one in given[len(plain) + 1 :])
+    assert kinds == sorted(kinds)
+    assert True in kinds
+    assert {one.text for one in STRUCTURES} >= set(rest[: kinds.index(True)]) > set()
 
 
 def test_nobody_else_gets_what_a_critique_asks_for() -> None:

@@ -76,8 +76,7 @@ CHANGES = (
         aims="coalescing faster_memory",
     ),
     _change(
-        "make every global access a 16-byte vector where alignment and extents allow, scalar for "
-        "the rest",
+        "make every global access a 16-byte vector where alignment and extents allow",
         *("issue", "l1_bandwidth", "latency", "uncoalesced_global", "int"),
         source=VECTORS,
         shown_by="global_vectors",

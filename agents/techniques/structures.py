@@ -329,8 +329,8 @@ STRUCTURES = (
             shown_by="global_vectors",
         ),
         _way(
-            "several copies a block, chosen by warp or lane and laid out so that the copies of one "
-            "bin lie in different banks, added up before the block touches global memory",
+            "several copies a block, by warp or lane, the copies of a bin in different banks, "
+            "added up before the block touches global memory",
             "Gómez-Luna et al. 2013, histogram computation",
             shown_by="private_copies",
         ),
@@ -370,8 +370,8 @@ STRUCTURES = (
     *_for(
         frozenset({TaskKind.REDUCTION}),
         _way(
-            "16-byte loads and four independent accumulators a thread, warp shuffles, one value a "
-            "warp through shared memory, one atomicAdd a block on an output set to 0 beforehand",
+            "16-byte loads, four accumulators a thread, warp shuffles, one value a warp through "
+            "shared memory, one atomicAdd a block",
             "Luitjens 2014, faster parallel reductions",
             shown_by="warp_shuffle",
         ),
@@ -382,9 +382,8 @@ STRUCTURES = (
             shown_by="last_block",
         ),
         _way(
-            "one block of many threads for short arrays, long unrolled loops of vector loads in "
-            "each thread, so that nothing is left to combine between blocks; more blocks only "
-            "beyond a length",
+            "one block of many threads for short arrays, unrolled vector loads in each, so that "
+            "nothing is left to combine; more blocks only beyond a length",
             "Harris 2007, optimizing parallel reduction",
             lengths=(1, 1 << 14),
         ),
@@ -604,8 +603,8 @@ STRUCTURES = (
             shown_by="async_copy",
         ),
         _way(
-            "register blocking: 128 x 128 outputs a block, 8 x 8 a thread from shared tiles 8 to "
-            "16 deep, the left one stored transposed, both read as 16-byte vectors",
+            "register blocking: 8 x 8 outputs a thread from shallow shared tiles, the left one "
+            "stored transposed, both read as 16-byte vectors",
             "Volkov & Demmel 2008, dense linear algebra",
             shown_by="register_blocking",
             cores_only=True,
@@ -839,15 +838,13 @@ STRUCTURES = (
         frozenset({TaskKind.CONVOLUTION}),
         _way(
             "several neighbouring outputs a thread along a row: a strip of the input slides "
-            "through registers, so that each value loaded serves several windows; weights by "
-            "broadcast",
+            "through registers, so that each value loaded serves several windows",
             "Iandola et al. 2013, convolution in registers",
             shown_by="register_blocking",
         ),
         _way(
             "an input tile with its halo in shared memory, a small square of outputs a thread, "
-            "weights in __constant__ memory (copied device to device) read by all lanes at one "
-            "address",
+            "weights in __constant__ memory (copied device to device)",
             "Podlozhnyuk 2007, image convolution",
             shown_by="constant_memory",
         ),

@@ -8,10 +8,11 @@ from typing import Any
 
 from cuda_llm.agents.prompting.describe_run import USER
 from cuda_llm.agents.prompting.quote import one_line
+from cuda_llm.agents.strategies.acceptance import tie_margin
 from cuda_llm.graph.context import RunContext
 from cuda_llm.graph.toolbox import describe_speed
 from cuda_llm.outcomes import Duplicate, Passed, PublishedCheck, Verdict, failure_key
-from cuda_llm.predictions import Prediction
+from cuda_llm.predictions import Prediction, discern
 from cuda_llm.profile import Bottleneck, limiter
 from cuda_llm.search import Attempt, Author, Brief, Draft, Hint, Kind, Origin
 from cuda_llm.source_tokens import normal_sha
@@ -84,7 +85,8 @@ def keep_attempt(
 def predict(context: RunContext, brief: Brief, attempt: Attempt) -> Prediction | None:
     """Return the predicted saving of the parent's time beside the measured saving.
 
-    None for orders other than to speed up a parent, and where no saving was predicted.
+    None for orders other than to speed up a parent, and where no saving was predicted that two
+    times can show.
     """
     if brief.kind != Kind.IMPROVE or not brief.parent or brief.second:
         return None
@@ -93,6 +95,13 @@ def predict(context: RunContext, brief: Brief, attempt: Attempt) -> Prediction |
     parent = context.folder.attempt(brief.parent)
     if parent is None or not parent.times_us:
         return None
+    predicted = _predict(context, brief, attempt, parent)
+    return predicted and discern(predicted, tie_margin(parent.spread, attempt.spread))
+
+
+def _predict(
+    context: RunContext, brief: Brief, attempt: Attempt, parent: Attempt
+) -> Prediction | None:
     before_us = parent.times_us[-1]
     had_us = before_us - attempt.times_us[-1] if attempt.times_us else None
     asked = find_critique(brief)
@@ -101,7 +110,7 @@ def predict(context: RunContext, brief: Brief, attempt: Attempt) -> Prediction |
         return Prediction(
             code=asked.code, time_us=before_us, saved_us=saved_us, had_us=had_us, by="critique"
         )
-    verdict = context.folder.kept_verdict(brief.parent)
+    verdict = context.folder.kept_verdict(parent.id)
     profile = verdict.profile if isinstance(verdict, Passed) else None
     aim = find_aim(brief.against, profile.bottlenecks) if profile else None
     if aim is None:

@@ -3,7 +3,7 @@ predictions do not come true loses rank, and a refuted promise is withdrawn.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -64,6 +64,16 @@ class Withdrawal:
     """Part of its parent's time over all sizes that was to be saved, 0 to 1."""
     had: float
     """Part that was saved; negative if slower."""
+
+
+def discern(prediction: Prediction, margin: float) -> Prediction | None:
+    """Return the prediction as far as two times show it that tie within the part `margin` of the
+    parent's: None where the predicted saving is a tie, and a measured tie as nothing saved."""
+    least_us = margin * prediction.time_us
+    if prediction.saved_us <= least_us:
+        return None
+    ties = prediction.had_us is not None and abs(prediction.had_us) <= least_us
+    return replace(prediction, had_us=0.0) if ties else prediction
 
 
 @dataclass(frozen=True, kw_only=True)

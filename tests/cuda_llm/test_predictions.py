@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cuda_llm.predictions import PRIOR, Prediction, rank, tally
+from cuda_llm.predictions import PRIOR, Prediction, discern, rank, tally
 from cuda_llm.profile import Bottleneck
 
 
@@ -52,3 +52,15 @@ def test_what_critiques_expected_is_kept_apart_and_moves_no_rank() -> None:
     ours, theirs = tally([*wrong, prediction("latency", 20, 20)])[::-1]
     assert (ours.by, ours.tried, ours.came_true) == ("diagnosis", 1, 1)
     assert (theirs.by, theirs.tried, theirs.came_true) == ("critique", 9, 0)
+
+
+@pytest.mark.parametrize(
+    ("saved_us", "had_us", "expected"),
+    [(1.0, 9.0, "none"), (10.0, -1.9, 0.0), (10.0, 2.5, 2.5), (10.0, None, None)],
+)
+def test_what_two_times_cannot_show_is_neither_predicted_nor_had(
+    saved_us: float, had_us: float | None, expected: object
+) -> None:
+    given = Prediction(code="latency", time_us=100.0, saved_us=saved_us, had_us=had_us)
+    shown = discern(given, 0.02)
+    assert (shown.had_us if shown else "none") == expected

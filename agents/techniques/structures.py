@@ -4,6 +4,7 @@ into threads, with the publications that they come from.
 Of each kind what is surest to gain comes first.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,9 +27,26 @@ def _for(kinds: frozenset[TaskKind], *found: Technique) -> tuple[Technique, ...]
     return tuple(replace(one, tasks=kinds) for one in found)
 
 
-def _way(text: str, source: str, **traits: Any) -> Technique:
+AIMS_OF_SIGNS: Mapping[str, str] = {
+    "async_copy": "prefetching",
+    "bulk_copy": "prefetching",
+    "double_buffering": "prefetching",
+    "grid_stride": "fewer_blocks",
+    "loads_first": "more_in_flight",
+    "padding": "padding",
+    "register_blocking": "more_registers",
+    "split_inner": "more_blocks",
+    "swizzle": "padding",
+    "unrolling": "unrolling",
+}
+"""What a structure brings more of, by its sign."""
+
+
+def _way(text: str, source: str, *, shown_by: str = "", **traits: Any) -> Technique:
     """Return a structure of any task; `traits` are further fields of a Technique."""
-    return Technique(text=text, source=source, **({"kinds": STRUCTURE} | traits))
+    aims = frozenset(AIMS_OF_SIGNS.get(shown_by, "").split())
+    named = {"kinds": STRUCTURE, "aims": aims} | traits
+    return Technique(text=text, source=source, shown_by=shown_by, **named)
 
 
 STRUCTURES = (
@@ -45,7 +63,6 @@ STRUCTURES = (
             "first value is used",
             IN_FLIGHT,
             shown_by="loads_first",
-            aims=frozenset({"more_in_flight"}),
         ),
         _way(
             "a grid that just fills the chip and walks with a grid stride, each thread loading its "
@@ -339,7 +356,6 @@ STRUCTURES = (
             "so that few copies are merged",
             CUB,
             shown_by="grid_stride",
-            aims=frozenset({"fewer_blocks"}),
         ),
         _way(
             "runs of equal keys counted in a register first: one atomic when the key changes",

@@ -236,6 +236,7 @@ def test_a_hint_and_a_direction_of_one_prompt_agree(aim: str) -> None:
     for start in PAIRS[aim]:
         assert aim in technique(start).aims
         assert technique(start) not in sensible_techniques(at, Kind.IMPROVE, passed(), (hint,))
+    assert any(aim in one.aims for one in CATALOGUE)
     aims = {one.text: one.aims for one in CATALOGUE} | {one.text: one.aims for one in VARIATIONS}
     for one in find_directions(at, Kind.IMPROVE, 40, hints=(hint,)):
         assert not [text for text in aims if text in one.text and aim in aims[text]]

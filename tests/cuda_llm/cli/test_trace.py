@@ -37,7 +37,7 @@ def test_list_as_json_is_one_document(command: Command, runs: Path) -> None:
     assert document["schema"] == 1
     assert [one["run_id"] for one in document["runs"]] == ["first-run", "second-run"]
     assert document["runs"][0]["spend"] == {
-        **{"calls": 2, "input_tokens": 1200, "output_tokens": 300, "usd": 0.01}
+        **{"calls": 2, "input_tokens": 1200, "output_tokens": 300, "cached_tokens": 0, "usd": 0.01}
     }
 
 

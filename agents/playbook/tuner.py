@@ -16,6 +16,7 @@ from cuda_llm.errors import UsageError
 from cuda_llm.outcomes import NoCode
 from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
 from cuda_llm.source_file import read_source
+from cuda_llm.source_tokens import normal_sha
 
 MAX_TUNED_KERNELS = 2
 """Largest number of kernels that are tuned in one round."""
@@ -36,8 +37,10 @@ class TunableTuner:
         """Return at most `count` trials, of the fastest kernels in turns.
 
         Without a passed kernel that declares tunables there are none. A kernel whose declarations
-        are invalid is not tuned and keeps its verdict.
+        are invalid is not tuned and keeps its verdict. What another kernel of the run is already,
+        of whatever author, is no trial.
         """
+        known = {one.normal_sha for one in situation.attempts if one.is_about_its_kernel}
         searches = [
             found
             for found in (_search(situation, one) for one in _parents(situation, judged))
@@ -46,8 +49,10 @@ class TunableTuner:
         trials = list[Trial]()
         while searches and len(trials) < count:
             search = searches.pop(0)
-            trial = next(search, None)
+            new = (one for one in search if normal_sha(one.draft.source) not in known)
+            trial = next(new, None)
             if trial is not None:
+                known.add(normal_sha(trial.draft.source))
                 trials.append(trial)
                 searches.append(search)
         return tuple(trials)

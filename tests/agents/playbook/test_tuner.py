@@ -12,6 +12,7 @@ from cuda_llm.agents.tunables.space import Space
 from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.profile import LaunchProfile, Profile, SizeProfile, TimeSource
 from cuda_llm.search import Attempt, Kind
+from cuda_llm.source_tokens import normal_sha
 
 OTHER = "#define N 1  // tunable: 1 2 3\nint n = N;\n"
 
@@ -164,6 +165,14 @@ def test_a_tunable_that_changes_no_launch_of_a_timed_size_is_left_alone() -> Non
     # A trial that changed two shows nothing of either, and measured launches show no counts.
     assert len(points(tried_at(1, 2, 2))) == 16
     assert len(points(trial, source="measured")) == 16
+
+
+def test_what_another_kernel_of_the_run_is_already_is_no_trial() -> None:
+    again = OTHER.replace("N 1", "N 2  ").replace("int n", "// The same.\nint n")
+    written = attempt("r1-c2", 1.0, normal_sha=normal_sha(again))
+    attempts = [attempt("r1-c1", 3.0), written]
+    (trial,) = TunableTuner().propose(after(attempts, {"r1-c1": OTHER}), attempts, 8)
+    assert trial.draft.tunables == {"N": 3}
 
 
 def test_a_space_that_is_used_up_gives_fewer_trials() -> None:

@@ -15,7 +15,7 @@ from cuda_llm.agents.limits import (
     terms_of,
     whole_profile,
 )
-from cuda_llm.agents.prompting.describe_kernel import describe_differences
+from cuda_llm.agents.prompting.describe_kernel import describe_differences, place_size
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import faster_at
 from cuda_llm.agents.strategies.partners import find_partners
@@ -156,7 +156,10 @@ def _beside(situation: Situation, about: Attempt, other: Attempt) -> str:
         for name, ratio in _counters(ours, theirs).items()
     )
     shown += [f"its {counted}"] if counted else []
-    return f"{about.id} / {other.id}: {'; '.join(shown)}" if shown else ""
+    whole = whole_profile(situation, about)
+    size = deciding_profile(situation, about, whole)[1] if whole else 0
+    where = f" {place_size(situation, size)}" if len(situation.sizes) > 1 else ""
+    return f"{about.id} / {other.id}{where}: {'; '.join(shown)}" if shown else ""
 
 
 def _terms(ours: Profile, theirs: Profile) -> dict[str, tuple[float, float]]:

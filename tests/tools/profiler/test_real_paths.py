@@ -1,0 +1,75 @@
+"""The longest path through a block of a real kernel names the lines that its last warp waits at."""
+
+import asyncio
+
+import pytest
+
+from cuda_llm.profile import Phase
+from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.device import CallOptions, CallReport, Level, SamplingSession, Scalar
+from cuda_llm.tools.device.buffers import BufferSpec, Role
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.open_device import open_emulated
+
+SOURCE = """
+__global__ void row_sums(const float* x, float* y, int cols)
+{
+    __shared__ float sums[32];
+    float sum = 0.0f;
+    if (threadIdx.x < 32)
+        for (int c = threadIdx.x; c < cols; c += 32)
+            sum += __ldcv(x + (size_t)blockIdx.x * cols + c); // the first warp waits
+    for (int other = 16; other; other /= 2)
+        sum += __shfl_xor_sync(0xffffffff, sum, other);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads(); // the others wait for it
+    if (threadIdx.x == 255) atomicExch(y + blockIdx.x, sums[0] + sums[7]); // the last one joins
+}
+extern "C" void solve(const float* x, float* y, int rows, int cols)
+{
+    row_sums<<<rows, 256>>>(x, y, cols);
+}
+"""
+ROWS, COLS = 64, 2048
+
+
+async def sample(source: str) -> CallReport:
+    device = open_emulated("H200")
+    request = CompileRequest(source=source, name="rows.cu", target=device.hardware.target)
+    compiled = await compile_candidate(request)
+    assert isinstance(compiled, Compiled), compiled
+    async with device.open(compiled) as session:
+        assert isinstance(session, SamplingSession), session
+        buffers = (
+            BufferSpec(name="x", role=Role.IN, dtype="float32", shape=(ROWS, COLS)),
+            BufferSpec(name="y", role=Role.OUT, dtype="float32", shape=(ROWS,)),
+        )
+        session.place_unfilled(buffers, {"x": bytes(4 << 10)})
+        dims = [Scalar(value=extent, ctype="int") for extent in (ROWS, COLS)]
+        options = CallOptions(level=Level.SAMPLE, schedule_seed=3, limit_s=60)
+        report = await session.sample(["x", "y", *dims], options)
+    assert isinstance(report, CallReport), report
+    return report
+
+
+@pytest.fixture(scope="module")
+def phases() -> dict[str, Phase]:
+    (launch,) = asyncio.run(sample(SOURCE)).launches
+    return {one.kind: one for one in launch.phases}
+
+
+def test_a_warp_that_ends_last_has_the_path_of_the_warp_it_waited_for(
+    phases: dict[str, Phase],
+) -> None:
+    """64 loads in a chain, 690 clocks each from DRAM, by a warp that does not end last."""
+    load = phases["load"]
+    assert load.clk > 0.5 * sum(one.clk for one in phases.values())
+    assert load.spot is not None
+    assert "the first warp waits" in load.spot.text
+
+
+def test_what_comes_behind_a_load_does_not_blame_the_load(phases: dict[str, Phase]) -> None:
+    merge = phases["merge"]
+    assert merge.spot is not None
+    assert "the last one joins" in merge.spot.text
+    assert "__shfl_xor_sync" in (phases["reduce"].spot or merge.spot).text

@@ -8,7 +8,6 @@ from cuda_llm.agents.techniques.directions import Direction, find_directions, sa
 from cuda_llm.agents.techniques.refuted import withdrawals
 from cuda_llm.components import Components
 from cuda_llm.outcomes import Quarantined
-from cuda_llm.predictions import Withdrawal
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 
 NEARNESS = (
@@ -86,6 +85,8 @@ def make_briefs(
     chosen = list(choose_directions(situation, single, hints_of)) if allowed.diversity else []
     if pair and allowed.diversity:
         chosen.insert(pair.place, pair.direction)
+    parents = {one.id: one for kind, one in orders if kind is Kind.IMPROVE and one}
+    refuted = {name: withdrawals(situation, one) for name, one in parents.items()}
     return tuple(
         Brief(
             id=f"r{situation.round}-c{index}",
@@ -98,9 +99,7 @@ def make_briefs(
             against=chosen[index - 1].against if chosen else "",
             share=chosen[index - 1].share if chosen else 0.0,
             sizes=chosen[index - 1].sizes if chosen else (),
-            withdrawn=withdrawals(situation, parent)
-            if chosen and kind is Kind.IMPROVE and parent
-            else (),
+            withdrawn=refuted.get(parent.id, ()) if chosen and parent else (),
             history=history,
             error_hints=hints_about(error_hints, parent),
             performance_hints=hints_about(performance_hints, parent),
@@ -108,10 +107,6 @@ def make_briefs(
         )
         for index, (kind, parent) in enumerate(orders, start=1)
     )
-
-
-def _withdrawn(situation: Situation, kind: Kind, parent: Attempt | None) -> tuple[Withdrawal, ...]:
-    return withdrawals(situation, parent) if kind is Kind.IMPROVE and parent else ()
 
 
 def choose_directions(

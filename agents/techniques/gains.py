@@ -128,9 +128,11 @@ def _added(situation: Situation, attempt: Attempt, technique: Technique) -> tupl
 
     Empty where nothing is added, where it is not known, or where the hardware must not show.
     """
-    profile = whole_profile(situation, attempt)
     hidden = situation.config.hardware_context == "none"
-    if profile is None or hidden or len(attempt.times_us) != len(situation.sizes):
+    if hidden or (technique.launches < 2 and not technique.output_passes):
+        return ()
+    profile = whole_profile(situation, attempt)
+    if profile is None or len(attempt.times_us) != len(situation.sizes):
         return ()
     launches = sum(bool(all(one.grid)) for one in profile.launches)
     more = max(0, technique.launches - max(1, launches))

@@ -64,14 +64,15 @@ def _in_vain(situation: Situation, attempt: Attempt) -> Iterator[Withdrawal]:
         parent = by_id.get(child.parent or "")
         if parent is None or not _is_trial(child, parent):
             continue
+        had = 1.0 - (parent.speedup or 0.0) / (child.speedup or 1.0)
+        if not -WORSE <= had < NOTHING:
+            continue
+        if attempt.id != parent.id and structure_of(situation, parent) != structure:
+            continue
         promises = savings_of(situation, parent)
         code = _ordered(child, tuple(promises))
-        alike = attempt.id == parent.id or structure_of(situation, parent) == structure
-        if not alike or code not in promises:
-            continue
-        promised = share_of_score(situation, parent, promises[code])
-        had = 1.0 - (parent.speedup or 0.0) / (child.speedup or 1.0)
-        if promised < NEGLIGIBLE or not -WORSE <= had < NOTHING * promised:
+        promised = share_of_score(situation, parent, promises.get(code, ()))
+        if promised < NEGLIGIBLE or had >= NOTHING * promised:
             continue
         left = share_of_score(situation, child, savings_of(situation, child).get(code, ()))
         yield Withdrawal(

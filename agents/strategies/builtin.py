@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from cuda_llm.agents.composition import CompositionRefused
-from cuda_llm.agents.limits import share_of_limit
+from cuda_llm.agents.limits import share_of_limit, shares_of_limit
 from cuda_llm.agents.protocols import Choice, Composer, Strategy, Trial
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest, passed_by_speed
@@ -22,6 +22,7 @@ from cuda_llm.errors import UsageError
 from cuda_llm.figure_wording import describe_attempt_speed
 from cuda_llm.own_part import find_misfit, make_part
 from cuda_llm.search import Attempt, Brief, Kind
+from cuda_llm.tasks.objective import scoring_of
 
 SWITCH = {"switch": True}
 """Metadata of the fields of a strategy that the strategy's name may switch on or off."""
@@ -86,11 +87,14 @@ def at_the_limit(situation: Situation) -> str:
     """Return why the incumbent cannot become faster, in a few words; empty where it may.
 
     A kernel faster than the bandwidth of DRAM allows works from the cache: then nothing is known
-    about its limit.
+    about its limit, and no other size is made up for.
     """
     incumbent = situation.incumbent
     share = share_of_limit(situation, incumbent) if incumbent else None
-    if incumbent is None or share is None or not 1 / MARGIN <= share <= MARGIN:
+    if incumbent is None or share is None or share > MARGIN:
+        return ""
+    reached = [min(1.0, one) for one in shares_of_limit(situation, incumbent)]
+    if scoring_of(situation.task, situation.sizes).score(reached) < 1 / MARGIN:
         return ""
     return f"{incumbent.id} runs at the hardware's limit"
 

@@ -96,6 +96,12 @@ def test_a_kernel_faster_than_its_roofline_may_become_faster_still(
     assert at_the_limit(at(nothing_yet, 0.5, 0.5)) == ""
 
 
+def test_a_size_beyond_its_limit_makes_up_for_no_other(nothing_yet: Situation) -> None:
+    found = at(nothing_yet, 1.1, 1 / 1.1)
+    assert share_of_limit(found, found.attempts[0]) == pytest.approx(1.0)
+    assert at_the_limit(found) == ""
+
+
 def test_without_an_incumbent_nothing_is_at_its_limit(nothing_yet: Situation) -> None:
     assert at_the_limit(nothing_yet) == ""
 

@@ -27,7 +27,7 @@ from cuda_llm.agents.techniques.objections import (
     refused_aims,
     sensible_techniques,
 )
-from cuda_llm.agents.techniques.refuted import withdrawals
+from cuda_llm.agents.techniques.refuted import orders_in_vain, withdrawals
 from cuda_llm.agents.techniques.technique import Technique
 from cuda_llm.search import Attempt, Hint, Kind
 
@@ -144,10 +144,11 @@ def find_directions(
 
     asked = tuple(_asked_for(situation, kind, parent, hints, limits))
     brought = {name for one in asked for name in one.brings}
+    vain = _tried_in_vain(situation, parent) if kind == Kind.IMPROVE and limits else ()
     sensible = [
         one
         for one in sensible_techniques(situation, kind, parent, hints)
-        if one.shown_by not in brought
+        if one.shown_by not in brought and not any(text.startswith(one.text) for text in vain)
     ]
     made = [
         _direction(situation, kind, parent, one, limits)
@@ -162,6 +163,12 @@ def find_directions(
         share = open_above_baseline(situation)
         return tuple(replace(one, share=share) for one in found)
     return found
+
+
+def _tried_in_vain(situation: Situation, parent: Attempt | None) -> tuple[str, ...]:
+    """Return the directions that came to nothing for kernels of the parent's structure."""
+    found = orders_in_vain(situation, parent) if parent else ()
+    return tuple(situation.attempt(one.attempt).direction for one in found)
 
 
 def _structures(

@@ -49,15 +49,16 @@ def withdrawals(situation: Situation, attempt: Attempt) -> tuple[Withdrawal, ...
     codes = savings_of(situation, attempt)
     found: dict[str, Withdrawal] = {}
     tried = set[str]()
-    for one in _in_vain(situation, attempt) if codes else ():
+    for one in orders_in_vain(situation, attempt) if codes else ():
         if one.code in codes and (one.why is Refutation.GONE_IN_VAIN or one.code in tried):
             found[one.code] = one
         tried.add(one.code)
     return tuple(found.values())
 
 
-def _in_vain(situation: Situation, attempt: Attempt) -> Iterator[Withdrawal]:
-    """Yield the orders to kernels of the attempt's structure that came to nothing, oldest first."""
+def orders_in_vain(situation: Situation, attempt: Attempt) -> Iterator[Withdrawal]:
+    """Yield the orders to kernels of the attempt's structure that came to nothing, oldest first; a
+    technique that such an order named is not ordered of the attempt."""
     structure = structure_of(situation, attempt)
     by_id = {one.id: one for one in situation.attempts}
     for child in situation.attempts:

@@ -7,7 +7,7 @@ from cuda_llm.agents.limits import BOTTLENECK_TEXTS
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
-from cuda_llm.agents.techniques.task_kind import WORK, TaskKind, kind_of, work_of
+from cuda_llm.agents.techniques.task_kind import kind_of
 from cuda_llm.lessons import Lesson, TriedOrder, tally_lessons
 from cuda_llm.predictions import Predictor
 from cuda_llm.search import Attempt, Brief, Kind
@@ -84,14 +84,14 @@ def _outcome(situation: Situation, attempt: Attempt) -> tuple[float | None, bool
 
 
 def lessons_for(situation: Situation, orders: Iterable[TriedOrder]) -> tuple[Lesson, ...]:
-    """Return what the orders of other tasks teach about this one: tasks whose outputs depend on
-    their inputs alike, on this GPU, by times of this source.
+    """Return what orders of other tasks, on this GPU and by times of this source, teach about
+    techniques that fit this kind of task.
 
     The task's own runs never count: a lesson is about what carries over. Words that are neither of
     the catalogue nor names of bottlenecks are dropped, so that a prompt holds none of the store's.
     """
-    kinds = {kind.value for kind in TaskKind if WORK[kind] == work_of(situation.task)}
-    texts = {one.text for one in CATALOGUE}
+    kind = kind_of(situation.task)
+    texts = {one.text for one in CATALOGUE if kind in one.tasks}
     return tally_lessons(
         one
         for one in orders
@@ -99,7 +99,6 @@ def lessons_for(situation: Situation, orders: Iterable[TriedOrder]) -> tuple[Les
         and one.time_source == situation.capabilities.time_source
         and one.task != situation.task.name
         and one.task.isidentifier()
-        and one.task_kind in kinds
         and (one.technique in texts or (not one.technique and one.by == "critique"))
         and (not one.against or one.against in BOTTLENECK_TEXTS)
     )

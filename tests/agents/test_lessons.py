@@ -11,6 +11,7 @@ from cuda_llm.agents.lessons import lessons_for, technique_of, tried_orders
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
 from cuda_llm.agents.techniques.directions import OPPOSITE
+from cuda_llm.agents.techniques.task_kind import TaskKind
 from cuda_llm.lessons import TriedOrder
 from cuda_llm.search import Attempt, Brief, Hint, Kind
 from cuda_llm.tasks.loader import load_task
@@ -96,15 +97,18 @@ def test_a_technique_is_known_with_every_addition_to_its_text() -> None:
             assert technique_of(one.text + twist) == one.text
 
 
+FOR_PRODUCTS = next(one.text for one in CATALOGUE if one.tasks == frozenset({TaskKind.PRODUCT}))
+
+
 def of_relu(**fields: Any) -> Situation:
     return replace(situation(), task=load_task("relu"), **fields)
 
 
-def test_lessons_come_from_other_tasks_of_such_work_on_this_gpu_by_such_times() -> None:
+def test_lessons_come_from_other_tasks_on_this_gpu_by_times_of_such_a_source() -> None:
     kept = [order("sigmoid"), order("vector_add", 0.3), order("vector_add", 0.3)]
     others = [
         order("relu"),
-        order("gemm", task_kind="product"),
+        order("sigmoid", technique=FOR_PRODUCTS),
         order("sigmoid", gpu="NVIDIA H200"),
         order("sigmoid", time_source="measured"),
     ]

@@ -2,15 +2,20 @@
 
 from typing import Any
 
+from cuda_llm.agents.techniques.catalogue import CHANGES
 from cuda_llm.lessons import TriedOrder
 from cuda_llm.search import Kind
 
 GPU = "NVIDIA GeForce RTX 3090 Ti"
-VECTORS = (
-    "make every global access a 16-byte vector where alignment and extents allow, with a scalar "
-    "path for the rest"
-)
-LOADS_FIRST = "several independent loads a thread, all issued before the first value is used"
+
+
+def text_of(sign: str) -> str:
+    """The text of the change that a sign shows."""
+    return next(one.text for one in CHANGES if one.shown_by == sign)
+
+
+VECTORS = text_of("global_vectors")
+LOADS_FIRST = text_of("loads_first")
 
 
 def order(task: str, had: float | None = 0.12, **fields: Any) -> TriedOrder:

@@ -1,6 +1,6 @@
 """A run in words for a prompt: task, GPU, hints and attempts; hidden sizes are never shown."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS, deciding_limiter, deciding_profile
 from cuda_llm.agents.prompting.describe_kernel import (
@@ -225,22 +225,23 @@ def _hint_of_user(text: str) -> Hint:
 def describe_history(
     situation: Situation, ids: tuple[str, ...], components: Components, above: str | None = None
 ) -> Passage:
-    """Describe the attempts, oldest first; short of room, keep the best, then newest failures.
+    """Describe the attempts, oldest first; short of room, keep the best at a size, then the best,
+    then newest failures.
 
     The least important attempts are shown by their outcome alone. The attempt `above` is shown
     elsewhere in the prompt, so its outcome is left out; where another is faster at a size, its
     entry says so.
     """
     attempts = [situation.attempt(name) for name in ids]
-    ranking = _by_importance(attempts)
-    whole = set(ranking[:MOST_WHOLE])
     fastest = _fastest_beside(situation, above)
+    ranking = _by_importance(attempts, fastest)
+    whole = set(ranking[:MOST_WHOLE])
     entries = tuple(
         describe_attempt(
             situation,
             one,
             components,
-            whole=index in whole or one.id in fastest,
+            whole=index in whole,
             above=one.id == above,
             fastest_at=fastest.get(one.id, ""),
         )
@@ -355,15 +356,17 @@ def _spot_of(verdict: Verdict) -> SourceSpot | None:
     return spot
 
 
-def _by_importance(attempts: list[Attempt]) -> tuple[int, ...]:
-    """Return indices: the fastest few, then failures from the newest on, then by speed."""
+def _by_importance(attempts: list[Attempt], fastest: Collection[str]) -> tuple[int, ...]:
+    """Return indices: those of `fastest`, the fastest few, then failures from the newest on, then
+    by speed."""
     indices = range(len(attempts))
     passed = sorted(
         (index for index in indices if attempts[index].passed),
         key=lambda index: (-_speed(attempts[index]), index),
     )
     failed = [index for index in reversed(indices) if not attempts[index].passed]
-    return (*passed[:BEST], *failed, *passed[BEST:])
+    at_sizes = [index for index in passed if attempts[index].id in fastest]
+    return tuple(dict.fromkeys((*at_sizes, *passed[:BEST], *failed, *passed[BEST:])))
 
 
 def _speed(attempt: Attempt) -> float:

@@ -6,6 +6,7 @@ import pytest
 from recorded_situations import RECORDED, recorded_rounds
 
 from cuda_llm.agents.prompting.describe_kernel import keep_differences
+from cuda_llm.agents.prompting.describe_run import describe_history
 from cuda_llm.agents.prompting.render import PROMPT_TOKENS, render_prompt
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.prompting.token_budget import count_tokens
@@ -79,6 +80,7 @@ def test_the_history_says_who_is_faster_at_a_size_by_its_idea_before_its_changes
     (entry,) = (line for line in history.splitlines() if "fastest at" in line)
     assert entry.strip().startswith("fastest at: n = 262,144; idea: Partial sums in scratch memory")
     assert "; changed: +unrolling, 1 -> 2 launches" in entry
+    assert describe_history(situation, brief.history, Components(), brief.parent).ranking[0] == 3
     tied = replace(situation.attempt("r2-c1"), spread=0.2)
     attempts = tuple(tied if one.id == tied.id else one for one in situation.attempts)
     assert "fastest at" not in prompt(replace(situation, attempts=attempts), brief)

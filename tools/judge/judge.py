@@ -832,9 +832,12 @@ async def opening(device: Device) -> AsyncIterator[None]:
     """Have a device that measures opened while the context is open; the next work raises why it
     cannot be.
 
-    The process that holds a GPU takes about as long to begin as nvcc takes.
+    The process that holds a GPU takes about as long to begin as nvcc takes. A device that works in
+    batches is not opened: that would be a batch of its own.
     """
-    works = [device.carry_out(Work.of(do_no_work))] if device.capabilities.duels else []
+    able = device.capabilities
+    opens = able.duels and not able.batched
+    works = [device.carry_out(Work.of(do_no_work))] if opens else []
     begun = [asyncio.ensure_future(one) for one in works]
     try:
         yield

@@ -162,7 +162,8 @@ class Attempt(Origin):
     times_us: tuple[float, ...] = ()
     """Time of the kernel at each timed size, in the order of the task."""
     spread: float = 0.0
-    """Largest relative half-width of an interval around a time; 0 where times are modelled."""
+    """Largest relative half-width of an interval around a time; modelled, where some blocks stood
+    for all."""
     limited_by: str = ""
     """Code of what limits it at the largest timed size (`profile.limiter`); empty if unknown."""
     predicted: Prediction | None = None

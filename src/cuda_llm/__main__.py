@@ -44,6 +44,9 @@ def _interrupt_on_sigterm() -> list[int]:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         received.append(number)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            # A shell that runs a script has its background jobs ignore Ctrl-C.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.raise_signal(signal.SIGINT)
 
     signal.signal(signal.SIGTERM, interrupt)

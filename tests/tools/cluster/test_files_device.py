@@ -283,15 +283,23 @@ def test_a_search_costs_a_batch_a_round_and_two_and_survives_kills(
     assert folder.waiting() == []
 
 
-def test_ctrl_c_ends_a_search_that_waits_for_a_batch_and_says_how_to_go_on(
-    folder: OrderFolder, tmp_path: Path, start: Start
+@pytest.mark.parametrize(("send", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_search_that_waits_for_a_batch_and_says_how_to_go_on(
+    folder: OrderFolder, tmp_path: Path, start: Start, send: signal.Signals, code: int
 ) -> None:
+    """SIGTERM also where Ctrl-C is ignored, as by the background job of a script."""
     answered(folder)
-    begun = search(start, folder, tmp_path, size=6144)
+    before = signal.getsignal(signal.SIGINT)
+    if send is signal.SIGTERM:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        begun = search(start, folder, tmp_path, size=6144)
+    finally:
+        signal.signal(signal.SIGINT, before)
     asked = wait_for(1, folder, begun)
-    begun.send_signal(signal.SIGINT)
-    _, said = begun.communicate(timeout=60)
-    assert begun.returncode == 130
+    begun.send_signal(send)
+    _, said = begun.communicate(timeout=300)
+    assert begun.returncode == code
     assert "cuda-llm resume" in said
     assert set(folder.waiting()) == asked, "the order stays for whoever answers"
 

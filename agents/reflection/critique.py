@@ -22,6 +22,10 @@ from cuda_llm.critique import describe_objection
 from cuda_llm.search import Attempt, Hint
 
 MOST_REPLY = 20_000
+MOST_CHANGE = 1500
+"""Most characters of a change: two sentences of a strong model take up to 900. What is longer loses
+its middle, and cannot be carried out."""
+MOST_FIX = 600
 MOST_AVOIDED = 4
 MOST_FIXES = 4
 
@@ -86,7 +90,7 @@ def _decode_critique(found: Mapping[str, Any]) -> Critique | None:
     if not read.change.strip():
         return None
     return Critique(
-        change=one_line(read.change, 500),
+        change=one_line(read.change, MOST_CHANGE),
         bottleneck=one_line(read.bottleneck, 160),
         brings=tuple(one_line(one, 40) for one in read.brings),
         avoid=tuple(
@@ -95,7 +99,7 @@ def _decode_critique(found: Mapping[str, Any]) -> Critique | None:
             if one.changed.strip()
         )[:MOST_AVOIDED],
         fixes=tuple(
-            Fix(attempt=one.attempt.strip(), fix=one_line(one.fix, 300))
+            Fix(attempt=one.attempt.strip(), fix=one_line(one.fix, MOST_FIX))
             for one in read.fixes
             if one.fix.strip()
         )[:MOST_FIXES],

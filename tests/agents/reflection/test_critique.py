@@ -12,7 +12,7 @@ from searches import attempt
 from cuda_llm.agents.prompting.templates import open_templates
 from cuda_llm.agents.protocols import Contribution
 from cuda_llm.agents.reflection.check_critique import Avoided, Critique
-from cuda_llm.agents.reflection.critique import Unreadable, read_critique
+from cuda_llm.agents.reflection.critique import MOST_CHANGE, Unreadable, read_critique
 from cuda_llm.agents.reflection.reflector import Reflection
 from cuda_llm.agents.situation import Note, Situation
 from cuda_llm.agents.strategies.builtin import Fsr
@@ -203,12 +203,19 @@ def test_json_is_found_wherever_it_stands(around: str) -> None:
 
 
 def test_an_answer_of_odd_shape_is_made_to_fit() -> None:
-    odd = {"change": "a\x1b[2Jb" + "c" * 900, "avoid": "d", "reason": None, "extra": [1]}
+    odd = {"change": "a\x1b[2Jb" + "c" * 9000, "avoid": "d", "reason": None, "extra": [1]}
     read = read_critique(Reply(text=json.dumps(odd)))
     assert isinstance(read, Critique)
     assert read.avoid == (Avoided(changed="d"),)
     assert read.change.isprintable()
-    assert len(read.change) <= 500
+    assert len(read.change) <= MOST_CHANGE
+
+
+def test_two_long_sentences_are_ordered_whole() -> None:
+    change = "Load the next tile row by row, right after the sums of a row. " * 15
+    read = read_critique(Reply(text=json.dumps({**GOOD, "change": change})))
+    assert isinstance(read, Critique)
+    assert read.change == change.strip()
 
 
 def test_a_refusal_is_no_critique() -> None:

@@ -230,9 +230,9 @@ BATCHES = (1, *[2 * CANDIDATES] * ROUNDS, 2)
 
 
 def search(
-    start: Start, folder: OrderFolder, out: Path, *, size: int = 4096
+    start: Start, folder: OrderFolder, out: Path, *, size: int = 32768
 ) -> "subprocess.Popen[str]":
-    """Start a search on the device behind the folder."""
+    """Start a search on the device behind the folder, of a size at which there is much to gain."""
     options = f"--generator playbook --tune 0 --candidates {CANDIDATES} --rounds {ROUNDS}"
     return start(
         "run", "vector_add", "--size", f"n={size}", *options.split(),
@@ -242,7 +242,9 @@ def search(
 
 def wait_for(count: int, folder: OrderFolder, *searches: "subprocess.Popen[str]") -> set[str]:
     """Return the orders once so many wait, or every search has ended."""
+    began_s = time.monotonic()
     while len(found := folder.waiting()) < count:
+        assert time.monotonic() - began_s < 600, f"{len(found)} orders wait, {count} expected"
         if all(one.poll() is not None for one in searches):
             break
         time.sleep(0.05)
@@ -293,7 +295,7 @@ def test_a_signal_ends_a_search_that_waits_for_a_batch_and_says_how_to_go_on(
     if send is signal.SIGTERM:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        begun = search(start, folder, tmp_path, size=6144)
+        begun = search(start, folder, tmp_path, size=33792)
     finally:
         signal.signal(signal.SIGINT, before)
     asked = wait_for(1, folder, begun)
@@ -307,7 +309,7 @@ def test_a_signal_ends_a_search_that_waits_for_a_batch_and_says_how_to_go_on(
 def test_two_searches_share_a_batch(folder: OrderFolder, tmp_path: Path, start: Start) -> None:
     answered(folder)
     # A size of its own: no other test has cached its baseline.
-    both = [search(start, folder, tmp_path / name, size=5120) for name in ("a", "b")]
+    both = [search(start, folder, tmp_path / name, size=34816) for name in ("a", "b")]
     for count in BATCHES:
         wait_for(2 * count, folder, *both)
         assert carried_over(folder) == 2 * count

@@ -101,7 +101,7 @@ def test_a_device_is_opened_meanwhile_and_whoever_works_next_is_told_why_it_cann
 
     async def compiled(*, duels: bool) -> list[str]:
         done.clear()
-        able = SimpleNamespace(duels=duels)
+        able = SimpleNamespace(duels=duels, batched=False)
         device = cast("Device", SimpleNamespace(capabilities=able, carry_out=carry_out))
         async with opening(device):
             await asyncio.sleep(0.01)

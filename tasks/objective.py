@@ -39,10 +39,12 @@ class Scoring:
         worst = min(range(len(speedups)), key=speedups.__getitem__)
         return tuple(float(at == worst) for at in range(len(speedups)))
 
-    @property
-    def doubt(self) -> float:
-        """Return the uncertainty of the score for an independent uncertainty of 1 at each size."""
-        return 1.0 if self.objective == "worst" else math.hypot(*self.shares)
+    def doubt(self, doubts: Sequence[float]) -> float:
+        """Return the relative half-width of the score's interval, from the independent ones of the
+        sizes; for `worst`, the widest."""
+        if self.objective == "worst":
+            return max(doubts)
+        return math.hypot(*(share * one for share, one in zip(self.shares, doubts, strict=True)))
 
 
 def scoring_of(task: Task, timed: Sequence[Mapping[str, int]]) -> Scoring:

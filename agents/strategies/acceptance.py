@@ -6,6 +6,7 @@ from collections.abc import Sequence, Set
 from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
 from cuda_llm.figure_wording import describe_attempt_speed
+from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt, DuelResult
 from cuda_llm.tasks.objective import scoring_of
 
@@ -107,11 +108,27 @@ def faster_at(one: Attempt, other: Attempt) -> tuple[int, ...]:
 def score_doubt(situation: Situation, one: Attempt, other: Attempt) -> float:
     """Return the relative half-width of the interval of the ratio of two speed-ups.
 
-    The doubts of the sizes are independent, and no size has more than the attempt's `spread`: a
-    mean over sizes has so much less.
+    The doubts of the sizes are independent, and each counts with the size's own weight: one size
+    that was hard to time leaves the score of five known well enough.
     """
-    part = scoring_of(situation.task, situation.sizes).doubt if situation.sizes else 1.0
-    return math.hypot(one.spread, other.spread) * part
+    doubts = [
+        math.hypot(mine, its)
+        for mine, its in zip(spreads_of(situation, one), spreads_of(situation, other), strict=True)
+    ]
+    if not doubts:
+        return math.hypot(one.spread, other.spread)
+    return scoring_of(situation.task, situation.sizes).doubt(doubts)
+
+
+def spreads_of(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
+    """Return the relative half-width of the interval of the time at each size; the widest for every
+    size where the verdict is not at hand, as for what stands for the baseline."""
+    verdict = situation.archive.verdict(attempt.id) if attempt.id else None
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    sizes = () if profile is None else profile.sizes
+    if len(sizes) == len(situation.sizes):
+        return tuple(one.spread for one in sizes)
+    return (attempt.spread,) * len(situation.sizes)
 
 
 def find_regression(situation: Situation, contender: Attempt, incumbent: Attempt) -> str:

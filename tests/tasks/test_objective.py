@@ -37,8 +37,10 @@ def test_the_sizes_that_decide_are_those_that_count() -> None:
     assert scoring("geomean").deciding(SPEEDUPS) == pytest.approx((0.2,) * 5)
     assert scoring("largest").deciding(SPEEDUPS) == (0, 0, 0, 0, 1)
     assert scoring("worst").deciding(SPEEDUPS) == (0, 0, 1, 0, 0)
-    assert scoring("geomean").doubt == pytest.approx(5**-0.5)
-    assert scoring("largest").doubt == scoring("worst").doubt == 1.0
+    assert scoring("geomean").doubt((0.1,) * 5) == pytest.approx(0.1 * 5**-0.5)
+    assert scoring("geomean").doubt((0.5, 0, 0, 0, 0)) == pytest.approx(0.1)
+    assert scoring("largest").doubt((0.3, 0, 0, 0, 0.2)) == pytest.approx(0.2)
+    assert scoring("worst").doubt((0.3, 0, 0, 0, 0.2)) == 0.3
 
 
 def test_the_largest_is_found_in_any_order_and_among_those_that_were_timed() -> None:

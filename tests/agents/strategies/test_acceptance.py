@@ -3,9 +3,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reflection_scenes import judged, passed
 from searches import attempt, situation
 
 from cuda_llm.agents.strategies.acceptance import TIE, choose_fastest
+from cuda_llm.outcomes import Passed
+from cuda_llm.profile import SizeTime
 
 
 def test_the_first_kernel_that_passes_becomes_the_incumbent() -> None:
@@ -45,6 +48,28 @@ def test_a_gain_within_the_doubt_of_both_scores_is_a_tie(spread: float, outcome:
     at = situation(before, contender, incumbent="r1-c1")
     assert len(at.sizes) == 2
     assert choose_fastest(at, [contender]).verdicts == {"r2-c1": outcome}
+
+
+@pytest.mark.parametrize(("spreads", "outcome"), [((0.06, 0.06), "tie"), ((0.06, 0.01), "won")])
+def test_each_size_counts_with_its_own_doubt(spreads: tuple[float, ...], outcome: str) -> None:
+    """A size that was hard to time leaves the score of both sizes known well enough."""
+    kept = [
+        (attempt(name, speedup, spread=max(spreads)), "", timed_within(spreads))
+        for name, speedup in (("r1-c1", 2.0), ("r2-c1", 2.1))
+    ]
+    at = judged(*kept, incumbent="r1-c1")
+    assert choose_fastest(at, [at.attempt("r2-c1")]).verdicts == {"r2-c1": outcome}
+
+
+def timed_within(spreads: tuple[float, ...]) -> Passed:
+    """A verdict with intervals of these relative half-widths around the times at two sizes."""
+    verdict = passed()
+    sizes = tuple(
+        SizeTime(dims={"rows": n}, time_us=1.0, baseline_us=2.0, source="measured", spread=one)
+        for n, one in enumerate(spreads, 1)
+    )
+    assert verdict.profile is not None
+    return replace(verdict, profile=replace(verdict.profile, sizes=sizes))
 
 
 def test_a_size_that_becomes_much_slower_keeps_the_incumbent_and_is_named() -> None:

@@ -23,6 +23,7 @@ from cuda_llm.agents.techniques.gains import (
     savings_of,
 )
 from cuda_llm.agents.techniques.objections import (
+    profile_of,
     reaches_enough,
     refused_aims,
     sensible_techniques,
@@ -156,13 +157,24 @@ def find_directions(
     ]
     ranked = sorted(_worthwhile(made) if kind == Kind.IMPROVE else made, key=rank)
     twisted = _twisted(situation, ranked, hints, here)
-    free = (Direction(text=OPEN),) if kind == Kind.IMPROVE else ()
-    others = _structures(situation, parent, hints, brought) if kind == Kind.IMPROVE else ()
-    found = tuple(islice(_distinct(chain(asked, ranked, free, others, twisted, _open())), number))
+    if kind == Kind.IMPROVE:
+        # What relieves nothing that limits the kernel comes behind other ways to do the work.
+        others = _structures(situation, parent, hints, brought)
+        related = [one for one in ranked if one.against or not _has_profile(situation, parent)]
+        ordered = chain(related, (Direction(text=OPEN),), others, ranked)
+    else:
+        ordered = chain(ranked)
+    found = tuple(islice(_distinct(chain(asked, ordered, twisted, _open())), number))
     if kind in (Kind.FIRST, Kind.FIX):
         share = open_above_baseline(situation)
         return tuple(replace(one, share=share) for one in found)
     return found
+
+
+def _has_profile(situation: Situation, parent: Attempt | None) -> bool:
+    """Return whether it is known, and to be shown, what limits `parent`."""
+    shown = situation.config.components.profile
+    return shown and parent is not None and profile_of(situation, parent) is not None
 
 
 def _tried_in_vain(situation: Situation, parent: Attempt | None) -> tuple[str, ...]:

@@ -165,6 +165,16 @@ def test_a_choice_of_its_own_comes_before_other_structures_and_those_before_twis
     assert {one.text for one in STRUCTURES} >= set(rest[: kinds.index(True)]) > set()
 
 
+def test_changes_that_relieve_nothing_come_behind_other_ways_to_do_the_work() -> None:
+    given = directions(limited(("what_a_profiler_of_ones_own_found",)), Kind.IMPROVE, 40)
+    changes = {one.text for one in CHANGES}
+    structures = {one.text for one in STRUCTURES}
+    first = next(at for at, text in enumerate(given) if text in changes)
+    assert given[0] == OPEN
+    assert set(given[1:first]) <= structures
+    assert first > 1
+
+
 def test_nobody_else_gets_what_a_critique_asks_for() -> None:
     at = limited(("bank_conflicts",))
     padding = next(one.text for one in CHANGES if one.shown_by == "padding")

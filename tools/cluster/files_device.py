@@ -148,8 +148,7 @@ class FilesDevice(ForwardingDevice):
         name = fingerprint(work)
         letter = self.folder.read_answer(name)
         if letter is None:
-            self.folder.order(name, self._order(work))
-            letter = await self._wait(name)
+            letter = await self._wait(name, self._order(work))
         if letter.code != written_by():
             self.folder.discard_answer(name)
             raise DeviceLost(
@@ -176,11 +175,16 @@ class FilesDevice(ForwardingDevice):
             contents=parcel.contents(parcel.bundles.keys()),
         )
 
-    async def _wait(self, name: str) -> Letter:
-        """Return the answer to an order, however long that takes."""
+    async def _wait(self, name: str, order: Letter) -> Letter:
+        """Put an order down and return its answer, however long that takes.
+
+        Whoever reads of a failure first takes order and answer away, so that the work can be asked
+        for again; another search that waits for the same order then does so.
+        """
         self._waiting.change(1)
         try:
             while (letter := self.folder.read_answer(name)) is None:
+                self.folder.order(name, order)
                 await asyncio.sleep(LOOK_S)
             return letter
         finally:

@@ -1,8 +1,10 @@
 """Every figure of a recorded experiment follows from the folders of its runs."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
@@ -11,6 +13,7 @@ from cuda_llm.graph.benchmark.paired import compare_pairs
 from cuda_llm.graph.benchmark.recompute import recompute_rows
 from cuda_llm.graph.benchmark.row import TaskRow
 from cuda_llm.graph.benchmark.tables import make_page
+from cuda_llm.graph.runs.result import read_result
 
 ROOT = Path(__file__).parents[3]
 EXPERIMENTS = sorted(path.parent for path in ROOT.glob("benchmarks/experiments/*/bench.json"))
@@ -57,3 +60,25 @@ def test_arms_that_no_prompt_distinguishes_tie_at_exactly_one() -> None:
     pairs = compare_pairs(folder.rows(folder.read_plan()))
     assert [(one.value, one.pairs) for one in pairs] == [("name", 2), ("none", 2)]
     assert {(one.ratio, one.low, one.high, one.finding) for one in pairs} == {(1, 1, 1, "tie")}
+
+
+def test_what_rounds_of_feedback_added_on_tasks_without_a_prompt_of_their_own() -> None:
+    """The figures of docs/experiments.md: the best of the last round, and of all, over the best of
+    the first; and no kernel of the model's that was judged was wrong but one that trapped."""
+    folder = BenchmarkFolder(ROOT / "benchmarks/experiments/held-back-tasks")
+    plan = folder.read_plan()
+    last, best = [], []
+    for name in (one for one in plan.tasks if one.endswith("-fsr")):
+        speedups: dict[int, list[float]] = {}
+        for one in read_result(folder.run(name)).attempts:
+            speedups.setdefault(one.round, []).append(one.speedup or 0.0)
+        tops = {round_: max(found) for round_, found in speedups.items()}
+        last.append(tops[3] / tops[1])
+        best.append(max(tops.values()) / tops[1])
+    assert round(geometric_mean(last), 2) == 1.02
+    assert round(geometric_mean(best), 2) == 1.06
+    rows = folder.rows(plan)
+    codes = Counter(code for row in rows for code, n in row.verdicts.items() for _ in range(n))
+    assert codes == {"PASSED": 68, "NO_CODE": 3, "DEVICE_ASSERT": 1}
+    (pair,) = compare_pairs(rows)
+    assert (pair.value, round(pair.ratio, 2), pair.finding) == ("fsr", 0.97, "tie")

@@ -73,6 +73,37 @@ def test_the_same_work_is_one_order_and_an_answer_is_kept_for_who_asks_again(
     assert folder.waiting() == []
 
 
+class BrokenOnce(ForwardingDevice):
+    """A device that fails at the first work."""
+
+    failed = False
+
+    async def carry_out(self, work: Work[T]) -> T:
+        if not BrokenOnce.failed:
+            BrokenOnce.failed = True
+            raise UsageError("not this time")
+        return await super().carry_out(work)
+
+
+def test_who_shares_an_order_that_failed_asks_again(
+    folder: OrderFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BrokenOnce, "failed", False)
+    first, second = opened(folder), opened(folder)
+
+    async def ask_both() -> list[object]:
+        both = [asyncio.create_task(one.carry_out(Work.of(do_no_work))) for one in (first, second)]
+        while not all(one.done() for one in both):
+            await answer_orders(folder, BrokenOnce(H200), report=no_report)
+            # One of the two looks at a time: the other finds neither order nor answer.
+            await asyncio.sleep(0.01)
+        return await asyncio.gather(*both, return_exceptions=True)
+
+    found = asyncio.run(asyncio.wait_for(ask_both(), 60))
+    assert sorted(type(one).__name__ for one in found) == ["NoneType", "UsageError"]
+    assert folder.waiting() == []
+
+
 @pytest.mark.parametrize("thirds", [0, 1, 2])
 def test_what_was_not_copied_whole_is_not_there(folder: OrderFolder, thirds: int) -> None:
     payload = os.urandom(400)

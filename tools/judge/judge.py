@@ -467,14 +467,20 @@ class DeviceBench:
     async def _time(
         self, compiled: Compiled, begins: bool, *, fresh: bool = False
     ) -> KernelTimes | Verdict | FailedCase:
-        """Time a kernel once; with `begins` a small case comes first."""
+        """Time a kernel once; with `begins` a small case comes first.
+
+        A device that works in batches holds no contests: what a contest would tell from noise is
+        to be seen in the times themselves, which are as sure as a contest's.
+        """
+        quick = self.options.tier is Tier.SCREEN and self.device.capabilities.batched
+        tier = Tier.CONFIRM if quick else self.options.tier
         async with self.slots.device_for(compiled.key):
             return await time_compiled(
                 self.task,
                 self.device,
                 compiled,
                 nonce=self.nonce_for(""),
-                options=replace(self.options, proved=compiled.key in self.proved),
+                options=replace(self.options, tier=tier, proved=compiled.key in self.proved),
                 fresh=fresh,
                 begins_small=begins,
                 baseline=await self._build_baseline(),

@@ -3,13 +3,16 @@
 import asyncio
 import os
 from dataclasses import replace
+from typing import ClassVar, cast
 
 import pytest
 from corpus import FIXTURES
-from measured_runs import measuring_device
+from measured_runs import MeasuringDevice, measuring_device
 
-from cuda_llm.outcomes import DataRace, Passed, Verdict, WrongResult
+from cuda_llm.capabilities import Capabilities
+from cuda_llm.outcomes import DataRace, NoCode, Passed, Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.device import T, Work
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
@@ -18,7 +21,9 @@ from cuda_llm.tools.judge.duel import Contest
 from cuda_llm.tools.judge.judge import DeviceBench, judge, open_bench
 from cuda_llm.tools.open_device import open_device, open_watcher
 from cuda_llm.tools.timing.contest import Duel
-from cuda_llm.tools.timing.options import Tier
+from cuda_llm.tools.timing.options import MeasureOptions, Tier
+from cuda_llm.tools.timing.times import KernelTimes
+from cuda_llm.tools.validator.validate import Validated
 
 TASK = load_task("histogram")
 GOOD = TASK.baseline.read_text(encoding="utf-8")
@@ -149,6 +154,35 @@ def test_a_race_that_a_gpu_does_not_show_is_found_by_the_emulated_device_of_its_
 def test_what_is_judged_on_fresh_inputs_is_measured_at_the_confirming_tier() -> None:
     one = asyncio.run(bench(3))
     assert (one.options.tier, one.with_fresh_inputs().options.tier) == (Tier.SCREEN, Tier.CONFIRM)
+
+
+class Asked(MeasuringDevice):
+    """A GPU that notes how sure a time is to be, and times nothing."""
+
+    tiers: ClassVar[list[Tier]] = []
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, duels=True, batched=True)
+
+    async def carry_out(self, work: Work[T]) -> T:
+        Asked.tiers += [one.tier for one in work.arguments if isinstance(one, MeasureOptions)]
+        return cast("T", NoCode(message="not timed"))
+
+
+def test_a_device_of_batches_times_as_surely_as_a_contest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Asked, "tiers", [])
+
+    async def run() -> None:
+        one = open_bench(TASK, Asked(measuring_device().hardware), seed=3)
+        built = await one.compile(GOOD, "source.cu")
+        assert isinstance(built, Compiled)
+        validated = Validated(nonce=b"1")
+        times = KernelTimes(times=(), launches=(), bottlenecks=())
+        await one.profile(built, validated, times)
+
+    asyncio.run(run())
+    assert Asked.tiers == [Tier.CONFIRM]
 
 
 class BuiltOnce(EmulatedDevice):

@@ -59,7 +59,9 @@ def test_an_example_is_replayed_without_model_and_gpu(path: Path, tmp_path: Path
     assert again.best is not None
     assert recorded.best is not None
     assert (again.best.id, again.best.times_us) == (recorded.best.id, recorded.best.times_us)
-    assert [(one.id, one.code) for one in again.attempts] == [
+    # A strategy of today may ask for more than the record can answer, as for another composition.
+    answered = [one for one in again.attempts if one.code != "INFRA_RECORD"]
+    assert [(one.id, one.code) for one in answered] == [
         (one.id, one.code) for one in recorded.attempts
     ]
 

@@ -172,8 +172,8 @@ def report(name: str, found: Mapping[str, Sequence[Outcome]]) -> None:
     commoner = max(Counter(gained for _, gained in total).values(), default=0)
     print(f"lessons of {name}: {agreement(total)}, the commoner outcome {commoner}")
     for said in (True, False):
-        told = [one for one in total if one[0] is said]
-        print(f"    that said {'gain' if said else 'none'}: {agreement(told)}")
+        chosen = [one for one in total if one[0] is said]
+        print(f"    that said {'gain' if said else 'none'}: {agreement(chosen)}")
     for task, outcomes in found.items():
         if outcomes:
             print(f"    {task}: {agreement(outcomes)}")

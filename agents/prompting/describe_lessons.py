@@ -22,7 +22,7 @@ MOST_TASKS = 2
 
 def describe_lessons(situation: Situation, brief: Brief, components: Components) -> str:
     """Describe the techniques of such an order, against what limits the parent, that paid most and
-    least in other tasks; empty where too little is known, or the hardware may not be told.
+    least in other tasks; empty where too little is known, or the hardware may not be shown.
 
     What paid alternates with what did not, as far as the tokens reach.
     """
@@ -31,12 +31,12 @@ def describe_lessons(situation: Situation, brief: Brief, components: Components)
         return ""
     against = fitting[0].against
     limit = f", against {name_bottleneck(against)}" if against else ""
-    told = [f"- In other tasks on this GPU{limit} (medians of time saved)"]
+    lines = [f"- In other tasks on this GPU{limit} (medians of time saved)"]
     for lesson in _alternating(fitting):
-        longer = [*told, _describe(lesson)]
+        longer = [*lines, _describe(lesson)]
         if count_tokens(_join(longer)) <= MOST_TOKENS:
-            told = longer
-    return _join(told) if len(told) > 1 else ""
+            lines = longer
+    return _join(lines) if len(lines) > 1 else ""
 
 
 def _join(parts: list[str]) -> str:

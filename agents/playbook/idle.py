@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from cuda_llm.agents.limits import whole_profile
+from cuda_llm.agents.limits import profile_at, whole_profile
 from cuda_llm.agents.playbook.history import History
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.space import Point, Space, is_valid
@@ -46,8 +46,8 @@ def _what_ran(situation: Situation, attempt: Attempt) -> Ran | None:
     if profile is None or profile.source != "modelled":
         return None
     last = len(situation.sizes) - 1
-    by_size = {last: profile.launches} | {one.size: one.launches for one in profile.smaller}
-    ran = tuple(by_size.get(size, ()) for size in range(last + 1))
+    at_sizes = [profile_at(profile, size, last) for size in range(last + 1)]
+    ran = tuple(one.launches if one else () for one in at_sizes)
     return ran if ran and all(ran) else None
 
 

@@ -156,7 +156,7 @@ def describe_hints(
     from_user = [_hint_of_user(text) for text in situation.config.hints if text not in learned]
     tried = {one.direction for one in situation.attempts}
     given = (*from_user, *sorted(hints, key=lambda hint: hint.code != USER))
-    told = [one for one in given if ordered == bool(one.change and one.change not in tried)]
+    shown = [one for one in given if ordered == bool(one.change and one.change not in tried)]
     by_playbook = {one.id for one in situation.attempts if one.written_by == "playbook"}
     profiled = _codes_of_profile(situation, brief)
 
@@ -171,10 +171,10 @@ def describe_hints(
         "\n".join(
             _describe(situation, brief, hint, ordered=ordered, hide_evidence=hides_evidence(hint))
         )
-        for hint in told
+        for hint in shown
     )
     newest_first = sorted(
-        range(len(told)), key=lambda index: (told[index].code != USER, -told[index].round)
+        range(len(shown)), key=lambda index: (shown[index].code != USER, -shown[index].round)
     )
     lessons = "" if ordered else describe_lessons(situation, brief, components)
     if lessons:

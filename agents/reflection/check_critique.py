@@ -13,6 +13,7 @@ from cuda_llm.agents.limits import (
     deciding_profile,
     left_to_gain,
     possible_saving,
+    whole_profile,
 )
 from cuda_llm.agents.prompting.describe_kernel import describe_change
 from cuda_llm.agents.situation import Situation
@@ -25,7 +26,6 @@ from cuda_llm.agents.techniques.objections import (
     signs_of_attempt,
 )
 from cuda_llm.critique import CheckedCritique, Correction, Objection
-from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile, limiter
 from cuda_llm.search import Attempt, Hint
 
@@ -145,8 +145,7 @@ def _check_figures(
     situation: Situation, about: Attempt, said: Critique
 ) -> tuple[str, float, list[Correction]]:
     """Return code of the bottleneck, expected gain, and the corrections of both."""
-    verdict = situation.archive.verdict(about.id)
-    whole = verdict.profile if isinstance(verdict, Passed) else None
+    whole = whole_profile(situation, about)
     named = CODES.get(snake_case(said.bottleneck), "")
     gain = said.gain_percent / 100
     if whole is None:

@@ -5,7 +5,13 @@ was tried without gain.
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
-from cuda_llm.agents.limits import LIMIT_SHARE, bottleneck_text, deciding_profile, share_of_limit
+from cuda_llm.agents.limits import (
+    LIMIT_SHARE,
+    bottleneck_text,
+    deciding_profile,
+    share_of_limit,
+    whole_profile,
+)
 from cuda_llm.agents.prompting.quote import join_parts, one_line
 from cuda_llm.agents.reflection.kernel_context import KernelContext, context_of
 from cuda_llm.agents.situation import Situation
@@ -18,7 +24,6 @@ from cuda_llm.agents.techniques.objections import (
 from cuda_llm.agents.techniques.refuted import withdrawals
 from cuda_llm.agents.techniques.technique import Technique
 from cuda_llm.figure_wording import describe_share, name_bottleneck, name_sizes
-from cuda_llm.outcomes import Passed
 from cuda_llm.predictions import rank
 from cuda_llm.profile import Bottleneck, Profile, limiter
 from cuda_llm.search import Attempt, Hint, Kind
@@ -93,8 +98,7 @@ def ruled_out(
 def find_limits(situation: Situation, judged: Sequence[Attempt]) -> Iterator[Hint]:
     """Yield hints on what limits the incumbent and the fastest others of the round."""
     for attempt in worth_profiling(situation, judged):
-        verdict = situation.archive.verdict(attempt.id)
-        profile = verdict.profile if isinstance(verdict, Passed) else None
+        profile = whole_profile(situation, attempt)
         if profile is None:
             continue
         profile, _ = deciding_profile(situation, attempt, profile)
@@ -162,8 +166,7 @@ def _dominating(
 
 def _where(situation: Situation, attempt: Attempt) -> str:
     """Return the size of the profile, where several sizes are timed."""
-    verdict = situation.archive.verdict(attempt.id)
-    profile = verdict.profile if isinstance(verdict, Passed) else None
+    profile = whole_profile(situation, attempt)
     if profile is None or len(situation.sizes) < 2:
         return ""
     return f" at {name_sizes(situation.sizes)[deciding_profile(situation, attempt, profile)[1]]}"

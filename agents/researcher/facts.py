@@ -290,8 +290,8 @@ def _waits(hardware: Hardware) -> tuple[str, ...]:
 def _tensor(situation: Situation) -> tuple[str, ...]:
     """Describe tensor cores, where the task's precision and the chip allow their use.
 
-    Where products are to be exact in fp32, the error of operands in several parts is held against
-    what the task allows.
+    Where products are to be exact in fp32, the error of operands in several parts is compared
+    with what the task allows.
     """
     task, rates = situation.task, situation.hardware.peaks.tensor_dense_tflops
     precision = task.tolerance.precision

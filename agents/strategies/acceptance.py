@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence, Set
 
+from cuda_llm.agents.limits import whole_profile
 from cuda_llm.agents.protocols import Choice
 from cuda_llm.agents.situation import Situation
 from cuda_llm.figure_wording import describe_attempt_speed
-from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt, DuelResult
 from cuda_llm.tasks.objective import scoring_of
 
@@ -123,8 +123,7 @@ def score_doubt(situation: Situation, one: Attempt, other: Attempt) -> float:
 def spreads_of(situation: Situation, attempt: Attempt) -> tuple[float, ...]:
     """Return the relative half-width of the interval of the time at each size; the widest for every
     size where the verdict is not at hand, as for what stands for the baseline."""
-    verdict = situation.archive.verdict(attempt.id) if attempt.id else None
-    profile = verdict.profile if isinstance(verdict, Passed) else None
+    profile = whole_profile(situation, attempt) if attempt.id else None
     sizes = () if profile is None else profile.sizes
     if len(sizes) == len(situation.sizes):
         return tuple(one.spread for one in sizes)

@@ -6,11 +6,11 @@ They follow from the attempts: nothing is remembered.
 
 from collections.abc import Collection, Sequence
 
-from cuda_llm.agents.kernel_facts import SourceFacts, signs_of
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import faster_at, passed_by_speed
 from cuda_llm.agents.strategies.briefs import Assignment, Pair
 from cuda_llm.agents.techniques.directions import Direction, open_orders
+from cuda_llm.agents.techniques.objections import signs_in_text
 from cuda_llm.agents.techniques.refuted import structure_of
 from cuda_llm.figure_wording import name_sizes
 from cuda_llm.search import Attempt, Kind
@@ -87,7 +87,7 @@ def find_pair(situation: Situation, orders: Sequence[Assignment]) -> Pair | None
 def graft_direction(situation: Situation, parent: Attempt, second: Attempt) -> str:
     """Return what to take over from the second kernel, or where to run it."""
     where = _name_places(situation, faster_at(second, parent))
-    has = _signs(situation, second) - _signs(situation, parent)
+    has = signs_in_text(situation, second) - signs_in_text(situation, parent)
     if not has:
         return (
             f"take over what makes {second.id} faster at {where}, or choose between both kernels "
@@ -100,8 +100,3 @@ def graft_direction(situation: Situation, parent: Attempt, second: Attempt) -> s
 def _name_places(situation: Situation, sizes: Collection[int]) -> str:
     names = name_sizes(situation.sizes)
     return "every size" if len(sizes) == len(names) else "; ".join(names[one] for one in sizes)
-
-
-def _signs(situation: Situation, attempt: Attempt) -> frozenset[str]:
-    """Return the techniques that its text shows."""
-    return signs_of(SourceFacts(situation.archive.source(attempt.id)))

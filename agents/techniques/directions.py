@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice, product
 
-from cuda_llm.agents.kernel_facts import SourceFacts, signs_of
 from cuda_llm.agents.limits import (
     BOTTLENECK_TEXTS,
     NEGLIGIBLE,
     open_above_baseline,
     share_of_limit,
+    whole_profile,
 )
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.gains import (
@@ -23,10 +23,10 @@ from cuda_llm.agents.techniques.gains import (
     savings_of,
 )
 from cuda_llm.agents.techniques.objections import (
-    profile_of,
     reaches_enough,
     refused_aims,
     sensible_techniques,
+    signs_in_text,
 )
 from cuda_llm.agents.techniques.refuted import orders_in_vain, withdrawals
 from cuda_llm.agents.techniques.technique import Technique
@@ -160,7 +160,8 @@ def find_directions(
     if kind == Kind.IMPROVE:
         # What relieves nothing that limits the kernel comes behind other ways to do the work.
         others = _structures(situation, parent, hints, brought)
-        related = [one for one in ranked if one.against or not _has_profile(situation, parent)]
+        known = _has_profile(situation, parent)
+        related = [one for one in ranked if one.against or not known]
         ordered = chain(related, (Direction(text=OPEN),), others, ranked)
     else:
         ordered = chain(ranked)
@@ -174,7 +175,7 @@ def find_directions(
 def _has_profile(situation: Situation, parent: Attempt | None) -> bool:
     """Return whether it is known, and to be shown, what limits `parent`."""
     shown = situation.config.components.profile
-    return shown and parent is not None and profile_of(situation, parent) is not None
+    return shown and parent is not None and whole_profile(situation, parent) is not None
 
 
 def _tried_in_vain(situation: Situation, parent: Attempt | None) -> tuple[str, ...]:
@@ -190,7 +191,7 @@ def _structures(
     least tried first, for where the changes that gain are fewer than a round."""
     tried = [attempt.direction for attempt in situation.attempts]
     found = sensible_techniques(situation, Kind.DEPART, parent, hints)
-    shown = signs_of(SourceFacts(situation.archive.source(parent.id))) if parent else frozenset()
+    shown = signs_in_text(situation, parent) if parent else frozenset()
     for one in sorted(found, key=lambda one: _times(one.text, tried)):
         if one.shown_by not in shown | brought and Kind.IMPROVE not in one.kinds:
             yield Direction(text=one.text, technique=one)

@@ -11,7 +11,6 @@ from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
 from cuda_llm.agents.techniques.technique import AIMS, Technique, fits
 from cuda_llm.critique import Objection
-from cuda_llm.outcomes import Passed
 from cuda_llm.profile import Profile
 from cuda_llm.search import Attempt, Hint, Kind
 from cuda_llm.tasks.sizes import least_time
@@ -109,6 +108,11 @@ def object_to(
     return None if useful or not new or brings - signs else Objection.AGAINST_HINT
 
 
+def signs_in_text(situation: Situation, attempt: Attempt) -> frozenset[str]:
+    """Return the signs in the whole text of the attempt's kernel."""
+    return signs_of(SourceFacts(situation.archive.source(attempt.id)))
+
+
 def signs_of_attempt(situation: Situation, attempt: Attempt) -> frozenset[str]:
     """Return the signs in the text of the attempt's kernel that takes longest where the attempt has
     most to gain."""
@@ -198,16 +202,14 @@ def _moves_least(situation: Situation, attempt: Attempt, profile: Profile) -> bo
 
 def profile_of(situation: Situation, attempt: Attempt) -> Profile | None:
     """Return the profile of the size where the attempt has most to gain."""
-    verdict = situation.archive.verdict(attempt.id)
-    profile = verdict.profile if isinstance(verdict, Passed) else None
+    profile = whole_profile(situation, attempt)
     return profile and deciding_profile(situation, attempt, profile)[0]
 
 
 def left_at_deciding(situation: Situation, attempt: Attempt) -> float | None:
     """Return the part of the time above the attainable at the size of `profile_of`; None where it
     is not known or not to be shown."""
-    verdict = situation.archive.verdict(attempt.id)
-    profile = verdict.profile if isinstance(verdict, Passed) else None
+    profile = whole_profile(situation, attempt)
     if profile is None:
         return None
     return left_to_gain(situation, attempt, deciding_profile(situation, attempt, profile)[1])
@@ -248,9 +250,7 @@ def changes_between(situation: Situation, parent: Attempt, child: Attempt) -> tu
     """
     found = []
     if "playbook" not in (parent.written_by, child.written_by):
-        before, after = (
-            signs_of(SourceFacts(situation.archive.source(one.id))) for one in (parent, child)
-        )
+        before, after = (signs_in_text(situation, one) for one in (parent, child))
         found += [Change(name, int(name in before), int(name in after)) for name in sorted(SIGNS)]
     profiles = [profile_of(situation, one) for one in (parent, child)]
     if all(profiles):

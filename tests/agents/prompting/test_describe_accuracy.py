@@ -29,7 +29,7 @@ RECORDED = FIXTURES / "recorded/special_functions_h200.npz"
 
 
 @pytest.mark.parametrize(
-    ("task", "told"),
+    ("task", "words"),
     [
         ("vector_add", "off by 8 roundings in fp32 (2^-24 each), 4 in the mean square, relative"),
         ("reduction", "(2 sqrt(t) and sqrt(t), if more, for t terms of one sign), relative to"),
@@ -40,8 +40,8 @@ RECORDED = FIXTURES / "recorded/special_functions_h200.npz"
         ("attention_fp16", "ex2.approx.f16x2 2.1, too many; tanh.approx 1."),
     ],
 )
-def test_the_limits_are_those_of_the_judge(task: str, told: str) -> None:
-    assert told in describe_tolerance(load_task(task))
+def test_the_limits_are_those_of_the_judge(task: str, words: str) -> None:
+    assert words in describe_tolerance(load_task(task))
 
 
 @pytest.mark.parametrize("task", ["histogram", "matrix_multiplication", "reduction"])
@@ -112,7 +112,7 @@ def test_products_of_two_tf32_parts_pass_and_those_of_one_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "task", "told"),
+    ("gpu", "task", "shown"),
     [
         ("NVIDIA H200", "matrix_multiplication", True),
         ("NVIDIA H200", "conv2d", True),
@@ -122,14 +122,14 @@ def test_products_of_two_tf32_parts_pass_and_those_of_one_do_not() -> None:
     ],
 )
 def test_parts_of_numbers_are_spoken_of_where_tensor_cores_could_multiply_them(
-    gpu: str, task: str, told: bool
+    gpu: str, task: str, shown: bool
 ) -> None:
     situation = replace(
         recorded_rounds("reduction")[0], task=load_task(task), hardware=find_hardware(gpu)
     )
     text = "\n".join(describe_hardware(situation))
-    assert ("three of two tf32 parts 12;" in text) is told
-    assert ("one of tf32 16,384, too many" in text) is told
+    assert ("three of two tf32 parts 12;" in text) is shown
+    assert ("one of tf32 16,384, too many" in text) is shown
 
 
 def test_the_error_of_a_product_of_parts_is_that_of_its_first_order_left_out() -> None:
@@ -139,14 +139,14 @@ def test_the_error_of_a_product_of_parts_is_that_of_its_first_order_left_out() -
 def test_timed_calls_are_described_with_inputs_and_caches() -> None:
     situation = recorded_rounds("reduction")[0]
 
-    def told(task: str, **fields: Any) -> str:
+    def words(task: str, **fields: Any) -> str:
         return describe_timed_inputs(replace(situation, task=load_task(task), **fields))
 
-    assert told("reduction") == "cold caches; input uniform in [-5, 5)"
-    assert told("multi_head_attention") == "cold caches; Q, K, V normal, mean 0, variance 1"
-    assert told("histogram").endswith("input uniform whole numbers in [0, num_bins)")
+    assert words("reduction") == "cold caches; input uniform in [-5, 5)"
+    assert words("multi_head_attention") == "cold caches; Q, K, V normal, mean 0, variance 1"
+    assert words("histogram").endswith("input uniform whole numbers in [0, num_bins)")
     warm = situation.config.changed(l2="warm")
     on_gpu = Capabilities(measures_time=True, sets_l2=True)
-    assert told("reduction", config=warm).startswith("cold caches; ")
+    assert words("reduction", config=warm).startswith("cold caches; ")
     left = "caches as the arrival of inputs left them; "
-    assert told("reduction", config=warm, capabilities=on_gpu).startswith(left)
+    assert words("reduction", config=warm, capabilities=on_gpu).startswith(left)

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+from ended import has_ended
 from graph_runs import NoTuner, TableBench, Writer, context_in
 from tiny_tasks import tiny_task
 
@@ -131,7 +132,7 @@ def test_a_run_that_is_cancelled_leaves_no_process_behind(tmp_path: Path) -> Non
     before = children()
 
     def started() -> set[psutil.Process]:
-        return {one for one in children() - before if is_alive(one)}
+        return {one for one in children() - before if not has_ended(one)}
 
     async def cancelled() -> None:
         task = asyncio.create_task(answer(given, generator=fresh, tuner=NoTuner()))
@@ -160,10 +161,3 @@ def test_a_server_can_ask_what_a_run_takes() -> None:
 
 def children() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
-
-
-def is_alive(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

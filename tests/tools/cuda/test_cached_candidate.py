@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import psutil
 import pytest
+from ended import has_ended
 from runner_room import FAULT, GIB, Room, batch, buffers, call, measure, validate
 
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
@@ -143,7 +144,7 @@ def test_nothing_is_cached_after_a_fault(within: Use, candidate: Compiled, fault
 async def end(process: psutil.Process) -> None:
     """Kill a process, and return once the process has ended, however busy the machine is."""
     process.kill()
-    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+    while not has_ended(process):
         await asyncio.sleep(0.01)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import host_works
 import psutil
 import pytest
+from ended import has_ended
 from host_works import (
     ERRORS,
     PLAIN,
@@ -194,12 +195,12 @@ def test_cancelling_ends_everything_the_work_has_started(
         working = asyncio.create_task(client.ask(Work.of(start_processes, mark)))
         while not mark.exists():
             await asyncio.sleep(0.01)
+        started = [psutil.Process(int(one)) for one in mark.read_text().split()]
         working.cancel()
         with pytest.raises(asyncio.CancelledError):
             await working
-        started = [int(one) for one in mark.read_text().split()]
         assert len(started) == 2
-        assert not [one for one in started if alive(one)]
+        assert all(map(has_ended, started))
         assert await client.ask(Work.of(double, 1)) == 2
 
     asyncio.run(run())
@@ -209,10 +210,10 @@ def test_a_host_process_that_is_closed_closes_its_site(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     opening = OpenSite(site=host_works.nowhere, arguments=(closed,), known_answer=host_works.right)
     client = HostClient(opening, HostTimeouts())
-    there = asyncio.run(client.ask(Work.of(pid)))
+    there = psutil.Process(asyncio.run(client.ask(Work.of(pid))))
     client.close()
     assert closed.read_text() == "closed"
-    assert not alive(there)
+    assert has_ended(there)
 
 
 def test_thirty_works_leave_nothing_behind() -> None:
@@ -231,11 +232,3 @@ def test_thirty_works_leave_nothing_behind() -> None:
     asyncio.run(run())
     client.close()
     assert (ourselves.num_fds(), len(ourselves.children(recursive=True))) == before
-
-
-def alive(process_id: int) -> bool:
-    """Runs, or could: what waits for being reaped is gone."""
-    try:
-        return psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import psutil
+from ended import has_ended
 
 from cuda_llm.tools.device.child import end_tree
 
@@ -36,7 +37,7 @@ def test_descendants_in_sessions_of_their_own_end_too_and_the_child_stays_to_be_
     child, below = started()
     assert end_tree(child.pid, 10) == ()
     assert child.wait(0) == -signal.SIGKILL
-    assert all(not one.is_running() or one.status() == psutil.STATUS_ZOMBIE for one in below)
+    assert all(map(has_ended, below))
     child.communicate()
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import psutil
 import pytest
+from ended import has_ended
 
 from cuda_llm.tools.device import Scalar
 from cuda_llm.tools.device.arguments import put_arguments
@@ -251,8 +252,8 @@ def test_a_runner_dies_with_its_orchestrator() -> None:
     ) as orchestrator:
         assert orchestrator.stdout is not None
         device, host = map(int, orchestrator.stdout.readline().split())
-        parts = [psutil.Process(device)]
+        parts, runner_host = [psutil.Process(device)], psutil.Process(host)
         orchestrator.kill()
     gone, _ = psutil.wait_procs(parts, timeout=10)
     assert gone
-    assert not psutil.pid_exists(host) or psutil.Process(host).status() == psutil.STATUS_ZOMBIE
+    assert has_ended(runner_host)

@@ -90,8 +90,8 @@ def write_best(folder: RunFolder, name: str, remeasured: WinnerRemeasured | None
 
 def find_inspection(folder: RunFolder, name: str) -> KernelInspected | None:
     """Return what the last inspection of that attempt found; None where there was none."""
-    told = [one.event for one in read_events(folder.events)] if folder.events.exists() else []
-    found = [one for one in told if isinstance(one, KernelInspected) and one.attempt == name]
+    events = [one.event for one in read_events(folder.events)] if folder.events.exists() else []
+    found = [one for one in events if isinstance(one, KernelInspected) and one.attempt == name]
     return found[-1] if found else None
 
 

@@ -57,7 +57,7 @@ class HintGiven:
 
 @dataclass(frozen=True, kw_only=True)
 class HintsTried:
-    """A candidate that was told hints about its parent's speed has its verdict."""
+    """A candidate whose brief held hints about its parent's speed has its verdict."""
 
     kind: ClassVar[str] = "hints_tried"
     candidate: str

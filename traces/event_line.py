@@ -1,4 +1,4 @@
-"""One event as a line of the log, and what makes two lines tell of the same event."""
+"""One event as a line of the log, and what makes two lines the same event's."""
 
 import json
 from collections.abc import Mapping

@@ -250,7 +250,7 @@ def read_line(line: bytes, folder: RunFolder) -> Recorded | Literal["unknown", "
             return "unknown"
         kind, seq, at, fields = found
         if kind == AttemptRepeated.kind:
-            # Its attempt was written anew since the line that told of it first.
+            # Its attempt was written anew since the first line about it.
             folder = RunFolder(folder.path)
         for name in fields:
             if value_kind := FIELDS_BY_ID.get(f"{kind}.{name}"):

@@ -55,7 +55,7 @@ class Events(Iterable[Recorded]):
     """
 
     def __init__(self, path: Path, *, tell: bool = True) -> None:
-        """`tell` False leaves telling what is missing to the caller."""
+        """`tell` False leaves the report of what is missing to the caller."""
         self._path, self._tell = path, tell
         self._skipped = {"torn": 0, "unknown": 0}
 

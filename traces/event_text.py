@@ -45,7 +45,7 @@ def describe_decision(event: Event) -> Iterator[str]:
         case AgentDecided(agent=agent, decisions=decisions, note=note):
             yield from (f"{agent}: {one}" for one in decisions)
             if note:
-                yield f"{agent} tells: {note}"
+                yield f"{agent} notes: {note}"
         case AgentFailed(agent=agent, error=error):
             yield f"{agent} failed: {error}; the run goes on without it"
         case GeneratorFailed(candidate=name, error=error):

@@ -136,7 +136,7 @@ class StageEntered:
     candidate: str
     stage: str
     hints: tuple[str, ...] = ()
-    """Of `generate`: ids of the hints that the candidate is told."""
+    """Of `generate`: ids of the hints in the candidate's brief."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,7 @@ class CandidateLate:
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptJudged:
-    """A candidate has its verdict. Told once, as it lands."""
+    """A candidate has its verdict. Written once, when the verdict is there."""
 
     kind: ClassVar[str] = "attempt_judged"
     attempt: Attempt

@@ -35,10 +35,10 @@ INSIDE = 14
 """Indent of the lines about one candidate."""
 
 BRIEF_TEXTS = {
-    Kind.FIRST: "told to write a kernel",
+    Kind.FIRST: "to write a kernel",
     Kind.FIX: "to fix {parent}",
-    Kind.IMPROVE: "told to speed up {parent}",
-    Kind.DEPART: "told to beat {parent} with another structure",
+    Kind.IMPROVE: "to speed up {parent}",
+    Kind.DEPART: "to beat {parent} with another structure",
     Kind.TUNE: "{parent} with other values",
     Kind.COMPOSE: "{parent} and {second} put together, each for some sizes",
     Kind.START: "brought by the user",
@@ -163,7 +163,7 @@ def _decided(decided: AgentDecided) -> Iterator[str]:
     for line in describe_critique(decided.critique) if decided.critique else ():
         yield from wrapped(line, indent=4)
     if decided.note:
-        yield from wrapped(decided.note, first="tells: ", indent=4)
+        yield from wrapped(decided.note, first="notes: ", indent=4)
 
 
 def _hint(channel: str, hint: Hint) -> Iterator[str]:

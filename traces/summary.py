@@ -1,4 +1,4 @@
-"""The few figures that tell a run apart from others: what `trace list` shows of it."""
+"""The few figures that distinguish a run: what `trace list` shows of it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -144,7 +144,7 @@ def describe_review(event: "RoundReviewed") -> Iterator[str]:
 
 def describe_hints_tried(event: "HintsTried") -> str:
     """Return what hints promised beside what was had."""
-    told = ", ".join(
+    hints = ", ".join(
         f"{name} ({part:.0%} promised)" if part else name for name, part in event.predicted.items()
     )
     if event.gained is None:
@@ -153,7 +153,7 @@ def describe_hints_tried(event: "HintsTried") -> str:
         came = f"{-event.gained:.0%} slower than {event.parent}"
     else:
         came = f"{event.gained:.0%} of the time of {event.parent} saved"
-    return f"{event.candidate} was told {told}: {came}"
+    return f"{event.candidate} tried {hints}: {came}"
 
 
 def describe_route(event: "Routed") -> str:
@@ -235,6 +235,6 @@ def describe_inspection(code: str, notes: Sequence[str], not_inspected: str) -> 
 def inspection_lines(name: str, code: str, not_inspected: str) -> Iterator[str]:
     """Yield what who watches a run has to know of an inspection; nothing where all went well."""
     if code:
-        yield f"{name} is not crowned: {code}"
+        yield f"{name} may not be the incumbent: {code}"
     elif not_inspected:
         yield f"{name} is not inspected: {not_inspected}"

@@ -17,7 +17,7 @@ class TriedOrder:
     text of a kernel, a prompt or a path."""
 
     run: str
-    """Id of the run; with `candidate` it tells equal orders from an order that was stored twice."""
+    """Id of the run; with `candidate` it separates equal orders from an order stored twice."""
     candidate: str
     gpu: str
     """Name of the hardware profile."""

@@ -16,7 +16,7 @@ MOST_CHARACTERS = 1 << 20
 """A source larger than this is not a kernel."""
 
 MOST_NAME = 60
-"""Characters of a kernel's name; a longer one is cut to what tells."""
+"""Characters of a kernel's name; a longer name is shortened."""
 LEAST_CONSTANT = 257
 """Smaller numbers in a source are widths of blocks and tiles, about which edge sizes lie."""
 MOST_CONSTANT = 1 << 31

@@ -52,7 +52,7 @@ def test_every_update_says_what_was_decided(tmp_path: Path) -> None:
     assert not [node for node, values in told.items() if None in values], "null tells nothing"
     said = {node: [one["decided"] for one in values] for node, values in told.items()}
     assert said["baseline"] == [["baseline: n = 1,024: 100 us"]]
-    assert said["hand_out"][0][0].startswith("r1-c1 told to write a kernel: ")
+    assert said["hand_out"][0][0].startswith("r1-c1 to write a kernel: ")
     judged = sorted(one[0].split(":")[0] for one in said["candidate"])[:3]
     assert judged == [
         "r1-c1 PASSED 80.0 us, 1.25x",
@@ -121,7 +121,7 @@ def test_a_candidate_names_the_hints_it_is_told_and_then_what_they_were_worth(
     assert tried["r2-c1"].gained == pytest.approx(1 - own / parent, abs=1e-4)
     assert {*tried["r2-c1"].predicted} == {*entered["r2-c1"]}
     text = " ".join(" ".join(describe_run(context.folder)).split())
-    assert f"r2-c1 was told {entered['r2-c1'][0]}" in text
+    assert f"r2-c1 tried {entered['r2-c1'][0]}" in text
     assert "of the time of r1-c" in text
 
 

@@ -78,7 +78,7 @@ def test_a_finished_run_is_shown_from_the_request_to_the_reason_of_the_winner(sh
         "hardware_research - Two tiles fit.",
         "mine failed: ValueError: no luck",
         "round 1 · to beat: the baseline",
-        "r1-c1 told to write a kernel: one thread an element",
+        "r1-c1 to write a kernel: one thread an element",
         "PASSED 1.25x the baseline's speed over all sizes, limited by uncoalesced global accesses",
         'COMPILE_FAILED identifier "tile" is undefined',
         "cut off at compile: the minutes of the run were over",
@@ -123,7 +123,7 @@ def test_briefs_of_a_playbook_are_described_as_its_own_picks(tmp_path: Path) -> 
         "point: TILE 32",
         "r2-c1 picked from the playbook, to beat r1-c2 with another structure",
     ), text
-    assert "told to" not in text
+    assert "to write" not in text
 
 
 @pytest.mark.parametrize(("speedup", "is_slower"), [(0.5, True), (3.4, False)])
@@ -178,7 +178,7 @@ def test_what_a_resumed_run_records_again_counts_once(shown: Shown) -> None:
     again = beginning()[4:]
     text = shown(*beginning(), OTHERS[2], RunResumed(round=1), *again, *ending())
     assert text.count("round 1 ·") == 1
-    assert text.count("told to write a kernel: one thread an element") == 1
+    assert text.count("to write a kernel: one thread an element") == 1
     assert text.count("Let neighbouring threads") == 1
     assert "resumed" in text
     assert "the run stopped" not in text

@@ -27,7 +27,7 @@ from cuda_llm.traces.run_folder import RunFolder
 _log = Log(__name__)
 EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The variable by which GenAI instrumentations are told to send prompts and replies."""
+"""The variable by which GenAI instrumentations are set to send prompts and replies."""
 WITH_CONTENT = ("true", "span_only", "span_and_event")
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 BATCH = 64
@@ -39,7 +39,7 @@ LINGER_S = 2.0
 LONGEST_S = 10.0
 """The same for one that has."""
 LONGEST_REASON = 200
-"""Characters that are told of why spans do not arrive."""
+"""Characters shown of the reason why spans do not arrive."""
 
 
 def wants_content() -> bool:
@@ -154,7 +154,7 @@ class Sender:
 
 
 class _Heard(logging.Filter):
-    """Keeps what the exporter logs in this thread out of the log: it is told once, by us."""
+    """Keeps what the exporter logs in this thread out of the log: we report it once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -282,7 +282,7 @@ class LiveSender:
                 keep(span)
 
     def _warn(self, reason: str) -> None:
-        """Tell once that spans do not arrive, and send no more."""
+        """Report once that spans do not arrive, and send no more."""
         if not self._stopped:
             self._stopped = True
             _log.warning(

@@ -45,10 +45,10 @@ GENERATE = "generate"
 
 
 class SpanTree:
-    """Turns events into spans, each told when it has ended; the run itself by `close`."""
+    """Turns events into spans, each sent when it has ended; the run itself by `close`."""
 
     def __init__(self, folder: RunFolder, *, content: bool = False) -> None:
-        """`content`: prompts, replies and what agents decided are told too."""
+        """`content`: prompts, replies and what agents decided are sent too."""
         self._folder, self._content = folder, content
         self.began_at = ""
         """Of the first event; empty before it."""

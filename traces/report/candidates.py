@@ -91,7 +91,7 @@ def view_candidate(
     return CandidateView(
         id=name,
         order=harmless(describe_brief(known, generator)) if known else "",
-        told=tuple((one.id, one.code, harmless(one.text)) for one in hints),
+        hints=tuple((one.id, one.code, harmless(one.text)) for one in hints),
         history=brief.history if brief else (),
         answer=harmless(_answer(reader, name, attempt)),
         verdict=lines,

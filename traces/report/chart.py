@@ -13,10 +13,10 @@ WIDTH, HEIGHT = 900, 360
 LEFT, RIGHT, TOP, BOTTOM = 62, 20, 30, 46
 LEGEND_LINE = 18
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#9a6b00", "#56b4e9", "#7a4fb5", "#555555")
-"""Okabe and Ito's, told apart by the colour-blind; dashes say the same."""
+"""Okabe and Ito's colours, which the colour-blind can distinguish; dashes say the same."""
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
 MOST_GROUPS = 12
-"""Lines of a panel; more cannot be told apart."""
+"""Lines of a panel; more cannot be distinguished."""
 LOGARITHMIC_FROM = 6.0
 """Ratio of the highest to the lowest speed-up from which the axis is logarithmic."""
 LONGEST_NAME = 96

@@ -130,6 +130,6 @@ def _judged(one: GroupCourse, top: GroupCourse) -> GroupCourse:
     if one.final == top.final:
         return replace(one, verdict="tie: equal results")
     if min(counts) < 2:
-        return replace(one, verdict="not told apart: fewer than 2 runs")
+        return replace(one, verdict="not compared: fewer than 2 runs")
     overlap = one.final[2] >= top.final[0]
     return replace(one, verdict="tie: ranges overlap" if overlap else "lower: ranges apart")

@@ -139,25 +139,25 @@ def view_run(
 
 
 def _attempts(reader: CandidateReader, history: RunHistory) -> dict[str, Attempt]:
-    """Return what was judged: as the events tell, then what lies in the folder beside that."""
+    """Return what was judged: as the events have it, then what lies in the folder beside that."""
     return _with_files(reader, dict(history.attempts), reader.run.attempt)
 
 
 def _briefs(reader: CandidateReader, history: RunHistory) -> dict[str, Brief]:
-    told = {name: one for round_ in history.rounds.values() for name, one in round_.briefs.items()}
-    return _with_files(reader, told, reader.run.brief)
+    known = {name: one for round_ in history.rounds.values() for name, one in round_.briefs.items()}
+    return _with_files(reader, known, reader.run.brief)
 
 
 def _with_files(
-    reader: CandidateReader, told: dict[str, T], read: Callable[[str], T | None]
+    reader: CandidateReader, known: dict[str, T], read: Callable[[str], T | None]
 ) -> dict[str, T]:
-    """Return what events told, with what `read` finds of the other candidates of the folder."""
+    """Return what is known from events, and of the folder's other candidates what `read` finds."""
     for name in reader.run.candidates():
-        if name not in told:
+        if name not in known:
             one = reader.read(partial(read, name))
             if one is not None:
-                told[name] = one
-    return told
+                known[name] = one
+    return known
 
 
 def _state_text(history: RunHistory, state: str) -> str:
@@ -261,7 +261,7 @@ def _round_facts(round_: RoundHistory) -> Iterator[tuple[str, str, str]]:
         for decision in decided.decisions:
             yield decided.agent, "", decision
         if decided.note:
-            yield f"{decided.agent} tells", "", decided.note
+            yield f"{decided.agent} notes", "", decided.note
     for failed in round_.failed:
         yield f"{failed.agent} failed", "", f"{failed.error}; the run went on without it"
     for name, broken in round_.broken.items():
@@ -292,10 +292,10 @@ def _round_facts(round_: RoundHistory) -> Iterator[tuple[str, str, str]]:
 
 
 def _hints(history: RunHistory, briefs: Mapping[str, Brief]) -> Iterator[HintView]:
-    told: dict[str, list[str]] = {}
+    receivers: dict[str, list[str]] = {}
     for name, brief in briefs.items():
         for hint in (*brief.error_hints, *brief.performance_hints):
-            told.setdefault(hint.id, []).append(name)
+            receivers.setdefault(hint.id, []).append(name)
     seen = {
         hint.id: (channel, hint) for one in history.rounds.values() for channel, hint in one.hints
     }
@@ -318,7 +318,7 @@ def _hints(history: RunHistory, briefs: Mapping[str, Brief]) -> Iterator[HintVie
             hardware_text=harmless(hint.hardware_text),
             avoid=tuple(harmless(one) for one in hint.avoid),
             gain=hint.gain,
-            told=tuple(told.get(name, ())),
+            receivers=tuple(receivers.get(name, ())),
         )
 
 

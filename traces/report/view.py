@@ -170,7 +170,7 @@ class RoundView:
 
 @dataclass(frozen=True, kw_only=True)
 class HintView:
-    """One hint and who was told it."""
+    """One hint, and the candidates whose brief held the hint."""
 
     id: str
     channel: str
@@ -185,8 +185,8 @@ class HintView:
     hardware_text: str
     avoid: tuple[str, ...]
     gain: float
-    told: tuple[str, ...]
-    """Candidates whose brief held it."""
+    receivers: tuple[str, ...]
+    """Ids of the candidates whose brief held the hint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +268,7 @@ class CandidateView:
 
     id: str
     order: str
-    told: tuple[tuple[str, str, str], ...]
+    hints: tuple[tuple[str, str, str], ...]
     """Id, code and text of each hint in its brief."""
     history: tuple[str, ...]
     answer: str

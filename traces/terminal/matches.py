@@ -1,4 +1,4 @@
-"""Lines of runs that a pattern is found in: sources, prompts, replies, logs, and what was told."""
+"""Lines of runs that a pattern is found in: sources, prompts, replies, logs, and hints."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -85,8 +85,8 @@ def _lines(run: RunFolder, path: Path, kind: str) -> Iterator[tuple[int, str]]:
         if kind in {"idea", "hint"}:
             value = run.attempt(path.parent.name) if kind == "idea" else run.hint(path.stem)
             texts = (getattr(value, name, "") for name in FIELDS)
-            told = (each for one in texts for each in ((one,) if isinstance(one, str) else one))
-            yield from ((1, line) for one in told for line in one.splitlines())
+            parts = (each for one in texts for each in ((one,) if isinstance(one, str) else one))
+            yield from ((1, line) for one in parts for line in one.splitlines())
         else:
             yield from enumerate((read_text(path) or "").split("\n"), start=1)
     except (UsageError, OSError, ValueError):

@@ -55,8 +55,8 @@ def test_a_finished_run_has_its_rows_its_course_and_its_result() -> None:
     row = next(one for one in view.rows if one.id == "r2-c1")
     assert (row.parent, row.outcome, row.code) == ("r1-c4", "won", "PASSED")
     assert row.versus_parent == pytest.approx(59.1865 / 57.0916, abs=1e-4)
-    (told, *_) = [hint.told for hint in view.hints if hint.id == "r2-h1"]
-    assert told == ("r3-c1", "r3-c2", "r3-c3", "r3-c4")
+    (receivers, *_) = [hint.receivers for hint in view.hints if hint.id == "r2-h1"]
+    assert receivers == ("r3-c1", "r3-c2", "r3-c3", "r3-c4")
 
 
 def test_the_roofline_holds_the_task_s_ceiling_at_each_timed_size() -> None:

@@ -285,7 +285,7 @@ def test_a_finished_run_keeps_its_best() -> None:
         ((1.0, 2.0), "lower: ranges apart"),
         ((1.0, 3.5), "tie: ranges overlap"),
         ((3.0, 4.0), "tie: equal results"),
-        ((1.0,), "not told apart: fewer than 2 runs"),
+        ((1.0,), "not compared: fewer than 2 runs"),
     ],
 )
 def test_groups_are_ranked_only_where_their_ranges_are_apart(

@@ -1,4 +1,4 @@
-// The pane of one candidate: what it was told, what it answered, and what became of it.
+// The pane of one candidate: its order and hints, its answer, and its verdict.
 
 const PANES = {
   about: ["About", paneAbout],
@@ -146,13 +146,13 @@ function paneAbout(view, row) {
       : "",
     raised ? [h("h3", {}, "Traceback of the generator"), plainText(raised[2])] : "",
     factTable(facts),
-    view.told.length
+    view.hints.length
       ? [
           h("h3", {}, "Hints in its brief"),
           h(
             "ul",
             {},
-            view.told.map(([id, code, text]) =>
+            view.hints.map(([id, code, text]) =>
               h("li", {}, hintLink(id), " ", HINTS.has(id) ? "" : code, " ", text),
             ),
           ),
@@ -162,7 +162,7 @@ function paneAbout(view, row) {
       ? h(
           "p",
           {},
-          "Told of: ",
+          "Earlier attempts in its prompt: ",
           view.history.map((id) => [link(id), " "]),
         )
       : "",

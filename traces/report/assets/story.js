@@ -188,7 +188,7 @@ function hintBox(hint) {
     hint.evidence ? h("p", { class: "lines soft" }, "seen: ", hint.evidence) : "",
     hint.avoid.length ? h("p", { class: "soft" }, "avoid: ", hint.avoid.join("; ")) : "",
     hint.gain ? h("p", {}, `expected to save ${digits(hint.gain * 100, 2)} % of the time`) : "",
-    hint.told.length
+    hint.receivers.length
       ? h(
           "table",
           { class: "rows narrow" },
@@ -198,13 +198,13 @@ function hintBox(hint) {
             h(
               "tr",
               {},
-              ["told to", "result", "over its parent", "predicted", "had"].map((one) => h("th", {}, one)),
+              ["candidate", "result", "over its parent", "predicted", "had"].map((one) => h("th", {}, one)),
             ),
           ),
           h(
             "tbody",
             {},
-            hint.told
+            hint.receivers
               .map((id) => ROWS.get(id))
               .filter(Boolean)
               .map((row) =>
@@ -220,6 +220,6 @@ function hintBox(hint) {
               ),
           ),
         )
-      : h("p", { class: "soft" }, "told to no candidate"),
+      : h("p", { class: "soft" }, "in the brief of no candidate"),
   );
 }

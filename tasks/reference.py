@@ -107,7 +107,8 @@ def load_reference(task: Task) -> Reference:
                     result = call_within(limit_s, lambda: function(xp, *got, **own))
             except Overdue:
                 raise TaskError(
-                    f"{where}: did not return within {limit_s:g} s at {dict(dims)}; {REMEDY}"
+                    f"{where}: did not return within {limit_s:g} s of processor time at "
+                    f"{dict(dims)}; {REMEDY}"
                 ) from None
             except Exception as error:
                 if lacks_memory(error):

@@ -13,6 +13,9 @@ T = TypeVar("T")
 
 REPEAT_S = 0.2
 """Seconds between two exceptions: code that catches the first exception gets another."""
+MOST_WAIT = 8.0
+"""Times the limit by the clock after which code ends that uses little processor time: the code
+waits, or other work has the cores."""
 
 
 SOON_S = 1e-3
@@ -25,7 +28,8 @@ class Overdue(BaseException):
 
 
 def call_within(limit_s: float, work: Callable[[], T]) -> T:
-    """Return the result of `work`. Raises Overdue where `work` takes longer than `limit_s` seconds.
+    """Return the result of `work`. Raises Overdue where `work` takes more than `limit_s` seconds of
+    processor time of its thread, or `MOST_WAIT` times as long by the clock.
 
     Python code is interrupted between two of its steps. In the main thread, waiting system calls
     are interrupted as well; in another thread, a waiting system call has to return first.
@@ -35,12 +39,21 @@ def call_within(limit_s: float, work: Callable[[], T]) -> T:
         return work()
 
 
+def _deadline(limit_s: float) -> Callable[[], bool]:
+    """Return a function, for any thread to call, that says whether the limit of the calling thread
+    is reached from now on."""
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    ends_cpu_s = time.clock_gettime(clock) + limit_s
+    ends_s = time.monotonic() + MOST_WAIT * limit_s
+    return lambda: time.clock_gettime(clock) >= ends_cpu_s or time.monotonic() >= ends_s
+
+
 @contextmanager
 def _by_signal(limit_s: float) -> Iterator[None]:
-    armed = True
+    armed, is_overdue = True, _deadline(limit_s)
 
     def end(_number: int, _frame: FrameType | None) -> None:
-        if armed:
+        if armed and is_overdue():
             raise Overdue
 
     before, begun_s = signal.signal(signal.SIGALRM, end), time.monotonic()
@@ -60,13 +73,15 @@ def _by_signal(limit_s: float) -> Iterator[None]:
 @contextmanager
 def _by_thread(limit_s: float) -> Iterator[None]:
     worker, done, raised = ctypes.c_ulong(threading.get_ident()), threading.Event(), False
+    is_overdue = _deadline(limit_s)
 
     def watch() -> None:
         nonlocal raised
         wait_s = limit_s
         while not done.wait(wait_s):
-            raised = True
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(worker, ctypes.py_object(Overdue))
+            if is_overdue():
+                raised = True
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(worker, ctypes.py_object(Overdue))
             wait_s = REPEAT_S
 
     watcher = threading.Thread(target=watch, name="time limit", daemon=True)

@@ -88,6 +88,10 @@ MOST_INSTRUCTIONS = 40_000_000
 """Most instructions of warps of a call that is executed whole to compare its outputs: a second."""
 MOST_TIMES = 8.0
 """Most times by which an extent is longer, above the largest size that was compared whole."""
+DRAWS_BESIDE = 16
+"""Sizes that are drawn beside the largest size that was compared whole, until one is affordable."""
+MOST_BESIDE = 2.0
+"""Most times the work of the largest size that was compared whole, beside it."""
 MOST_TERMS = 1 << 22
 """Most terms of a sum above the timed sizes: one chain of them in float32 stands still soon after,
 at 2^24 terms of one size, as a task's own baseline may."""
@@ -263,6 +267,14 @@ class _ModelledSize:
     compared: Compared
 
 
+def _times_the_work(task: Task, size: Dims, dims: Dims) -> float:
+    """Return how many times the bytes of all buffers, or the operations of the task if more, `size`
+    has of those of `dims`."""
+    pairs = [[sum(spec.nbytes for spec in buffer_specs(task, one)) for one in (size, dims)]]
+    pairs.append([float(evaluate(task.roofline.flops, one)) for one in (size, dims)])
+    return max(more / base for more, base in pairs if base)
+
+
 def _nothing(task: Task, dims: Dims, why_not: NotCompared) -> Compared:
     return Compared(elements=elements(task, dims)[1], compared=0, why_not=why_not)
 
@@ -390,16 +402,20 @@ class _Modeller:
         dims, instructions = self._whole[-1]
         rng = generator(self._nonce, self._task.name, "ragged", 0)
         most_times = min(MOST_TIMES, MOST_INSTRUCTIONS / instructions)
-        while most_times >= 2:
-            size = draw_ragged(self._task, dims, rng, most_times)
-            if size is not None and self._affords_beyond(size):
+        tried = [most_times / 2**halved for halved in range(3) if most_times >= 2 ** (halved + 1)]
+        for times in (*tried, *(1.0,) * DRAWS_BESIDE):
+            size = draw_ragged(self._task, dims, rng, times)
+            if size is not None and self._affords_beyond(size, dims, instructions):
                 return size
-            most_times /= 2
-        return draw_ragged(self._task, dims, rng)
+        return None
 
-    def _affords_beyond(self, dims: Dims) -> bool:
-        terms = float(evaluate(self._task.tolerance.terms, dims))
-        return terms <= MOST_TERMS and self._affords_reference(dims)
+    def _affords_beyond(self, size: Dims, dims: Dims, instructions: float) -> bool:
+        """Return whether a size can be executed and compared whole, to judge by the instructions of
+        warps at `dims`, which were afforded."""
+        terms = float(evaluate(self._task.tolerance.terms, size))
+        executed = instructions * _times_the_work(self._task, size, dims)
+        affordable = max(MOST_INSTRUCTIONS, MOST_BESIDE * instructions)
+        return terms <= MOST_TERMS and executed <= affordable and self._affords_reference(size)
 
     async def _check(self, case: Case) -> CheckedCase | Verdict:
         """Execute a call whole in a fresh runner, and compare its outputs; once more where the call

@@ -63,8 +63,8 @@ def draw_hidden(
 def draw_ragged(
     task: Task, dims: Dims, rng: np.random.Generator, most_times: float = 1.0
 ) -> Dims | None:
-    """Draw a size of which each extent is a few more than that of `dims` or less; None where the
-    task allows no such size.
+    """Draw a size of which each extent is a few more than that of `dims` or less, at most twice as
+    long; None where the task allows no such size.
 
     One extent is up to `most_times` as long, where the task's own sizes are as long.
     """
@@ -79,7 +79,8 @@ def draw_ragged(
             step = limits[name].multiple_of
             size[name] = int(dims[name] * times[name] * rng.uniform(0.75, 1.0)) // step * step
         for name, one in limits.items():
-            step = int(rng.choice(STEPS)) * one.multiple_of
+            few = [step for step in STEPS if step == 1 or step * one.multiple_of <= size[name]]
+            step = int(rng.choice(few)) * one.multiple_of
             size[name] += step if size[name] <= step or rng.random() < 0.5 else -step
         is_allowed = not task.requires or evaluate(task.requires, size)
         if size != dict(dims) and is_allowed:

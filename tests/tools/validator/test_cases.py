@@ -306,3 +306,13 @@ def test_a_size_above_a_timed_one_is_ragged_and_within_the_task_s_own_extents(na
         for extent in size:
             assert size[extent] <= min(8 * largest[extent], most[extent]) + few
     assert grown
+
+
+def test_a_size_beside_one_of_small_extents_has_extents_at_most_twice_as_long() -> None:
+    """16 images of 4 channels with steps of 53 and 43 would be 51 times as many elements."""
+    task = load_task("layer_norm")
+    dims = task.sizes.bench[0]
+    for seed in range(40):
+        size = draw_ragged(task, dims, np.random.default_rng(seed))
+        assert size is not None
+        assert all(1 <= size[name] <= 2 * dims[name] for name in task.sizes.hidden.dims)

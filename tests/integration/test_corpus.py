@@ -73,7 +73,7 @@ class Baseline:
 def judge_known(known: Known) -> Judged:
     """Judge one kernel of the corpus on the emulated GPU that it needs."""
     task = known.load_task(small=True)
-    if known.path.parts[-2] not in SMALL:
+    if known.path.parts[-2] not in SMALL or (known.whole and not is_whole()):
         task = with_one_bench_size(known.load_task(small=False))
 
     async def run() -> Judged:

@@ -49,13 +49,31 @@ class RunnerSocket:
             await asyncio.get_running_loop().sock_sendall(self._connection, packet)
 
     async def receive(self, limit_s: float) -> bytes:
-        """Wait for a packet. Raises TimeoutError."""
-        async with asyncio.timeout(limit_s):
-            try:
-                loop = asyncio.get_running_loop()
-                return await loop.sock_recv(self._connection, _PACKET_BYTES)
-            except ConnectionResetError:
-                return b""
+        """Wait for a packet. Raises TimeoutError where none is there at the end.
+
+        A packet that came in time is received even where this thread did other work until the time
+        was over: a wait that is cancelled would lose the packet that it has read.
+        """
+        if not self.has_packet():
+            await self._readable(limit_s)
+        try:
+            return self._connection.recv(_PACKET_BYTES)
+        except BlockingIOError:
+            raise TimeoutError from None
+        except ConnectionResetError:
+            return b""
+
+    async def _readable(self, limit_s: float) -> None:
+        """Wait until the socket can be read, `limit_s` seconds at most."""
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        loop.add_reader(self._connection, readable.set)
+        waiting = asyncio.ensure_future(readable.wait())
+        try:
+            await asyncio.wait({waiting}, timeout=limit_s)
+        finally:
+            loop.remove_reader(self._connection)
+            waiting.cancel()
 
     def receive_spinning(self, limit_s: float) -> bytes:
         """Wait for a packet without yielding the processor. Raises TimeoutError."""

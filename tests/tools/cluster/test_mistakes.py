@@ -11,6 +11,8 @@ import pytest
 from commands import Ran
 from ray_cluster import RayCluster, first_in_path, free_port, ray_cluster
 
+from cuda_llm.cli.app import run as main
+
 ROOT = Path(__file__).parents[3]
 Ask = Callable[..., Ran]
 
@@ -20,8 +22,18 @@ def evaluate(ask: Ask, device: str) -> Ran:
                "--device", device)  # fmt: skip
 
 
-def test_an_address_where_nothing_listens(ask: Ask) -> None:
-    ran = evaluate(ask, f"ray:127.0.0.1:{free_port()}")
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Run `cuda-llm` in this process, which Ray does not get to know."""
+
+    def run(*arguments: str) -> Ran:
+        return Ran(main([*arguments]), *capsys.readouterr())
+
+    return run
+
+
+def test_an_address_where_nothing_listens(here: Ask) -> None:
+    ran = evaluate(here, f"ray:127.0.0.1:{free_port()}")
     assert ran.code == 3
     assert "no Ray cluster answers at 127.0.0.1:" in ran.complaint
     assert "ray start --head" in ran.complaint
@@ -37,8 +49,8 @@ def test_an_address_of_something_else(ask: Ask) -> None:
     assert "no Ray cluster answers at 127.0.0.1:" in ran.complaint
 
 
-def test_an_address_without_a_port(ask: Ask) -> None:
-    ran = evaluate(ask, "ray://somewhere")
+def test_an_address_without_a_port(here: Ask) -> None:
+    ran = evaluate(here, "ray://somewhere")
     assert ran.code == 2
     assert "names no port; expected HOST:10001 or HOST:6379" in ran.complaint
 

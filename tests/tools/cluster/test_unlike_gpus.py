@@ -74,7 +74,7 @@ def judge_some(device: ClusterDevice, source: str, count: int) -> list[Passed]:
 
 def test_others_validate_and_only_the_first_kind_times() -> None:
     device, first, other = cluster_of(others_time=False)
-    passed = judge_some(device, RIGHT, 4)
+    passed = judge_some(device, RIGHT, 2)
 
     assert {name for name, _ in other.works} == {"validate_there"}
     assert "time_calls_there" in {name for name, _ in first.works}
@@ -86,9 +86,9 @@ def test_others_validate_and_only_the_first_kind_times() -> None:
 
 def test_what_cannot_be_compiled_for_another_kind_is_judged_on_the_first() -> None:
     device, first, other = cluster_of(others_time=False)
-    judge_some(device, ONLY_ON_FIRST, 3)
+    judge_some(device, ONLY_ON_FIRST, 2)
     assert other.works == []
-    assert sum(name == "validate_there" for name, _ in first.works) == 3
+    assert sum(name == "validate_there" for name, _ in first.works) == 2
 
 
 def test_a_device_of_a_cluster_is_described_by_its_first_kind() -> None:

@@ -6,8 +6,9 @@ from typing import Literal
 
 from cuda_llm.errors import TaskError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.roofline import published_peaks, roof
+from cuda_llm.hardware_profiles.roofline import peak_tflops, published_peaks, roof
 from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.split_products import split_tflops
 from cuda_llm.tasks.task import Task, TaskArgument
 
 
@@ -48,8 +49,11 @@ class LeastTime:
     """Microseconds at the bandwidth that a large copy reaches, including a launch: the roofline
     that results are compared with."""
     reachable_us: float
-    """`attainable_us` and the round trip of a load to DRAM, before which nothing can be computed:
-    no kernel is promised less."""
+    """Microseconds of a launch, the round trip of a load to DRAM, before which nothing can be
+    computed, and the arithmetic on CUDA cores or, in split numbers, on tensor cores: no kernel is
+    promised less."""
+    arithmetic: str
+    """The faster of both arithmetics, as prompts name it: `fp32`, `split tf32`."""
     bound: Literal["compute", "memory"]
     flops: float
     bytes_moved: float
@@ -66,12 +70,18 @@ def least_time(
     bytes_moved = float(evaluate(task.roofline.bytes, dims))
     least = roof(hardware, flops=flops, bytes_moved=bytes_moved, precision=precision)
     moving_us = least.memory_us / hardware.model.dram_efficiency
-    attainable_us = max(least.compute_us, moving_us) + hardware.model.launch_us
+    launch_us = hardware.model.launch_us
     loads = any(argument.role in ("in", "inout") for argument in task.arguments)
+    split = split_tflops(task, hardware)
+    splits = split > peak_tflops(hardware, precision)
+    computing_us = flops / (split * 1e6) if splits else least.compute_us
     return LeastTime(
         time_us=least.time_us,
-        attainable_us=attainable_us,
-        reachable_us=attainable_us + (round_trip_us(hardware) if loads else 0.0),
+        attainable_us=launch_us + max(least.compute_us, moving_us),
+        reachable_us=launch_us
+        + max(computing_us, moving_us)
+        + (round_trip_us(hardware) if loads else 0.0),
+        arithmetic="split tf32" if splits else precision,
         bound=least.bound,
         flops=flops,
         bytes_moved=bytes_moved,

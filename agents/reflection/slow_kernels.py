@@ -41,7 +41,7 @@ HARDWARE_LIMIT = "hardware_limit"
 SETTLED = {
     "occupancy": "more occupancy",
     "coalescing": "coalescing further: every byte fetched is used",
-    "padding": "padding shared memory: there are no bank conflicts",
+    "padding": "padding shared memory: bank conflicts take no time",
     "fewer_blocks": "fewer or larger blocks: those there are fill the chip once at most",
 }
 """Words for a change that figures of the profile rule out, by the aim of the change."""

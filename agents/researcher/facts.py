@@ -16,8 +16,8 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.occupancy import MOST_REGISTERS_PER_THREAD, WARP_THREADS, occupancy
 from cuda_llm.hardware_profiles.roofline import ridge_flops_per_byte
 from cuda_llm.tasks.sizes import LeastTime, least_time
+from cuda_llm.tasks.split_products import SPLITS, is_exact_enough, roundings_of
 from cuda_llm.tasks.task import ToleranceClass
-from cuda_llm.tasks.tolerances import ROUNDING_UNIT, Terms, limits
 
 LAUNCH_MATTERS = 0.02
 """Part of the attainable time from which on the cost of a second launch has a figure."""
@@ -28,30 +28,6 @@ FEW_REGISTERS = 16
 STEP_BYTES = 256
 
 _TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Split:
-    """A way to multiply fp32 numbers on tensor cores, each as a sum of shorter numbers (Ootomo and
-    Yokota 2022, arXiv 2203.03341)."""
-
-    name: str
-    unit: float
-    """Rounding unit u of the shorter type."""
-    parts: int
-
-    @property
-    def error(self) -> float:
-        """Return the largest relative error of a product of n parts, (n + 1) u^n: what n parts lose
-        of both operands, and the products that are left out, from the n-th order of u on."""
-        return float((self.parts + 1) * self.unit**self.parts)
-
-
-SPLITS = (
-    Split(name="one of tf32", unit=ROUNDING_UNIT["tf32"], parts=1),
-    Split(name="three of two tf32 parts", unit=ROUNDING_UNIT["tf32"], parts=2),
-    Split(name="three of two bf16 parts", unit=ROUNDING_UNIT["bf16"], parts=2),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,9 +102,11 @@ def _attainable(least: Sequence[LeastTime]) -> str:
         + (f" ({describe_bytes(one.bytes_moved)})" if one.bound == "memory" else "")
         for one in least
     )
+    compute_bound = [one for one in least if one.bound == "compute"]
+    computes = f", {compute_bound[0].arithmetic} at its peak" if compute_bound else ""
     return (
-        "Attainable at each timed size with one launch, one DRAM round trip, each byte moved once: "
-        f"{times}"
+        "Attainable at each timed size with one launch, one DRAM round trip, each byte moved "
+        f"once{computes}: {times}"
     )
 
 
@@ -229,7 +207,7 @@ def describe_hardware(situation: Situation) -> tuple[str, ...]:
         f"({hardware.target}), {hardware.sm_count} SMs at {hardware.boost_clock_mhz:,.0f} MHz",
         f"DRAM: {peaks.dram_gb_s:,.0f} GB/s; L2: {_mebibytes(hardware.l2_bytes)}, "
         f"{l2_gb_s:,.0f} GB/s; an SM serves {hardware.pipes.load_store:g} four-byte words of "
-        "shared memory or L1 a clock, or one word to a warp",
+        "shared memory or L1 a clock, or 8 B to a whole warp",
         f"clocks to wait: DRAM {model.latency_dram_clk:g}, L2 {model.latency_l2_clk:g}, "
         f"L1 {model.latency_l1_clk:g}, shared {model.latency_shared_clk:g}, "
         f"arithmetic {model.latency_alu_clk:g}",
@@ -301,10 +279,9 @@ def _tensor(situation: Situation) -> tuple[str, ...]:
     multiplies = many and task.tolerance.kind is ToleranceClass.DOT
     if precision != "fp32" or not multiplies or "tf32" not in rates:
         return ()
-    own = limits(task.tolerance, Terms(symmetric=True))
     parts = "; ".join(
-        f"{one.name} {one.error / own.unit:,.0f}"
-        + (", too many" if one.error > own.max_units * own.unit else "")
+        f"{one.name} {roundings_of(task, one):,.0f}"
+        + ("" if is_exact_enough(task, one) else ", too many")
         for one in SPLITS
     )
     efficiency = situation.hardware.model.mma_sync_efficiency

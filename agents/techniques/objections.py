@@ -177,9 +177,14 @@ def aims_ruled_out(situation: Situation, profile: Profile) -> set[str]:
             found.add("wide_accesses")
     if figures.get("simd_efficiency", 0.0) >= CONVERGED:
         found.add("less_divergence")
-    if longest.figures.get("worst_bank_ways") == 1.0:
+    if "worst_bank_ways" in figures and not _names(profile, "bank_conflicts"):
         found.add("padding")
     return found
+
+
+def _names(profile: Profile, code: str) -> bool:
+    """Return whether a bottleneck is listed, as those that take hardly any time are not."""
+    return any(one.code == code for one in profile.bottlenecks)
 
 
 def _useful_bytes(profile: Profile) -> float:

@@ -16,7 +16,7 @@ from cuda_llm.agents.prompting.describe_accuracy import (
     describe_tolerance,
     functions_of,
 )
-from cuda_llm.agents.researcher.facts import SPLITS, describe_hardware
+from cuda_llm.agents.researcher.facts import describe_hardware
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import Passed, Verdict, WrongResult
@@ -130,10 +130,6 @@ def test_parts_of_numbers_are_spoken_of_where_tensor_cores_could_multiply_them(
     text = "\n".join(describe_hardware(situation))
     assert ("three of two tf32 parts 12;" in text) is shown
     assert ("one of tf32 16,384, too many" in text) is shown
-
-
-def test_the_error_of_a_product_of_parts_is_that_of_its_first_order_left_out() -> None:
-    assert [one.error for one in SPLITS] == [2 * 2.0**-11, 3 * 2.0**-22, 3 * 2.0**-16]
 
 
 def test_timed_calls_are_described_with_inputs_and_caches() -> None:

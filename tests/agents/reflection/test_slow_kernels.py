@@ -49,6 +49,11 @@ def test_figures_rule_out_what_cannot_help() -> None:
     assert any("more occupancy" in one for one in hint.avoid)
     assert not any("full" in one for one in hint.avoid), "occupancy is a fact of the hardware"
     assert "coalescing further: every byte fetched is used" in hint.avoid
+    assert "padding shared memory: bank conflicts take no time" in hint.avoid
+
+
+def test_padding_is_not_ruled_out_where_bank_conflicts_take_time() -> None:
+    (hint,) = hints_of(one_kernel(passed(DRAM, BANK_CONFLICTS)))
     assert not any("bank conflicts" in one for one in hint.avoid)
 
 

@@ -1,6 +1,7 @@
 """What one candidate does is nothing to its siblings."""
 
 import asyncio
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from cuda_llm.outcomes import InfraFailed, NoCode, Verdict
 from cuda_llm.search import Brief, Draft
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.traces.event_log import read_events
-from cuda_llm.traces.events import StageEntered, StageLeft
+from cuda_llm.traces.events import AttemptJudged, StageEntered, StageLeft
 
 
 def good(brief: Brief, _: Situation) -> Draft | NoCode:
@@ -93,9 +94,26 @@ def test_a_fault_of_every_candidate_ends_the_run_with_its_reason(
         asyncio.run(run_graph(context))
 
 
+@dataclass(frozen=True, kw_only=True)
+class WritesLast(Writer):
+    """Writes the first candidate when the two others have been judged, or after a minute."""
+
+    root: Path
+
+    async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
+        until_s = time.monotonic() + 60
+        while brief.id == "r1-c1" and time.monotonic() < until_s:
+            events = next(self.root.rglob("events.jsonl"))
+            judged = [one for one in read_events(events) if isinstance(one.event, AttemptJudged)]
+            if len(judged) == 2:
+                break
+            await asyncio.sleep(0.01)
+        return self.write(brief, situation)
+
+
 def test_one_candidate_compiles_while_another_still_generates(tmp_path: Path) -> None:
-    delay = lambda name: 0.1 if name == "generate r1-c1" else 0.0  # noqa: E731
-    context = context_in(tmp_path, generator=Writer(good, delay=delay), candidates=3, rounds=1)
+    writer = WritesLast(good, root=tmp_path)
+    context = context_in(tmp_path, generator=writer, candidates=3, rounds=1)
     asyncio.run(run_graph(context))
 
     events = [one.event for one in read_events(context.folder.events)]

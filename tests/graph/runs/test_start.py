@@ -95,7 +95,7 @@ def test_best_is_there_after_the_first_round_already(tmp_path: Path) -> None:
 
 def test_at_the_deadline_the_best_so_far_is_the_result(tmp_path: Path) -> None:
     bench = TableBench(delay=lambda name: 60.0 if "r2-" in name else 0.0)
-    request = asked(tmp_path, rounds=5, max_minutes=0.02)
+    request = asked(tmp_path, rounds=5, max_minutes=0.1)
     result = asyncio.run(start(request, brought=parts(bench=bench)))
     assert result.finished
     assert "minutes are over" in result.reason

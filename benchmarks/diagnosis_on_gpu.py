@@ -5,17 +5,18 @@
     python benchmarks/diagnosis_on_gpu.py compare --keep --rows counted.jsonl \\
         --modelled modelled.jsonl
 
-`count`, on a GPU, writes for each kernel its time and what `run` says of the kernel, from the time
-and the launches alone; and what Nsight Compute counts of one call, for what `evaluate --inspect`
-says and for the rule of `nsight_rule.py`, which knows nothing of either diagnosis. `model` takes
-the diagnosis of the emulated H200 for the same kernels and sizes. `compare` applies both of today's
-diagnoses and the rule to the rows, or to those kept in `results/h200_diagnosis.jsonl`, and writes
+`count`, on a GPU, writes for each kernel its time and what a run says of a kernel from the time and
+the launches alone; and what Nsight Compute counts of one call, for what is said where it can count,
+and for the rule of `nsight_rule.py`, which knows nothing of any diagnosis. `model` takes, for the
+same kernels and sizes, the diagnosis of the emulated H200 and its counts, which explain the
+measured time where nothing counts on the GPU. `compare` applies today's diagnoses and the rule to
+the rows, or to those kept in `results/h200_diagnosis.jsonl`, and writes
 `results/h200_diagnosis.json`.
 
 The kernels, of six tasks, were chosen by rule before any was counted: every second honest fixture,
-every kernel of `diagnosed/`, and of each playbook the default and the known point. (The rows of
-2026-11-23 have three points of each playbook of that day in place of these two.) A third, by the
-hashes of the names, is held back: no diagnosis may be tuned by these kernels.
+every kernel of `diagnosed/`, and of each playbook three points, the fastest, a middling and the
+slowest on an emulated GPU on 2026-11-23. A third, by the hashes of the names, is held back: no
+diagnosis may be tuned by these kernels.
 """
 
 import argparse
@@ -23,7 +24,6 @@ import asyncio
 import hashlib
 import json
 import time
-import tomllib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -34,10 +34,10 @@ import nsight_rule
 import record
 from nsight_rule import show_bottleneck
 
-from cuda_llm.agents.playbook.generator import open_playbook
+from cuda_llm.codec import decode
 from cuda_llm.errors import CudaLLMError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import DependentLaunch, Verdict
+from cuda_llm.outcomes import Verdict
 from cuda_llm.profile import LaunchProfile, Profile, SizeTime
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
@@ -46,18 +46,17 @@ from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.cuda.ncu import METRICS, NcuRow, parse_table, read_counters
 from cuda_llm.tools.cuda.solve_driver import driver_command
 from cuda_llm.tools.cuda.vendor_tools import find_tool, run_untrusted
-from cuda_llm.tools.device import CallReport, Device, Level, SamplingSession, Site, Work
+from cuda_llm.tools.device import Device, Work
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.inspection import KernelCounters
 from cuda_llm.tools.emulator.call_report import EmulatedCallReport
-from cuda_llm.tools.emulator.codegen.libraries import translate
 from cuda_llm.tools.judge.compile import compile_baseline, compile_source
+from cuda_llm.tools.judge.emulated_counts import count_there
 from cuda_llm.tools.judge.judge import time_compiled
-from cuda_llm.tools.judge.modelled_times import call_unfilled
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.profiler.bottlenecks import list_bottlenecks
+from cuda_llm.tools.profiler.emulated_counters import at_measured_time
 from cuda_llm.tools.profiler.explain_measured import explain_with_counters, profile_call
-from cuda_llm.tools.profiler.explain_modelled import explain_call
-from cuda_llm.tools.profiler.tables import Translated
 from cuda_llm.tools.timing.failures import without_case
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.verdict_wording import describe
@@ -80,7 +79,6 @@ GROUPS = (METRICS, nsight_rule.READ, MORE, BREAKDOWNS)
 NCU_LIMIT_S = 40.0
 HONEST = record.ROOT / "tests/fixtures/honest"
 DIAGNOSED = Path(__file__).parent / "diagnosed"
-POINTS = Path(__file__).parent / "known_points.toml"
 SIZES: Mapping[str, Mapping[str, int]] = {
     "vector_add": {"n": 1 << 22},
     "reduction": {"n": 1 << 23},
@@ -100,8 +98,9 @@ VERBS = {
 }
 """The task of a kernel of `diagnosed/`, by the first word of its file."""
 Row = dict[str, Any]
-DIAGNOSES = ("timed", "inspected", "modelled")
-"""Of a run, from the time alone; with Nsight Compute; of the emulated GPU."""
+DIAGNOSES = ("timed", "inspected", "emulated", "modelled")
+"""From the time alone; with Nsight Compute; with the emulated GPU's counts over the measured time;
+of the emulated GPU, with its modelled time."""
 GPU = "NVIDIA H200"
 
 
@@ -142,12 +141,11 @@ def kernels() -> tuple[Kernel, ...]:
         for task in SIZES
         for path in sorted((HONEST / task).glob("*.cu"))[::2]
     ]
-    points = tomllib.loads(POINTS.read_text(encoding="utf-8"))
-    for task in SIZES:
-        playbook = open_playbook(load_task(task))
-        for which, point in (("default", playbook.space.defaults), ("known", points[task])):
-            source = playbook.write(dict(point))
-            found.append(Kernel(name=f"playbook/{task}/{which}", task=task, source=source))
+    found += [
+        Kernel(name=f"playbook/{task}/{path.stem}", task=task, source=path.read_text())
+        for task in SIZES
+        for path in sorted((DIAGNOSED / "playbook" / task).glob("*.cu"))
+    ]
     found += [
         Kernel(
             name=f"diagnosed/{path.stem}",
@@ -344,32 +342,19 @@ async def _model_one(device: Device, kernel: Kernel) -> dict[str, Any]:
     compiled = await _compile(device, kernel)
     if not isinstance(compiled, Compiled):
         return {"code": compiled.code}
-    translated = await translate(
-        compiled.ptx, kernels=compiled.kernels, source_name=compiled.name, source=kernel.source
-    )
-    assert isinstance(translated, Translated), translated
-    report = await device.carry_out(Work.of(_call, kernel, compiled))
+    report = await device.carry_out(Work.of(count_there, kernel.load_task(), compiled, kernel.dims))
     if not isinstance(report, EmulatedCallReport):
         return {"code": type(report).__name__, "summary": repr(report)[:300]}
-    explained = explain_call(report.accounts, translated.kernels, compiled.kernels, device.hardware)
     return {
         "code": "PASSED",
-        "time_us": round(explained.time_us, 3),
-        "launches": [asdict(one) for one in explained.launches],
-        "modelled": [_shown(asdict(one)) for one in list_bottlenecks(explained.bottlenecks)],
+        "time_us": round(report.time_us, 3),
+        "modelled": [_shown(asdict(one)) for one in list_bottlenecks(report.bottlenecks)],
+        "emulated": {
+            "counters": [asdict(replace(one, spots={})) for one in report.counters],
+            "launches": [asdict(replace(one, phases=())) for one in report.launches],
+        },
         "model_s": round(time.monotonic() - began_s, 2),
     }
-
-
-async def _call(
-    site: Site, kernel: Kernel, compiled: Compiled
-) -> CallReport | DependentLaunch | Verdict:
-    async with site.open(compiled) as session:
-        if not isinstance(session, SamplingSession):
-            raise RuntimeError(f"{site.name} samples no blocks")
-        return await call_unfilled(
-            kernel.load_task(), session, kernel.dims, nonce=b"diagnosis", level=Level.SAMPLE
-        )
 
 
 def compare() -> None:
@@ -385,7 +370,7 @@ def compare() -> None:
     if asked.modelled:
         modelled = {row["name"]: row for row in record.read_rows(asked.modelled)}
         for row in kept:
-            row["modelled"] = modelled.get(row["name"], {}).get("modelled", [])
+            row |= modelled_parts(modelled.get(row["name"], {}), row["source"])
     if asked.keep:
         KEPT.write_text("".join(json.dumps(row) + "\n" for row in kept))
     rows = [row for row in compare_rows(kept) if asked.part == "all" or not row["held_back"]]
@@ -395,6 +380,12 @@ def compare() -> None:
     if asked.part == "all":
         whole = {"gpu": GPU, "figures": figures}
         print(record.write("h200_diagnosis", whole, asked.results))
+
+
+def modelled_parts(modelled: Mapping[str, Any], source: str) -> Row:
+    """Return what the emulated GPU says of the same source; nothing of another."""
+    same = modelled.get("source") == source
+    return {name: modelled[name] for name in ("modelled", "emulated") if same and name in modelled}
 
 
 def kept_row(row: Mapping[str, Any], metrics: Container[str]) -> Row:
@@ -427,6 +418,8 @@ def compare_row(row: Mapping[str, Any]) -> Row:
         "timed": explain_timed(row).bottlenecks,
         "inspected": explain_inspected(row).bottlenecks,
     }
+    if counted_on_emulated(row):
+        named["emulated"] = explain_emulated(row).bottlenecks
     codes = {which: [one.code for one in found] for which, found in named.items()}
     codes["modelled"] = [one["code"] for one in row.get("modelled", ())]
     named_first = {which: found[0] for which, found in codes.items() if found}
@@ -468,6 +461,23 @@ def explain_inspected(row: Mapping[str, Any]) -> Profile:
     ]
     profile = explain_timed(row)
     return explain_with_counters(load_task(row["task"]), find_hardware(GPU), profile, counters)
+
+
+def explain_emulated(row: Mapping[str, Any]) -> Profile:
+    """Explain it as a run does where nothing counts on the GPU, by today's rules."""
+    profile, hardware = explain_timed(row), find_hardware(GPU)
+    return explain_with_counters(
+        load_task(row["task"]), hardware, profile, counted_on_emulated(row)
+    )
+
+
+def counted_on_emulated(row: Mapping[str, Any]) -> tuple[KernelCounters, ...]:
+    """Return the emulated GPU's counts over the time that the GPU took; none where the row has
+    none."""
+    recorded = row.get("emulated", {"counters": (), "launches": ()})
+    counters = [decode(KernelCounters, one) for one in recorded["counters"]]
+    launches = [launch_of(one) for one in recorded["launches"]]
+    return at_measured_time(counters, launches, row["time_us"], find_hardware(GPU))
 
 
 def launch_of(recorded: Mapping[str, Any]) -> LaunchProfile:

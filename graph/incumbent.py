@@ -26,12 +26,15 @@ from cuda_llm.graph.measurements import (
     write_inspection,
     write_last_check,
 )
+from cuda_llm.graph.toolbox import describe_speed
 from cuda_llm.outcomes import InfraFailed, Passed, Verdict
+from cuda_llm.profile import Profile, limiter
 from cuda_llm.search import Attempt, DuelResult
 from cuda_llm.tools.device.candidate import Compiled
-from cuda_llm.tools.judge.bench import DuelBench
+from cuda_llm.tools.judge.bench import DuelBench, Inspected
 from cuda_llm.tools.judge.duel import Contest
 from cuda_llm.tools.judge.judge import judge
+from cuda_llm.tools.profiler.explain_measured import explain_with_counters
 from cuda_llm.tools.timing.comparison import SMALLEST_FLOOR
 from cuda_llm.tools.timing.contest import Duel
 from cuda_llm.tools.timing.times import KernelTimes
@@ -272,10 +275,11 @@ async def inspect(context: RunContext, bench: DuelBench, contenders: Contenders,
         built = await compiled(context, source)
         if not isinstance(built, Compiled):
             return
-        found = await bench.inspect(built)
+        found = await bench.inspect(built, profile_of(context, name))
         for file, made in found.artefacts.items():
             context.folder.keep_file(name, file, made)
         write_inspection(context.folder, source, found)
+    explain_attempt(context, name, found)
     fault = found.fault
     context.record(
         KernelInspected(
@@ -289,6 +293,34 @@ async def inspect(context: RunContext, bench: DuelBench, contenders: Contenders,
     )
     if fault is not None:
         contenders.mark_unfit(name, f"{fault.code}: {' '.join(describe(fault)[:1])}")
+
+
+def profile_of(context: RunContext, name: str) -> Profile:
+    """Return the profile of an attempt that passed; one without times where it has none."""
+    verdict = context.folder.verdict(name)
+    profile = verdict.profile if isinstance(verdict, Passed) else None
+    hardware = context.device.hardware.name
+    return profile or Profile(device=context.device.name, hardware=hardware, source="measured")
+
+
+def explain_attempt(context: RunContext, name: str, found: Inspected) -> None:
+    """Explain an attempt's time by the counters of its inspection, where there are any.
+
+    The verdict in the run's folder has the new explanation from then on: prompts, reports and
+    exports read it there.
+    """
+    verdict, attempt = context.folder.verdict(name), context.folder.attempt(name)
+    if not found.counters or not isinstance(verdict, Passed) or verdict.profile is None:
+        return
+    profile = explain_with_counters(
+        context.task, context.device.hardware, verdict.profile, found.counters
+    )
+    context.folder.write_verdict(name, replace(verdict, profile=profile))
+    if attempt is not None:
+        limit = limiter(profile.bottlenecks)
+        limited_by = limit.code if limit else ""
+        summary = describe_speed(profile)
+        context.folder.write_attempt(replace(attempt, limited_by=limited_by, summary=summary))
 
 
 def rank_attempts(situation: Situation, unfit: Collection[str]) -> list[Attempt]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
 from cuda_llm.outcomes import InfraFailed, Verdict
+from cuda_llm.tools.device.inspection import KernelCounters
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.duel import Contest
 from cuda_llm.tools.timing.contest import Duel, DuelSize
@@ -64,6 +65,7 @@ def write_inspection(folder: RunFolder, source: str, found: Inspected) -> None:
         "notes": list(found.notes),
         "not_inspected": found.not_inspected,
         "files": sorted(found.artefacts),
+        "counters": encode(found.counters),
     }
     write_json(_place(folder, "inspection", source), about)
 
@@ -110,6 +112,7 @@ def _decode_inspection(data: Mapping[str, Any], candidate: Path) -> Inspected:
         notes=tuple(data["notes"]),
         not_inspected=data["not_inspected"],
         artefacts={name: candidate / name for name in data["files"]},
+        counters=tuple(decode(KernelCounters, one) for one in data.get("counters", ())),
     )
 
 

@@ -33,6 +33,7 @@ from cuda_llm.outcomes import (
     Verdict,
     component_of,
 )
+from cuda_llm.profile import Profile
 from cuda_llm.run_config import RunConfig, flag_of, option_of
 from cuda_llm.search import Attempt, Author, Brief, Draft, Kind
 from cuda_llm.tasks.task import Task
@@ -413,7 +414,7 @@ class RecordedDevice(DescribedDevice):
         self.contests_held[sources] += 1
         return held[place]
 
-    async def inspect(self, compiled: Compiled) -> Inspected:
+    async def inspect(self, compiled: Compiled, profile: Profile) -> Inspected:
         """Return the recorded findings."""
         candidate = self.folder.candidate(self.ended[compiled.key].name)
         kept = read_inspection(self.folder, compiled.source, candidate)

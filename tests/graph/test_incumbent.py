@@ -11,8 +11,10 @@ from searches import attempt, situation
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest
 from cuda_llm.graph.incumbent import MOST_DUELS, next_contenders
-from cuda_llm.outcomes import DataRace, LateWrite
+from cuda_llm.graph.measurements import read_inspection
+from cuda_llm.outcomes import DataRace, LateWrite, Passed
 from cuda_llm.search import Brief, Draft
+from cuda_llm.tools.device.inspection import EMULATED, KernelCounters
 from cuda_llm.traces.event_log import read_events
 from cuda_llm.traces.events import ContestHeld, IncumbentChosen, KernelInspected
 from cuda_llm.traces.run_text import describe_run
@@ -127,6 +129,28 @@ def test_files_of_an_inspection_are_stored_with_the_kernel(tmp_path: Path) -> No
 
     assert (context.folder.candidate("r1-c1") / "kernel.sass").read_bytes() == b"\xff code"
     assert not (context.folder.candidate("r1-c2") / "kernel.sass").exists()
+
+
+def test_counters_of_the_incumbent_explain_its_time_from_then_on(tmp_path: Path) -> None:
+    busy = KernelCounters(
+        kernel="ok", duration_us=79.0, flushed=True, figures={"issue_share": 0.9}, origin=EMULATED
+    )
+    context = with_bench(tmp_path, DuelTableBench(counters=(busy,)), (80, 90))
+    run(context)
+
+    verdict = context.folder.verdict("r1-c1")
+    assert isinstance(verdict, Passed)
+    assert verdict.profile is not None
+    first = verdict.profile.bottlenecks[0]
+    assert first.code == "issue"
+    assert first.explanation.endswith("(counted on the emulated device)")
+    chosen, other = context.folder.attempt("r1-c1"), context.folder.attempt("r1-c2")
+    assert (chosen.limited_by, other.limited_by) == ("issue", "")
+    assert chosen.summary.endswith("limited by instruction issue")
+    source = context.folder.source("r1-c1")
+    kept = read_inspection(context.folder, source, context.folder.candidate("r1-c1"))
+    assert kept is not None
+    assert kept.counters == (busy,)
 
 
 def test_a_fault_found_by_the_inspection_keeps_the_incumbent(tmp_path: Path) -> None:

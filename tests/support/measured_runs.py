@@ -10,9 +10,11 @@ from graph_runs import TableBench, context_in
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.graph.context import RunContext
 from cuda_llm.outcomes import Verdict
+from cuda_llm.profile import Profile
 from cuda_llm.tools.cuda.inspect import inspect
 from cuda_llm.tools.cuda.site import GPU_CAPABILITIES
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.inspection import KernelCounters
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.duel import Contest, lost_by_fault
@@ -53,6 +55,8 @@ class DuelTableBench(TableBench):
     """Files of an inspection."""
     not_inspected: Mapping[str, str] = field(default_factory=dict)
     """Why a contender cannot be inspected."""
+    counters: tuple[KernelCounters, ...] = ()
+    """Of each contender that is inspected."""
 
     async def contest(self, contenders: Sequence[Compiled], incumbent: Compiled) -> Contest:
         duels = tuple([await self.duel(one, incumbent) for one in contenders])
@@ -81,7 +85,7 @@ class DuelTableBench(TableBench):
             faults={},
         )
 
-    async def inspect(self, compiled: Compiled) -> Inspected:
+    async def inspect(self, compiled: Compiled, profile: Profile) -> Inspected:
         await self.take("inspect", compiled.source)
         name = declared(compiled.source)
         return Inspected(
@@ -89,6 +93,7 @@ class DuelTableBench(TableBench):
             notes=("watched",),
             not_inspected=self.not_inspected.get(name, ""),
             artefacts=self.artefacts,
+            counters=self.counters,
         )
 
 

@@ -4,14 +4,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from cuda_llm.outcomes import Verdict
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.candidate import Compiled
 
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
 """Tools of compute-sanitizer."""
+NSIGHT: Final = "Nsight Compute"
+EMULATED: Final = "counted on the emulated device"
+CountedBy = Literal["Nsight Compute", "counted on the emulated device"]
+"""What counted, as it stands behind each figure."""
+SHARES_OF_TIME = frozenset(
+    {
+        *("dram_share", "l2_share", "l1_share", "issue_share", "fp32_share", "int_share"),
+        *("fp64_share", "sfu_share", "tensor_share", "atomic_share"),
+    }
+)
+"""Figures of `KernelCounters` that depend on the time of the launch."""
 State = Literal["clean", "found", "doubted", "not finished", "not run"]
 _GLOBAL = ("LDG", "STG", "LD", "ST")
 _TENSOR = re.compile(r"(?:HMMA|HGMMA|IMMA|IGMMA|QGMMA|BMMA|BGMMA|DMMA|OMMA|UTC\w*MMA)(?:\.|$)")
@@ -29,7 +41,8 @@ class Stall:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelCounters:
-    """Counters of one kernel launch of a call of `solve`, counted while nothing else ran."""
+    """Counters of one kernel launch of a call of `solve`: of a GPU, counted while nothing else ran,
+    or of the emulated device, over the time that a GPU took (`profiler/emulated_counters.py`)."""
 
     kernel: str
     """Name without its parameter list."""
@@ -42,7 +55,8 @@ class KernelCounters:
     """Figures by name, as far as the chip counts them:
 
     - parts of a peak, 0 to 1: `dram_share`, `l2_share`, `l1_share` (L1 and shared memory),
-      `issue_share`, `fp32_share`, `int_share`, `fp64_share`, `sfu_share`, `tensor_share`;
+      `issue_share`, `fp32_share`, `int_share`, `fp64_share`, `sfu_share`, `tensor_share`, and of
+      the emulated device `atomic_share` (updates of global memory);
     - `idle_sm_share`: part of the busiest SM's clocks in which an SM has no warp, on average;
     - `achieved_occupancy`: resident warps over the most; `simd_efficiency`: active lanes of 32;
     - `dram_bytes`, `l2_bytes`, `l2_hit_share`, `l1_hit_share`;
@@ -51,7 +65,11 @@ class KernelCounters:
       `shared_passes_share`: part of the L1 data path's passes that are for shared memory.
     """
     stalls: tuple[Stall, ...] = ()
-    """Stalls, the largest first, without `selected` (the warp did issue)."""
+    """Stalls, the largest first, without `selected` (the warp did issue). Those of the emulated
+    device are modelled: parts of the longest path through a block."""
+    origin: CountedBy = NSIGHT
+    spots: Mapping[str, SourceSpot] = field(default_factory=dict)
+    """Costliest line of a reason, by the reason's code; empty where lines were not counted."""
 
 
 @dataclass(frozen=True, kw_only=True)

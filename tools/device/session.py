@@ -20,6 +20,7 @@ from cuda_llm.outcomes import (
 )
 from cuda_llm.profile import Bottleneck, LaunchProfile
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
+from cuda_llm.tools.device.inspection import KernelCounters
 
 SCRATCH_BYTES = 1 << 30
 """Bytes for allocations of `solve` in every layout; a layout that is timed can have more."""
@@ -113,6 +114,9 @@ class CallReport:
     them: then each of `launches` that has threads is one."""
     bottlenecks: tuple[Bottleneck, ...] = ()
     """All causes of the time that were found; `profiler.bottlenecks.list_bottlenecks` chooses."""
+    counters: tuple[KernelCounters, ...] = ()
+    """Counters of each kernel launch, in order, as if it took its modelled time; empty where the
+    device counts nothing."""
     operations: Mapping[str, float] | None = None
     """Operations of all threads by kind: those of `FLOATING`, with the type behind `TENSOR`, and
     `int` and `sfu`; None where operations are not counted."""

@@ -99,6 +99,7 @@ def call_report(record: CallRecord, loaded: LoadedCandidate, wall_s: float) -> C
         kernels=record.launches,
         launches=explained.launches,
         bottlenecks=explained.bottlenecks,
+        counters=explained.counters,
         accounts=record.accounts,
         operations=_operations(record, loaded.translated.kernels),
         stored_bytes=_stored_bytes(record, loaded.translated.kernels),

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from cuda_llm.outcomes import InfraFailed, PublishedCheck, Verdict
+from cuda_llm.profile import Profile
 from cuda_llm.tools.device.candidate import Compiled
+from cuda_llm.tools.device.inspection import KernelCounters
 from cuda_llm.tools.judge.duel import Contest
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
@@ -27,6 +29,9 @@ class Inspected:
     """Why sanitizers and large sizes have not checked the kernel; empty where they have."""
     artefacts: Mapping[str, Path] = field(default_factory=dict)
     """Files that the tools have written, by name: `kernel.sass`."""
+    counters: tuple[KernelCounters, ...] = ()
+    """Counters of each kernel launch of a call at the largest timed size; empty where nothing
+    counts."""
 
 
 @runtime_checkable
@@ -40,8 +45,9 @@ class DuelBench(Protocol):
         """Time contenders and incumbent together on one GPU, within the limit of a step."""
         ...
 
-    async def inspect(self, compiled: Compiled) -> Inspected:
-        """Check the memory accesses and barriers of a kernel at small sizes."""
+    async def inspect(self, compiled: Compiled, profile: Profile) -> Inspected:
+        """Check the memory accesses and barriers of a kernel at small sizes, and count it at the
+        largest size that `profile` has the time of."""
         ...
 
 

@@ -197,15 +197,20 @@ async def inspect_all_there(
     dims: Dims,
     options: InspectionOptions,
 ) -> Inspection:
-    """Inspect a kernel with NVIDIA's tools and at large sizes, both at the same time where the GPU
-    has room and nothing is counted.
+    """Inspect a kernel with NVIDIA's tools and at large sizes: count it alone, then sanitize it and
+    call it at large sizes, both at the same time where the GPU has room.
 
     Where memory lacked beside each other, the part that lacked memory is done alone afterwards. A
     finding of a sanitizer comes before one of a large size. Raises TaskError where the task's
     reference is broken.
     """
     begun_s = time.monotonic()
-    if options.counters or site.hardware.memory_bytes < ROOMY_BYTES:
+    counted = Inspection()
+    if options.counters and site.capabilities.counters:
+        alone = replace(options, sanitizers=(), sass=False)
+        counted = await inspect_there(site, task, compiled, dims, alone)
+    options = replace(options, counters=False)
+    if site.hardware.memory_bytes < ROOMY_BYTES:
         found = await inspect_there(site, task, compiled, dims, options)
         large = await check_large_there(site, task, compiled, baseline)
     else:
@@ -223,10 +228,24 @@ async def inspect_all_there(
             large = await check_large_there(site, task, compiled, baseline)
         if not found.is_finished:
             found = await inspect_there(site, task, compiled, dims, options)
+    found = _with_counters(found, counted)
     if any(one.verdicts for one in found.sanitized):
         return found
     seconds = {**found.seconds, "all on the GPU": time.monotonic() - begun_s}
     return replace(found, large=large.fault, notes=(*found.notes, *large.notes), seconds=seconds)
+
+
+def _with_counters(found: Inspection, counted: Inspection) -> Inspection:
+    parts = {*found.seconds, *counted.seconds}
+    return replace(
+        found,
+        counters=counted.counters,
+        artefacts={**counted.artefacts, **found.artefacts},
+        notes=tuple(dict.fromkeys((*counted.notes, *found.notes))),
+        seconds={
+            part: counted.seconds.get(part, 0.0) + found.seconds.get(part, 0.0) for part in parts
+        },
+    )
 
 
 async def join_inspections(
@@ -244,6 +263,11 @@ async def join_inspections(
     finally:
         check_task.cancel()
         await asyncio.gather(check_task, return_exceptions=True)
+    return join_check(inspection, check)
+
+
+def join_check(inspection: Inspection, check: WatchedCheck) -> Inspection:
+    """Return an inspection with what the emulated device has found."""
     return replace(
         inspection,
         emulated=check.fault,

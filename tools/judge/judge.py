@@ -56,12 +56,17 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, Session, Site, Work
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.device.device import do_no_work
-from cuda_llm.tools.device.inspection import Inspection, InspectionOptions
+from cuda_llm.tools.device.inspection import NSIGHT, CountedBy, Inspection, InspectionOptions
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench, Inspected, PublishedBench
 from cuda_llm.tools.judge.bench_slots import BenchSlots, open_slots
 from cuda_llm.tools.judge.compile import compile_baseline, compile_source
 from cuda_llm.tools.judge.duel import Contest, ContestOrder, contest
-from cuda_llm.tools.judge.inspection import inspect_on_gpu, join_inspections
+from cuda_llm.tools.judge.emulated_counts import (
+    EmulatedCounts,
+    count_emulated,
+    finish_counting,
+)
+from cuda_llm.tools.judge.inspection import inspect_on_gpu, join_check, join_inspections
 from cuda_llm.tools.judge.modelled_times import time_calls_there
 from cuda_llm.tools.judge.published_check import known_answer, make_published_check, needs_a_call
 from cuda_llm.tools.judge.watched_check import (
@@ -100,9 +105,6 @@ FEWEST_CORES = 4
 """Fewest cores for a check on `DeviceBench.watcher` beside a contest, which keeps two busy."""
 IN_BATCHES = "no sanitizer and no large size: each inspection would cost a batch of its own"
 NO_WATCHER = "no device that watches every access was given"
-
-INCUMBENT_INSPECTION = InspectionOptions(counters=False)
-"""Sanitizers and the machine code; counters are counted where a person asks for them."""
 
 MOST_LEFT_OUT = 3
 """Most sizes that a validation leaves out because an emulated device does not finish in time."""
@@ -389,6 +391,8 @@ class DeviceBench:
     )
     """By key of the kernel: its timing on a device that works in batches, begun with its
     validation."""
+    counted_by: set[CountedBy] = field(default_factory=set)
+    """What of the GPU has counted a kernel: whether that works shows when it is tried."""
     built: list[Baseline] = field(default_factory=list)
     """The task's baseline, once it is compiled."""
     building: list[asyncio.Task[None]] = field(default_factory=list)
@@ -543,19 +547,53 @@ class DeviceBench:
         located = await self._locate_fault(kernels[which], found.failed)
         return replace(found, faults={which: located}, failed=None)
 
-    async def inspect(self, compiled: Compiled) -> Inspected:
+    async def inspect(self, compiled: Compiled, profile: Profile) -> Inspected:
         """See `DuelBench.inspect`: the GPU's tools, large sizes, and `watcher`; `watcher` alone
         for a device that works in batches."""
-        if self.device.capabilities.batched:
-            check = await self._begin_check(compiled)
-            return Inspected(fault=check.fault, notes=check.notes, not_inspected=IN_BATCHES)
-        found = await self.inspect_at(compiled, self.task.sizes.edge[0], INCUMBENT_INSPECTION)
+        found = await self.inspect_profiled(compiled, profile, InspectionOptions())
         return Inspected(
             fault=found.fault,
             notes=found.notes,
             not_inspected=found.not_inspected,
             artefacts=found.artefacts,
+            counters=found.counters,
         )
+
+    async def inspect_profiled(
+        self, compiled: Compiled, profile: Profile, options: InspectionOptions
+    ) -> Inspection:
+        """Inspect a kernel that passed, with counters at the largest timed size: of Nsight Compute,
+        else those that `watcher` counts beside the inspection."""
+        counting = asyncio.create_task(self._count_emulated(compiled, profile, options))
+        dims = profile.sizes[-1].dims if profile.sizes else self.task.sizes.edge[0]
+        try:
+            if self.device.capabilities.batched:
+                check = await self._begin_check(compiled)
+                found = join_check(Inspection(not_inspected=IN_BATCHES), check)
+            else:
+                found = await self.inspect_at(compiled, dims, options)
+            if found.counters:
+                self.counted_by.add(NSIGHT)
+            if found.counters or found.fault is not None:
+                return found
+            counts = await finish_counting(counting)
+        finally:
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
+        notes = (*found.notes, counts.note) if counts.note else found.notes
+        return replace(found, counters=counts.counters, notes=notes)
+
+    async def _count_emulated(
+        self, compiled: Compiled, profile: Profile, options: InspectionOptions
+    ) -> EmulatedCounts:
+        """Count a kernel on `watcher`, on a core of this machine; nothing where `device` is
+        emulated itself, or Nsight Compute has counted another kernel there."""
+        if self.watcher is None or self.device.capabilities.sees_races:
+            return EmulatedCounts()
+        if not (options.counters and profile.sizes) or NSIGHT in self.counted_by:
+            return EmulatedCounts()
+        async with self.slots.cores:
+            return await count_emulated(self.task, self.watcher, compiled, profile)
 
     async def inspect_at(
         self, compiled: Compiled, dims: Dims, options: InspectionOptions

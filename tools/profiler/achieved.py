@@ -13,7 +13,7 @@ from cuda_llm.hardware_profiles.roofline import peak_tflops
 from cuda_llm.profile import LaunchProfile
 from cuda_llm.tasks.sizes import least_time
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device.inspection import KernelCounters
+from cuda_llm.tools.device.inspection import EMULATED, KernelCounters
 from cuda_llm.tools.profiler.roofs import ROOF_ADVICE
 from cuda_llm.tools.profiler.time_model import TimeReason
 from cuda_llm.tools.profiler.wastes import WASTE_ADVICE
@@ -168,7 +168,9 @@ def _starting(
     explanation = f"{what} takes {us:.2g} us, {ceilings.launch_us:.2g} us each"
     origin: str = ceilings.origin("launch_us")
     kernels = sum(1 for one in launches if all(one.grid))
-    if counters and len(counters) == kernels:
+    # What counters of the emulated device leave of the time is no measured gap.
+    measured = all(one.origin != EMULATED for one in counters)
+    if counters and measured and len(counters) == kernels:
         gaps_us = max(us, time_us - sum(one.duration_us for one in counters))
         if gaps_us > us:
             us, origin = gaps_us, "our time less that of the kernels in Nsight Compute"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from cuda_llm.profile import Bottleneck, LaunchProfile
 from cuda_llm.time_terms import PATH, unit_of
+from cuda_llm.tools.device.inspection import KernelCounters
 from cuda_llm.tools.profiler.counters import LaunchCounters, SiteCounters
 from cuda_llm.tools.profiler.counts import SECTOR_BYTES
 from cuda_llm.tools.profiler.roofs import ROOF_ADVICE, find_roofs
@@ -68,6 +69,8 @@ class Explained:
     bottlenecks: tuple[Bottleneck, ...]
     """Of a modelled call all that was found, from which `list_bottlenecks` chooses; of a measured
     call those to list, the limiter first."""
+    counters: tuple[KernelCounters, ...] = ()
+    """Counters of each launch of a modelled call, in order, as if it took its modelled time."""
 
 
 def as_bottleneck(

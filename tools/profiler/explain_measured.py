@@ -49,21 +49,26 @@ def explain_measured(
     `share` is the part of the time during which the named unit was busy, or the named waste cost:
     counted where there are counters, else inferred from rates, occupancy and waves. Shares overlap.
     """
-    reasons = [*_collect(achieved, launches, hardware, ceilings, counters)]
-    best: dict[tuple[str, str], _LaunchReason] = {}
-    for one in reasons:
-        key = (one.kernel, one.finding.code)
-        if key not in best or best[key].share < one.share:
-            best[key] = one
-    causes = {key: one.share for key, one in best.items() if one.finding.waste}
+    found: dict[tuple[str, str], list[_LaunchReason]] = {}
+    for one in _collect(achieved, launches, hardware, ceilings, counters):
+        found.setdefault((one.kernel, one.finding.code), []).append(one)
+    merged = {key: _merge(ones) for key, ones in found.items()}
+    causes = {key: one.share for key, one in merged.items() if one.finding.waste}
     ranked = sorted(
-        (one for one in best.values() if not _is_explained(one, causes)), key=_rank, reverse=True
+        (one for one in merged.values() if not _is_explained(one, causes)), key=_rank, reverse=True
     )
     kept = [one for one in ranked if one.share >= least_share(one.finding)][:MOST] or ranked[:1]
     names = {one.kernel for one in launches if all(one.grid)}
     return tuple(
         as_bottleneck(one.finding, one.share, one.kernel if len(names) > 1 else "") for one in kept
     )
+
+
+def _merge(ones: Sequence[_LaunchReason]) -> _LaunchReason:
+    """Add up what launches of the same kernel spend for the same reason; the launch that spends
+    most names it."""
+    most = max(ones, key=lambda one: one.share)
+    return replace(most, share=min(1.0, sum(one.share for one in ones)))
 
 
 def _collect(
@@ -82,8 +87,10 @@ def _collect(
             yield _LaunchReason(one.kernel, finding, finding.share * one.duration_us / counted_us)
     kernels = [one for one in launches if all(one.grid)]
     busiest = max(achieved.memory_share, achieved.compute_share)
-    for launch in kernels:
-        part = 1 / len(kernels)
+    parts = [one.duration_us / counted_us for one in counters]
+    if len(parts) != len(kernels):
+        parts = [1 / len(kernels) for _ in kernels]
+    for launch, part in zip(kernels, parts, strict=True):
         for finding in find_shapes(
             launch, hardware, time_us=achieved.time_us * part, idle_share=max(0.0, 1 - busiest)
         ):
@@ -99,6 +106,9 @@ def _is_explained(one: _LaunchReason, causes: Mapping[tuple[str, str], float]) -
 def _rank(one: _LaunchReason) -> float:
     if one.finding.waste:
         return WASTE_WEIGHT * one.share
+    if one.finding.code == "atomics":
+        # How long updates of a word wait for each other is modelled, and not counted.
+        return one.share / 2
     is_rest = one.finding.code in ("latency", "launch_overhead")
     return one.share if is_rest or one.finding.share >= BUSY else one.share / 2
 

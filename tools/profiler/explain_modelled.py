@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.profile import KernelResources, LaunchProfile
+from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.bottlenecks import Explained, find_bottlenecks
 from cuda_llm.tools.profiler.counters import LaunchCounters
 from cuda_llm.tools.profiler.counts import (
@@ -12,6 +13,7 @@ from cuda_llm.tools.profiler.counts import (
     count_instructions,
     count_tensor_operations,
 )
+from cuda_llm.tools.profiler.emulated_counters import count_launch
 from cuda_llm.tools.profiler.phases import find_phases
 from cuda_llm.tools.profiler.tables import KernelTable
 from cuda_llm.tools.profiler.time_model import ModelledLaunch, least_tensor_us, place_launch
@@ -75,11 +77,17 @@ def explain_call(
         )
         for account in accounts
     ]
+    bottlenecks = find_bottlenecks(launches, copies)
+    spots: dict[str, dict[str, SourceSpot]] = {}
+    for one in bottlenecks:
+        if one.spot is not None:
+            spots.setdefault(one.kernel, {}).setdefault(one.code, one.spot)
     return Explained(
         time_us=sum(launch.time.time_us for launch in launches)
         + sum(one.time_us for one in copies),
         launches=(*map(_profile, launches), *copies),
-        bottlenecks=find_bottlenecks(launches, copies),
+        bottlenecks=bottlenecks,
+        counters=tuple(count_launch(launch, spots.get(launch.name)) for launch in launches),
     )
 
 

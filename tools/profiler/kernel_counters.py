@@ -1,15 +1,14 @@
-"""The reasons for a kernel's time in the counters that Nsight Compute read of the kernel."""
+"""The reasons for a kernel's time in its counters, of Nsight Compute or of the emulated device."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cuda_llm.profile import LaunchProfile
-from cuda_llm.tools.device.inspection import KernelCounters
+from cuda_llm.tools.device.inspection import EMULATED, KernelCounters
 from cuda_llm.tools.profiler.roofs import ROOF_ADVICE
 from cuda_llm.tools.profiler.time_model import TimeReason
 from cuda_llm.tools.profiler.wastes import WASTE_ADVICE
 
-ORIGIN = "(Nsight Compute)"
 WARP_LANES = 32
 
 _PIPES = ("fp32", "int", "fp64", "sfu", "tensor")
@@ -56,6 +55,14 @@ def _memory(one: KernelCounters) -> Iterator[TimeReason]:
         ROOF_ADVICE["l2_bandwidth"],
     )
     l1 = figures.get("l1_share", 0.0)
+    updates = figures.get("atomic_share", 0.0)
+    yield _counted_reason(
+        one,
+        "atomics",
+        updates,
+        f"updates of global memory by atomics take {updates:.0%} of the time, as modelled",
+        ROOF_ADVICE["atomics"],
+    )
     on_shared = figures.get("shared_passes_share", 0.0) >= 0.5
     yield _counted_reason(
         one,
@@ -119,25 +126,29 @@ def _wastes(one: KernelCounters) -> Iterator[TimeReason]:
 
 
 def _waits(one: KernelCounters) -> Iterator[TimeReason]:
-    """Yield what no busy unit accounts for, with the reasons why warps stalled."""
-    if not one.stalls:
-        return
+    """Yield what no busy unit accounts for, with the reasons why warps stalled, where known."""
     busiest = max((value for name, value in one.figures.items() if name in _UNITS), default=0.0)
     idle = one.figures.get("idle_sm_share", 0.0)
+    stall = "wait, as modelled, for" if one.origin == EMULATED else "stall for"
     reasons = ", ".join(f"{stall.reason} {stall.share:.0%}" for stall in one.stalls[:3])
+    stalled = f"; warps {stall} {reasons}" if reasons else ""
+    first = one.stalls[0].reason if one.stalls else "long_scoreboard"
     achieved = one.figures.get("achieved_occupancy")
     occupancy = f", {achieved:.0%} occupancy achieved" if achieved is not None else ""
     yield _counted_reason(
         one,
         "latency",
         1 - busiest - idle,
-        f"no unit is above {busiest:.0%} of its peak; warps stall for {reasons}{occupancy}",
-        _LATENCY_ADVICE.get(one.stalls[0].reason, _LATENCY_ADVICE["long_scoreboard"]),
+        f"no unit is above {busiest:.0%} of its peak{stalled}{occupancy}",
+        _LATENCY_ADVICE.get(first, _LATENCY_ADVICE["long_scoreboard"]),
     )
 
 
 def _stalled(one: KernelCounters, reasons: tuple[str, ...]) -> float:
-    return sum(stall.share for stall in one.stalls if stall.reason in reasons)
+    """Return the part of the time that warps stall for these reasons: where an SM has no warp, none
+    stalls."""
+    active = 1 - one.figures.get("idle_sm_share", 0.0)
+    return active * sum(stall.share for stall in one.stalls if stall.reason in reasons)
 
 
 def _counted_reason(
@@ -154,8 +165,9 @@ def _counted_reason(
         code=code,
         saved_us=share * one.duration_us,
         share=share,
-        explanation=f"{explanation} {ORIGIN}",
+        explanation=f"{explanation} ({one.origin})",
         advice=advice,
+        spot=one.spots.get(code),
         waste=waste,
     )
 
@@ -165,7 +177,8 @@ def with_counters(
 ) -> tuple[LaunchProfile, ...]:
     """Return the launches with their counters; a single launch took the call's time.
 
-    Counters belong to launches in order where their kernels agree, and to nothing otherwise.
+    Counters belong to launches in order where their kernels agree, and to nothing otherwise. Of
+    several launches each has the time that it took where it was counted on a GPU.
     """
     kernels = [one for one in launches if all(one.grid)]
     if len(kernels) == len(launches) == 1:
@@ -177,9 +190,10 @@ def with_counters(
 
 
 def _counted(launch: LaunchProfile, one: KernelCounters) -> LaunchProfile:
+    counted_us = 0.0 if one.origin == EMULATED else one.duration_us
     return replace(
         launch,
-        time_us=launch.time_us or one.duration_us,
+        time_us=launch.time_us or counted_us,
         figures={**launch.figures, **one.figures},
     )
 

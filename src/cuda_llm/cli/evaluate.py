@@ -227,8 +227,8 @@ async def inspect_all(
     for number, one in enumerate(judged):
         profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
         if profile is not None and profile.sizes and one.compiled is not None:
-            dims = dict(profile.sizes[-1].dims)
-            found[number] = await bench.inspect_at(one.compiled, dims, InspectionOptions())
+            options = InspectionOptions()
+            found[number] = await bench.inspect_profiled(one.compiled, profile, options)
     return found
 
 

@@ -11,6 +11,7 @@ from measured_runs import MeasuringDevice, measuring_device
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.outcomes import DataRace, NoCode, Passed, Verdict, WrongResult
+from cuda_llm.profile import Profile
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import T, Work
 from cuda_llm.tools.device.candidate import Compiled
@@ -26,6 +27,7 @@ from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
 TASK = load_task("histogram")
+UNTIMED = Profile(device="cuda:0", hardware="NVIDIA H200", source="measured")
 GOOD = TASK.baseline.read_text(encoding="utf-8")
 WRONG = GOOD.replace("atomicAdd(&", "if (i % 3) atomicAdd(&")
 
@@ -122,7 +124,7 @@ def test_a_kernel_does_not_beat_itself_and_an_emulated_device_needs_no_sanitizer
         one = await bench(3)
         built = await one.compile(GOOD, "source.cu")
         assert isinstance(built, Compiled)
-        held, inspected = await one.contest([built], built), await one.inspect(built)
+        held, inspected = await one.contest([built], built), await one.inspect(built, UNTIMED)
         assert inspected.fault is None
         assert isinstance(held, Contest)
         (outcome,) = held.duels
@@ -143,7 +145,7 @@ def test_a_race_that_a_gpu_does_not_show_is_found_by_the_emulated_device_of_its_
         racing = (FIXTURES / "mutants/histogram/missing_barrier.cu").read_text()
         built = await one.compile(racing, "missing_barrier.cu")
         assert isinstance(built, Compiled)
-        return await one.inspect(built)
+        return await one.inspect(built, UNTIMED)
 
     inspected = asyncio.run(run())
     assert isinstance(inspected.fault, DataRace)
@@ -224,7 +226,7 @@ def test_a_contest_checks_its_first_contender_on_the_emulated_device_meanwhile(
         assert isinstance(built, Compiled)
         assert isinstance(await one.contest([built], built), Contest)
         (begun,) = one.checks.values()
-        await one.inspect(built)
+        await one.inspect(built, UNTIMED)
         assert begun.done()
         return list(one.checks)
 

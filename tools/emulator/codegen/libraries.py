@@ -15,7 +15,7 @@ from cuda_llm.log import Log
 from cuda_llm.outcomes import CompileFailed, CompilerStop, InfraFailed, Verdict
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.compiler.nvcc import find_toolkit
-from cuda_llm.tools.compiler.workspace import compile_slot, private_folder
+from cuda_llm.tools.compiler.workspace import compile_slot, lock_of, private_folder
 from cuda_llm.tools.emulator.codegen.module import Generated, generate
 from cuda_llm.tools.emulator.ptx.parse import parse
 from cuda_llm.tools.native import build, cpu_model, find_gxx, gxx_version
@@ -129,9 +129,23 @@ async def translate(
     if len(text) > MOST_PTX_BYTES:
         return CompileFailed(stop=CompilerStop(kind="device-code", limit_bytes=MOST_PTX_BYTES))
     key = _key(text, kernels, source_name, source, tracks=tracks)
-    known = load(KIND, key)
-    if known is not None:
-        return _translated(key, read_as(TranslationRecord, known), cached=True)
+    # Who wants the same library meanwhile waits for this one.
+    async with lock_of(f"{KIND}/{key}"):
+        known = load(KIND, key)
+        if known is not None:
+            return _translated(key, read_as(TranslationRecord, known), cached=True)
+        return await _translate(key, text, kernels, source_name, source, tracks=tracks)
+
+
+async def _translate(
+    key: str,
+    text: str,
+    kernels: Sequence[KernelResources],
+    source_name: str,
+    source: str,
+    *,
+    tracks: bool,
+) -> Translated | Verdict:
     started = time.monotonic()
     try:
         made = await asyncio.to_thread(_generate, text, kernels, source_name, source, tracks=tracks)

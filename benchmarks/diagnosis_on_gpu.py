@@ -351,7 +351,7 @@ async def _model_one(device: Device, kernel: Kernel) -> dict[str, Any]:
         "modelled": [_shown(asdict(one)) for one in list_bottlenecks(report.bottlenecks)],
         "emulated": {
             "counters": [asdict(replace(one, spots={})) for one in report.counters],
-            "launches": [asdict(replace(one, phases=())) for one in report.launches],
+            "copies": [asdict(one) for one in report.launches if not all(one.grid)],
         },
         "model_s": round(time.monotonic() - began_s, 2),
     }
@@ -384,8 +384,11 @@ def compare() -> None:
 
 def modelled_parts(modelled: Mapping[str, Any], source: str) -> Row:
     """Return what the emulated GPU says of the same source; nothing of another."""
-    same = modelled.get("source") == source
-    return {name: modelled[name] for name in ("modelled", "emulated") if same and name in modelled}
+    if modelled.get("source") != source or "emulated" not in modelled:
+        return {}
+    emulated = modelled["emulated"]
+    counters = [{**one, "figures": in_four_digits(one["figures"])} for one in emulated["counters"]]
+    return {"modelled": modelled["modelled"], "emulated": {**emulated, "counters": counters}}
 
 
 def kept_row(row: Mapping[str, Any], metrics: Container[str]) -> Row:
@@ -393,15 +396,18 @@ def kept_row(row: Mapping[str, Any], metrics: Container[str]) -> Row:
     counted = [
         {
             "kernel": one["kernel"],
-            "metrics": {
-                name: float(f"{value:.4g}")
-                for name, value in one["metrics"].items()
-                if name in metrics
-            },
+            "metrics": in_four_digits(
+                {name: value for name, value in one["metrics"].items() if name in metrics}
+            ),
         }
         for one in row.get("counted", ())
     ]
     return {**row, "counted": counted}
+
+
+def in_four_digits(figures: Mapping[str, float]) -> dict[str, float]:
+    """Return figures with as many digits as are compared."""
+    return {name: float(f"{value:.4g}") for name, value in figures.items()}
 
 
 def compare_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
@@ -474,10 +480,10 @@ def explain_emulated(row: Mapping[str, Any]) -> Profile:
 def counted_on_emulated(row: Mapping[str, Any]) -> tuple[KernelCounters, ...]:
     """Return the emulated GPU's counts over the time that the GPU took; none where the row has
     none."""
-    recorded = row.get("emulated", {"counters": (), "launches": ()})
+    recorded = row.get("emulated", {"counters": (), "copies": ()})
     counters = [decode(KernelCounters, one) for one in recorded["counters"]]
-    launches = [launch_of(one) for one in recorded["launches"]]
-    return at_measured_time(counters, launches, row["time_us"], find_hardware(GPU))
+    copies = [launch_of(one) for one in recorded["copies"]]
+    return at_measured_time(counters, copies, row["time_us"], find_hardware(GPU))
 
 
 def launch_of(recorded: Mapping[str, Any]) -> LaunchProfile:

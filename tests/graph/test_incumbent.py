@@ -8,6 +8,8 @@ from graph_runs import Writer, context_in, run_graph
 from measured_runs import DuelTableBench, declared, measured_context
 from searches import attempt, situation
 
+from cuda_llm.agents.limits import whole_profile
+from cuda_llm.agents.prompting.describe_kernel import describe_profile
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.strategies.acceptance import choose_fastest
 from cuda_llm.graph.incumbent import MOST_DUELS, next_contenders
@@ -151,6 +153,25 @@ def test_counters_of_the_incumbent_explain_its_time_from_then_on(tmp_path: Path)
     kept = read_inspection(context.folder, source, context.folder.candidate("r1-c1"))
     assert kept is not None
     assert kept.counters == (busy,)
+
+
+def test_the_next_round_is_told_what_was_counted_and_by_what(tmp_path: Path) -> None:
+    busy = KernelCounters(
+        kernel="ok", duration_us=79.0, flushed=True, figures={"issue_share": 0.9}, origin=EMULATED
+    )
+    told: list[str] = []
+
+    def write(brief: Brief, seen: Situation) -> Draft:
+        if seen.incumbent is not None:
+            profile = whole_profile(seen, seen.incumbent)
+            assert profile is not None
+            told.extend(describe_profile(seen, seen.incumbent, profile))
+        return Draft(source=f"int ok_{90 - brief.round}_{brief.round}{brief.index};\n")
+
+    bench = DuelTableBench(counters=(busy,))
+    run(measured_context(tmp_path, bench, generator=Writer(write), candidates=1, rounds=2))
+
+    assert told[0].startswith("limited by the schedulers issue in 90% of all clocks (counted on")
 
 
 def test_a_fault_found_by_the_inspection_keeps_the_incumbent(tmp_path: Path) -> None:

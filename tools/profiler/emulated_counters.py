@@ -40,6 +40,11 @@ of 67 MB back during a transpose, 3 to 6 of 17 MB during an addition; 48 and 4 M
 ON_ALU = 0.5
 """Part of the integer instructions that the pipe of integers takes; ptxas gives the others to the
 pipe of multiply-adds. Counters of an H200 show 0.36 to 0.58."""
+BESIDE_US = 0.4
+"""Microseconds of a measured call beside its kernels and what the profile says of a launch: by our
+clock an H200 takes 1.1 us more for a call of one kernel than its counters show of the kernel."""
+FILL_US = 3.3
+"""Microseconds of a fill or copy in the graph that a GPU is timed with, without its bytes."""
 STALL_OF_PHASE: Mapping[PhaseKind, str] = {
     "load": "long_scoreboard",
     "merge": "long_scoreboard",
@@ -88,18 +93,22 @@ def at_measured_time(
 ) -> tuple[KernelCounters, ...]:
     """Return the counters of all launches of a call that took `time_us`, measured.
 
-    `launches` are the modelled ones, with the copies and fills of the call, whose modelled time is
-    taken off, as is what each launch needs to begin. The kernels share the rest as their modelled
-    times do: only the call was measured.
+    Copies and fills among its modelled `launches` are taken off, as is what each launch needs to
+    begin. The kernels share the rest as their modelled times do: only the call was measured.
     """
     modelled_us = sum(one.duration_us for one in counters)
-    others_us = sum(one.time_us for one in launches if not all(one.grid))
-    gaps_us = others_us + len(counters) * hardware.model.launch_us
+    others_us = sum(_copying_us(one) for one in launches if not all(one.grid))
+    gaps_us = BESIDE_US + others_us + len(counters) * hardware.model.launch_us
     if modelled_us <= 0 or time_us <= 0:
         return ()
     # A call in which nothing but gaps is left was modelled too slow in its gaps.
     kernels_us = max(time_us - gaps_us, time_us * modelled_us / (modelled_us + gaps_us))
     return tuple(_stretch(one, kernels_us / modelled_us) for one in counters)
+
+
+def _copying_us(copies: LaunchProfile) -> float:
+    bytes_us = copies.time_us - copies.terms_us.get("launch", 0.0)
+    return bytes_us + copies.figures.get("copies", 0.0) * FILL_US
 
 
 def _stretch(one: KernelCounters, factor: float) -> KernelCounters:

@@ -18,6 +18,7 @@ from cuda_llm.tools.judge.bench import Inspected
 from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.judge.emulated_counts import EmulatedCounts, count_emulated, finish_counting
 from cuda_llm.tools.judge.judge import open_bench
+from cuda_llm.tools.profiler.emulated_counters import BESIDE_US
 
 H200 = find_hardware("H200")
 TASK = load_task("vector_add")
@@ -66,7 +67,7 @@ def test_a_call_is_counted_at_the_size_that_is_explained_over_the_time_it_took()
     (one,) = found.counters
     assert (one.kernel, one.origin) == ("add", EMULATED)
     assert one.figures["l2_bytes"] == pytest.approx(3 * 4 * DIMS["n"], rel=0.01)
-    assert one.duration_us == pytest.approx(10.0 - H200.model.launch_us)
+    assert one.duration_us == pytest.approx(10.0 - H200.model.launch_us - BESIDE_US)
     assert found.note == "1 kernel counted on the emulated device, over the measured time"
 
 

@@ -12,7 +12,7 @@ from cuda_llm.profile import LaunchProfile, Profile, SizeTime
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import CallReport, Level
 from cuda_llm.tools.device.inspection import EMULATED, KernelCounters, Stall
-from cuda_llm.tools.profiler.emulated_counters import at_measured_time
+from cuda_llm.tools.profiler.emulated_counters import BESIDE_US, FILL_US, at_measured_time
 from cuda_llm.tools.profiler.explain_measured import explain_with_counters
 
 H200 = find_hardware("H200")
@@ -142,8 +142,11 @@ def test_kernels_share_the_measured_time_as_their_modelled_times_do_and_fills_ha
     None
 ):
     both = (modelled("a", 10.0), modelled("b", 30.0))
-    launches = (launch("a", 10.7), launch("b", 30.7), launch("copies and fills", 2.0, blocks=0))
-    found = at_measured_time(both, launches, 103.4, H200)
+    fill = replace(
+        launch("copies and fills", 7.0, blocks=0), terms_us={"launch": 2.0}, figures={"copies": 1}
+    )
+    beside_us = BESIDE_US + FILL_US + 5.0 + 2 * H200.model.launch_us
+    found = at_measured_time(both, (fill,), 100.0 + beside_us, H200)
     assert [one.duration_us for one in found] == pytest.approx([25.0, 75.0])
 
 

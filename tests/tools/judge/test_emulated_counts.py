@@ -111,7 +111,7 @@ class CountedDevice(MeasuringDevice):
 
     counters: tuple[KernelCounters, ...] = ()
 
-    async def inspect(self, *_: object) -> Inspection:  # type: ignore[override]
+    async def inspect(self, *_: object) -> Inspection:
         return Inspection(counters=self.counters)
 
 

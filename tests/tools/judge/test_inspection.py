@@ -24,7 +24,7 @@ from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device, ForwardingDevice, Session, T, Work
 from cuda_llm.tools.device.candidate import Baseline, Compiled
-from cuda_llm.tools.device.inspection import Inspection, InspectionOptions
+from cuda_llm.tools.device.inspection import Inspection, InspectionOptions, KernelCounters
 from cuda_llm.tools.judge.compile import compile_source
 from cuda_llm.tools.judge.inspection import conclude_large, inspect_on_gpu
 from cuda_llm.tools.judge.judge import StepRetry, open_bench
@@ -181,6 +181,39 @@ def test_a_large_size_for_which_memory_lacks_for_good_is_a_note_beside_what_was_
 def test_what_fails_otherwise_is_no_note_of_a_size() -> None:
     with pytest.raises(TaskError):
         inspected_where(ShortDevice(99, TaskError("reference.py: broken")))
+
+
+class CountingDevice(MeasuringDevice):
+    """Counts and sanitizes by name alone, and notes what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(find_hardware("H200"))
+        self.asked: list[tuple[bool, bool]] = []
+
+    async def inspect(
+        self, task: Task, compiled: Compiled, dims: object, options: InspectionOptions
+    ) -> Inspection:
+        self.asked.append((options.counters, bool(options.sanitizers)))
+        if not options.counters:
+            return Inspection(notes=("sanitized",), seconds={"sanitizers": 2.0})
+        one = KernelCounters(kernel="turn", duration_us=9.0, flushed=True)
+        return Inspection(counters=(one,), notes=("counted",), seconds={"counters": 1.0})
+
+
+def test_a_kernel_is_counted_alone_and_then_sanitized_beside_large_sizes() -> None:
+    device = CountingDevice()
+
+    async def run() -> Inspection:
+        task = transpose_of(LARGE)
+        built = await compile_source(task, device, NARROW, "kernel.cu")
+        assert isinstance(built, Compiled)
+        return await inspect_on_gpu(task, device, built, LARGE, InspectionOptions())
+
+    found = asyncio.run(run())
+    assert device.asked == [(True, False), (False, True)]
+    assert [one.kernel for one in found.counters] == ["turn"]
+    assert found.notes[:2] == ("counted", "sanitized")
+    assert (found.seconds["counters"], found.seconds["sanitizers"]) == (1.0, 2.0)
 
 
 class UnsteadyHost(ForwardingDevice):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from corpus import (
     FIXTURES,
@@ -22,6 +21,7 @@ from corpus import (
     styles,
 )
 from corpus_sample import is_whole, sample
+from ended import names_of_children
 from small_tasks import with_one_bench_size
 from task_fixtures import read_table
 
@@ -104,8 +104,7 @@ def test_a_kernel_ends_in_its_verdict_and_an_attack_gains_nothing(
     shown = [printable(text) for _, text in report(judged)]
     assert all(line.isprintable() for line in shown), "no text of a kernel controls a terminal"
     assert not any(secret in line for line in shown)
-    left = [one.name() for one in psutil.Process().children(recursive=True)]
-    assert not [name for name in left if "runner" in name]
+    assert not [name for name in names_of_children() if "runner" in name]
 
 
 def test_the_baseline_passes_and_ties_with_itself() -> None:

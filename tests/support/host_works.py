@@ -129,6 +129,12 @@ async def be_slow(_site: "Site", seconds: float) -> str:
     return "slow"
 
 
+async def wait_for(_site: "Site", mark: Path) -> str:
+    while not mark.exists():
+        await asyncio.sleep(0.01)
+    return "waited"
+
+
 async def start_processes(_site: "Site", mark: Path) -> None:
     """A child with a session of its own, and a child of that; then wait without end."""
     script = f"sleep 3600 & echo $$ $! > {mark}.new; mv {mark}.new {mark}; wait"

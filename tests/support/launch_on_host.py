@@ -60,7 +60,7 @@ def _built(program: KernelProgram) -> ctypes.CDLL:
         source, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
         source.write_text(WORDS + program.source + "\n".join(runs))
         command = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", str(source), "-o", str(library)]
-        subprocess.run(command, check=True, timeout=60)
+        subprocess.run(command, check=True, timeout=600)
         return ctypes.CDLL(str(library))
 
 
@@ -76,7 +76,7 @@ def _parameters(program: KernelProgram, kernel: str) -> str:
 def _preprocessed(source: str) -> str:
     command = ["g++", "-E", "-P", "-x", "c++", "-"]
     return subprocess.run(
-        command, input=source, capture_output=True, text=True, check=True, timeout=60
+        command, input=source, capture_output=True, text=True, check=True, timeout=600
     ).stdout
 
 

@@ -17,7 +17,7 @@ import psutil
 
 STORE_BYTES = 80 << 20
 """Of each node's object store: next to nothing lies there."""
-START_S = 60.0
+START_S = 240.0
 WORKS = Path(__file__).parent / "cluster_works.py"
 PASSED_ON = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH")
 WORKER_MARK = "DeviceWorker"
@@ -185,7 +185,7 @@ def kill_tree(process: psutil.Process) -> None:
             one.send_signal(signal.SIGKILL)
         except psutil.NoSuchProcess:
             continue
-    psutil.wait_procs(tree, timeout=10)
+    psutil.wait_procs(tree, timeout=60)
 
 
 def wait_until(is_true: Callable[[], bool], limit_s: float) -> None:

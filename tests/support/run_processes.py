@@ -45,7 +45,7 @@ class RunProcesses:
     ) -> None:
         assert self._process.stdin and self._process.stdout
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=240)
         self._process.stdout.close()
 
     def warm(self, order: dict[str, Any]) -> None:

@@ -122,5 +122,5 @@ def seal_library(folder: Path) -> Path:
     source.write_text(SOURCE)
     flags = ["-std=c++20", "-O1", "-shared", "-fPIC", f"-I{NATIVE}"]
     command = [find_gxx(), *flags, str(source), "-o", str(library)]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=600)
     return library

@@ -27,7 +27,7 @@ def orphans() -> Iterator[Callable[[], list[psutil.Process]]]:
     before = set(psutil.Process().children(recursive=True))
 
     def left() -> list[psutil.Process]:
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             new = [p for p in psutil.Process().children(recursive=True) if p not in before]
             alive = [p for p in new if not reap(p)]

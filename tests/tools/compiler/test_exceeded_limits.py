@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from ended import names_of_children
 
 from cuda_llm.outcomes import CompileFailed, CompilerStop, InfraFailed, TimedOut, Verdict
 from cuda_llm.tools.compiler.build_faults import find_exceeded_limit
@@ -44,8 +45,7 @@ def nothing_left(shared_cache: Path) -> Iterator[None]:
     """No compiler runs and no private folder remains after each test."""
     yield
     names = {"nvcc", "cicc", "cudafe++", "ptxas", "cc1plus", "jail"}
-    ours = psutil.Process().children(recursive=True)
-    assert [process.name() for process in ours if process.name() in names] == []
+    assert [name for name in names_of_children() if name in names] == []
     kept = [folder for folder in (shared_cache / "work").iterdir() if _mine(folder)]
     assert kept == []
 

@@ -1,15 +1,14 @@
 """The baseline's session is cached: it serves one user after another, and no two at once."""
 
 import asyncio
-import os
 import secrets
-import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+from ended import kill
 from runner_room import FAULT, Room, batch, buffers, call
 
 from cuda_llm.outcomes import LoadFailed
@@ -112,8 +111,7 @@ def test_what_was_killed_while_it_was_idle_is_replaced(within: Use, baseline: Co
     async def run(room: Room) -> None:
         async with room.sessions.open_cached(baseline) as first:
             assert isinstance(first, GpuTimedSession)
-        os.kill(room.started[0].pid, signal.SIGKILL)
-        await asyncio.sleep(0.05)
+        await kill(room.started[0].pid)
         async with room.sessions.open_cached(baseline) as second:
             assert second is not first
             assert isinstance(second, GpuTimedSession)
@@ -172,7 +170,6 @@ def test_nothing_is_left_of_a_cached_runner_that_was_killed(
         async with room.sessions.open_cached(baseline):
             below = psutil.Process(room.started[0].pid).children(recursive=True)
         assert below
-        os.kill(below[0].pid, signal.SIGKILL)
-        await asyncio.sleep(0.05)
+        await kill(below[0].pid)
 
     within(run)

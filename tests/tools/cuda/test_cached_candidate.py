@@ -1,14 +1,11 @@
 """A candidate's session is cached from validation to timing, and ends before others are timed."""
 
-import asyncio
-import os
-import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import psutil
 import pytest
-from ended import has_ended
+from ended import kill
 from runner_room import FAULT, GIB, Room, batch, buffers, call, measure, validate
 
 from cuda_llm.tools.cuda.timed_session import GpuTimedSession
@@ -130,8 +127,7 @@ def test_nothing_is_cached_after_a_fault(within: Use, candidate: Compiled, fault
                 elif fault == "exception":
                     raise KeyError
                 else:
-                    os.kill(room.started[0].pid, signal.SIGKILL)
-                    await asyncio.sleep(0.05)
+                    await kill(room.started[0].pid)
         except KeyError:
             assert fault == "exception"
         assert room.sessions.idle_bytes == 0
@@ -141,17 +137,10 @@ def test_nothing_is_cached_after_a_fault(within: Use, candidate: Compiled, fault
     within(run)
 
 
-async def end(process: psutil.Process) -> None:
-    """Kill a process, and return once the process has ended, however busy the machine is."""
-    process.kill()
-    while not has_ended(process):
-        await asyncio.sleep(0.01)
-
-
 def test_what_was_killed_while_it_was_cached_is_replaced(within: Use, candidate: Compiled) -> None:
     async def run(room: Room) -> None:
         first = await opened(room, candidate)
-        await end(psutil.Process(room.started[0].pid))
+        await kill(room.started[0].pid)
         assert await opened(room, candidate) is not first
 
     within(run)
@@ -164,7 +153,7 @@ def test_nothing_is_left_of_a_cached_runner_that_was_killed(
         await validate(room, candidate)
         below = psutil.Process(room.started[0].pid).children(recursive=True)
         assert below
-        await end(below[0])
+        await kill(below[0].pid)
 
     within(run)
 

@@ -21,7 +21,10 @@ async def hold():
     for turn in range(int(sys.argv[1])):
         async with lease.held():
             print("held", flush=True)
-            await asyncio.sleep(float(sys.argv[2]))
+            if sys.argv[2]:
+                await asyncio.sleep(float(sys.argv[2]))
+            else:
+                sys.stdin.read()
 
 asyncio.run(hold())
 """
@@ -32,10 +35,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_LLM_CACHE", str(tmp_path))
 
 
-def hold_elsewhere(turns: int, seconds: float) -> "subprocess.Popen[str]":
-    """Another process, once it holds the lease."""
-    command = [sys.executable, "-P", "-c", HOLDER, str(turns), str(seconds)]
-    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def hold_elsewhere(turns: int, seconds: float | None = None) -> "subprocess.Popen[str]":
+    """Another process, once it holds the lease, for so long each time or until its input ends."""
+    command = [sys.executable, "-P", "-c", HOLDER, str(turns), str(seconds or "")]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     return holder
@@ -75,16 +78,22 @@ def test_two_leases_of_one_process_exclude_each_other() -> None:
 
 def test_a_process_that_waits_says_for_whom(tmp_path: Path) -> None:
     lines: list[str] = []
-    holder = hold_elsewhere(1, 2.5)
-    lease = Lease("GPU-1", "cuda:0", lines.append)
+    holder = hold_elsewhere(1)
+
+    def told(line: str) -> None:
+        lines.append(line)
+        assert holder.stdin is not None
+        holder.stdin.close()
+
+    lease = Lease("GPU-1", "cuda:0", told)
     assert lease.holder() == holder.pid
 
     async def use() -> None:
         async with lease.held():
             pass
 
-    asyncio.run(use())
-    holder.communicate()
+    with holder:
+        asyncio.run(use())
     assert lines == [f"cuda:0 is in use by process {holder.pid}; waiting"]
     assert lease.holder() is None
 
@@ -123,7 +132,7 @@ def test_whoever_is_cancelled_while_waiting_holds_up_nobody() -> None:
             waiting = asyncio.create_task(enter())
             await asyncio.sleep(0.02)
             waiting.cancel()
-        async with asyncio.timeout(1), lease.held():
+        async with asyncio.timeout(60), lease.held():
             assert lease.holder() == os.getpid()
 
     async def enter() -> None:

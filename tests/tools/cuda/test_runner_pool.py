@@ -1,8 +1,6 @@
 """Runners wait for candidates, are replaced when they are taken or die, and all end."""
 
 import asyncio
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
+from ended import kill
 
 from cuda_llm.tools.cuda.runner import GpuRunner, Namespaces, RunnerLaunch, start_gpu_runner
 from cuda_llm.tools.cuda.session_resources import RunnerPool
@@ -53,8 +52,7 @@ def test_a_spare_that_died_is_not_given_out(launch: RunnerLaunch) -> None:
         pool = RunnerPool(begin, count=1)
         pool.refill()
         await pool.settle()
-        os.kill(started[0].pid, signal.SIGKILL)
-        await asyncio.sleep(0.05)
+        await kill(started[0].pid)
         taken = await pool.take()
         assert taken is not started[0]
         assert taken.is_alive
@@ -67,7 +65,7 @@ def test_a_spare_that_died_is_not_given_out(launch: RunnerLaunch) -> None:
 def test_what_a_runner_says_of_its_namespaces_is_known(launch: RunnerLaunch) -> None:
     async def spaces(wanted: Namespaces) -> Namespaces:
         runner = start_gpu_runner(replace(launch, spaces=wanted))
-        await runner.warm_up(10)
+        await runner.warm_up(60)
         try:
             return runner.spaces
         finally:
@@ -82,7 +80,7 @@ def test_a_runner_gets_no_environment_but_where_the_driver_is(launch: RunnerLaun
         runner = start_gpu_runner(
             replace(launch, driver_folder="/no/driver", spaces=Namespaces.NONE)
         )
-        await runner.warm_up(10)
+        await runner.warm_up(60)
         try:
             below = psutil.Process(runner.pid).children()[0].pid
             return Path(f"/proc/{below}/environ").read_bytes()
@@ -102,7 +100,7 @@ launch = RunnerLaunch(program=program, shim=program, seal=program, device="x", s
 
 async def main():
     runner = start_gpu_runner(launch)
-    await runner.warm_up(10)
+    await runner.warm_up(60)
     print(runner.pid, flush=True)
     await asyncio.sleep(60)
 
@@ -117,7 +115,7 @@ def test_no_runner_outlives_its_host_process(obedient: Path) -> None:
         enclosing = psutil.Process(int(host.stdout.readline()))
         processes = [enclosing, *enclosing.children(recursive=True)]
         host.kill()
-        gone, _ = psutil.wait_procs(processes[1:], timeout=10)
+        gone, _ = psutil.wait_procs(processes[1:], timeout=60)
 
     assert len(processes) == 2
     assert gone == processes[1:]

@@ -101,7 +101,7 @@ def test_when_a_batch_is_armed_nothing_starts_or_ends(
             assert await ground.arm(Batch(order=(0,), key=secrets.token_bytes(16))) is None
             assert room.ended.count(True) == 2
             known = len(room.started)
-            assert isinstance(await ground.go(5.0), float)
+            assert isinstance(await ground.go(60.0), float)
             assert (len(room.started), room.ended.count(True)) == (known, 2)
 
     within(run)

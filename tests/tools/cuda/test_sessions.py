@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import psutil
 import pytest
+from ended import has_ended
 
 from cuda_llm.errors import InfrastructureError
 from cuda_llm.outcomes import (
@@ -214,7 +215,7 @@ def test_sessions_leave_no_process_behind(open_sessions: Opened, candidate: Comp
 
     seen = asyncio.run(run())
     assert seen, "there were spares"
-    assert not any(process.is_running() for process in seen)
+    assert all(map(has_ended, seen))
 
 
 @pytest.mark.parametrize("device", ["dead"])

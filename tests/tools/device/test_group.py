@@ -6,7 +6,7 @@ from pathlib import Path
 
 import host_works
 import pytest
-from host_works import be_slow, pid
+from host_works import pid, wait_for
 from hosted_device import hosted as device
 
 from cuda_llm.errors import DeviceLost, MemberLost, UsageError
@@ -31,32 +31,38 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CudaD
         one.client.close()
 
 
-def test_the_next_work_goes_to_the_device_that_is_free_first(pair: list[CudaDevice]) -> None:
+def test_the_next_work_goes_to_the_device_that_is_free_first(
+    pair: list[CudaDevice], tmp_path: Path
+) -> None:
     group = DeviceGroup(pair)
 
     async def work() -> None:
         first, second = [await one.carry_out(Work.of(pid)) for one in pair]
-        long = asyncio.create_task(group.carry_out(Work.of(be_slow, 1.0)))
+        long = asyncio.create_task(group.carry_out(Work.of(wait_for, tmp_path / "over")))
         await asyncio.sleep(0.05)
         assert [await group.carry_out(Work.of(pid)) for _ in range(3)] == [second] * 3
+        (tmp_path / "over").touch()
         await long
         assert {await group.carry_out(Work.of(pid)) for _ in range(2)} == {first, second}
 
     asyncio.run(work())
 
 
-def test_a_device_that_joins_takes_works_and_says_so(pair: list[CudaDevice]) -> None:
+def test_a_device_that_joins_takes_works_and_says_so(
+    pair: list[CudaDevice], tmp_path: Path
+) -> None:
     group = DeviceGroup(pair[:1])
     more: list[int] = []
     group.when_growing(lambda: more.append(1))
 
     async def work() -> None:
         second = await pair[1].carry_out(Work.of(pid))
-        long = asyncio.create_task(group.carry_out(Work.of(be_slow, 1.0)))
+        long = asyncio.create_task(group.carry_out(Work.of(wait_for, tmp_path / "over")))
         waiting = asyncio.create_task(group.carry_out(Work.of(pid)))
         await asyncio.sleep(0.05)
         group.join(pair[1])
         assert await waiting == second
+        (tmp_path / "over").touch()
         await long
 
     asyncio.run(work())

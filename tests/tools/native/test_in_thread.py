@@ -5,8 +5,8 @@ import subprocess
 import time
 from pathlib import Path
 
-import psutil
 import pytest
+from ended import names_of_children
 from other_builder import builds_all
 
 from cuda_llm.errors import InfrastructureError
@@ -53,9 +53,8 @@ def test_compilers_end_with_the_task_that_waits(source: Path, slow_program: str)
     """g++ is a driver: what computes is a child of it."""
     source.write_text(slow_program)
 
-    def compilers() -> list[psutil.Process]:
-        children = psutil.Process().children(recursive=True)
-        return [one for one in children if one.name() == "cc1plus"]
+    def compilers() -> list[str]:
+        return [name for name in names_of_children() if name == "cc1plus"]
 
     async def run() -> float:
         begun = asyncio.Event()

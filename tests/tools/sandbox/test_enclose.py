@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from ended import ends_within
 
 from cuda_llm.tools.sandbox.jail import enclosing_program
 
@@ -120,11 +121,11 @@ def test_on_sigterm_it_ends_after_its_processes(spaces: int) -> None:
     process.stdout.readline()
     below = psutil.Process(process.pid).children(recursive=True)
     process.terminate()
-    process.communicate(timeout=10)
+    process.communicate(timeout=240)
 
     assert below
     assert process.returncode == -signal.SIGKILL
-    assert not below[0].is_running()
+    assert ends_within(below[0], limit_s=60)
 
 
 STARTER = """
@@ -146,7 +147,7 @@ def test_the_command_outlives_neither_it_nor_its_parent(killed: str) -> None:
         enclosing = psutil.Process(int(starter.stdout.readline()))
         below = enclosing.children(recursive=True)
         (starter if killed == "starter" else enclosing).kill()
-        gone, _ = psutil.wait_procs(below, timeout=10)
+        gone, _ = psutil.wait_procs(below, timeout=60)
 
     assert below
     assert gone == below

@@ -213,10 +213,10 @@ def test_cancellation_leaves_no_process(tmp_path: Path, token: str) -> None:
 def test_a_busy_loop_hears_late_what_ended_in_time(tmp_path: Path) -> None:
     async def run_beside_a_busy_loop() -> JailResult:
         command = ["/bin/sh", "-c", "touch begun; sleep 0.1; echo out"]
-        running = asyncio.create_task(run_jailed(command, Jail(folder=tmp_path, wall_s=2)))
+        running = asyncio.create_task(run_jailed(command, Jail(folder=tmp_path, wall_s=4)))
         while not (tmp_path / "begun").exists():
             await asyncio.sleep(0.01)
-        time.sleep(2 + GRACE_S + 0.5)
+        time.sleep(4 + GRACE_S + 0.5)
         return await running
 
     result = asyncio.run(run_beside_a_busy_loop())
@@ -275,7 +275,7 @@ def test_without_namespaces_detached_processes_are_ended_one_by_one(
     if ending == "term":
         assert wait_until(lambda: len(sleepers(token)) >= 4)
         process.terminate()
-    process.wait(10)
+    process.wait(240)
     with open(reading) as pipe:
         report = pipe.read()
 

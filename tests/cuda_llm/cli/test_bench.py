@@ -23,29 +23,6 @@ BENCH_SCHEMA = json.loads(
 )
 
 
-def test_a_killed_benchmark_goes_on_by_its_command(
-    process: Command, command: Command, tmp_path: Path
-) -> None:
-    tasks = [tiny_task(tmp_path, name) for name in ("one", "two")]
-    out = tmp_path / "out"
-    ran = process(
-        *("bench", *tasks, "--quick", "--device", "emulated", "--candidates", 1, "--out", out),
-        until=lambda: any(out.glob("*/runs/two/events.jsonl")),
-        send=signal.SIGKILL,
-    )
-    assert ran.code == -signal.SIGKILL, ran.stderr
-    folder = find_benchmark("latest", out)
-    first = folder.run("one").events.read_bytes()
-    program, *again = shlex.split(folder.resume_command)
-    assert program == "cuda-llm"
-    ended = command(*again, "--json")
-    assert ended.code == 0, ended.stderr
-    document = json.loads(ended.stdout)
-    assert [one["state"] for one in document["rows"]] == ["done", "done"]
-    assert document["settings"]["candidates"] == 1
-    assert folder.run("one").events.read_bytes() == first
-
-
 def test_what_cannot_be_is_refused_before_any_work(command: Command, tmp_path: Path) -> None:
     assert "no_such_task" in command("bench", "no_such_task").complaint
     twice = command("bench", "vector_add", "vector_add", "--device", "emulated")
@@ -108,7 +85,7 @@ def test_a_sweep_runs_every_combination_and_compares_them(command: Command, tmp_
     )
 
 
-def test_a_sweep_killed_in_the_middle_finishes_the_rest_only(
+def test_a_sweep_killed_in_the_middle_finishes_the_rest_only_by_the_command_it_keeps(
     process: Command, command: Command, tmp_path: Path
 ) -> None:
     task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
@@ -123,12 +100,15 @@ def test_a_sweep_killed_in_the_middle_finishes_the_rest_only(
     before = {path.parent.name: path.read_bytes() for path in folder.runs.glob("*/events.jsonl")}
     done = {path.stem for path in (folder.path / "results").glob("*.json")}
     assert 2 <= len(done) < 4
-    ended = command("bench", "--resume", "latest", "--out", out, "--json")
+    program, *again = shlex.split(folder.resume_command)
+    assert program == "cuda-llm"
+    ended = command(*again, "--json")
     assert ended.code == 0, ended.stderr
     assert all((folder.run(name).events.read_bytes() == before[name]) for name in done)
     document = json.loads(ended.stdout)
     jsonschema.validate(document, BENCH_SCHEMA)
     assert [one["state"] for one in document["rows"]] == ["done"] * 4
+    assert document["settings"]["candidates"] == 1
     (pair,) = document["pairs"]
     assert (pair["option"], pair["value"], pair["reference"]) == (
         "hardware_context",

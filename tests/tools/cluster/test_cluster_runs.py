@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,12 +13,14 @@ import pytest
 from commands import Ran
 from corpus_sample import is_whole
 from ray_cluster import RayCluster, below, wait_until
+from tiny_tasks import tiny_task
 
+from cuda_llm.cli.app import run as main
 from cuda_llm.graph.runs.result import read_result
 from cuda_llm.traces.run_folder import RunFolder
 
 Outcome: TypeAlias = "tuple[str, list[tuple[str, str, float | None]]]"
-TASK = "reduction"
+GPU = "RTX 3090 Ti"
 ROUNDS = 3 if is_whole() else 1
 BENCHED = ("vector_add", "relu")
 SETTINGS = ("--candidates", "2", "--rounds", str(ROUNDS), "--tune", "0", "--seed", "5")
@@ -56,26 +58,30 @@ def judged_rounds(out: Path) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
-    """The outcome of the same run on this machine, without a cluster."""
-    import subprocess
-    import sys
+def task(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Vector addition at small sizes: what is judged often is judged fast."""
+    return str(tiny_task(tmp_path_factory.mktemp("tasks"), "tiny"))
 
+
+@pytest.fixture(scope="module")
+def undisturbed(task: str, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """The outcome of the same run in this process, without a cluster."""
     out = tmp_path_factory.mktemp("undisturbed") / "runs"
-    program = str(Path(sys.executable).parent / "cuda-llm")
-    device = ("--device", "emulated:RTX 3090 Ti")
-    command = [program, "run", TASK, *device, *SETTINGS, "--out", str(out)]
-    subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_S)
-    yield outcome_of(run_in(out))
+    assert main(["run", task, "--device", f"emulated:{GPU}", *SETTINGS, "--out", str(out)]) == 0
+    return outcome_of(run_in(out))
 
 
 def kill_a_worker(cluster: RayCluster) -> list[psutil.Process]:
-    """Kill one that holds a device; return it with all that it had started."""
-    wait_until(lambda: bool(cluster.workers()), 240)
-    workers = cluster.workers()
-    busy = max(workers, key=lambda one: len(below(one)))
-    family = [busy, *below(busy)]
-    busy.send_signal(signal.SIGKILL)
+    """Kill one whose device runs a kernel; return it with all that it had started."""
+    families: list[list[psutil.Process]] = []
+
+    def one_is_busy() -> bool:
+        families[:] = [[one, *below(one)] for one in cluster.workers()]
+        return any(len(family) > 1 for family in families)
+
+    wait_until(one_is_busy, 240)
+    family = max(families, key=len)
+    family[0].send_signal(signal.SIGKILL)
     return family
 
 
@@ -83,11 +89,12 @@ def test_a_run_with_a_worker_killed_in_each_round_ends_as_without(
     cluster: RayCluster,
     device: str,
     start: Callable[..., Any],
+    task: str,
     undisturbed: Outcome,
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "runs"
-    process = start("run", TASK, "--device", device, *SETTINGS, "--out", str(out))
+    process = start("run", task, "--device", device, *SETTINGS, "--out", str(out))
     killed: dict[str, list[psutil.Process]] = {}
     while process.poll() is None:
         for name in judged_rounds(out) - killed.keys():
@@ -111,11 +118,12 @@ def test_an_orchestrator_that_is_killed_leaves_no_worker_and_its_run_goes_on(
     device: str,
     start: Callable[..., Any],
     ask: Callable[..., Ran],
+    task: str,
     undisturbed: Outcome,
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "runs"
-    process = start("run", TASK, "--device", device, *SETTINGS, "--out", str(out))
+    process = start("run", task, "--device", device, *SETTINGS, "--out", str(out))
     wait_until(lambda: "r2" in judged_rounds(out), LIMIT_S)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -133,7 +141,7 @@ def test_a_kernel_is_judged_through_the_client_port_as_here(
     kernel = Path(__file__).parents[2] / "fixtures/honest/reduction/02_warp_shuffle.cu"
     found = []
     for device in (f"{cluster.client}/emulated:RTX 3090 Ti", "emulated:RTX 3090 Ti"):
-        ran = ask("evaluate", TASK, str(kernel), "--device", device, "--json")
+        ran = ask("evaluate", "reduction", str(kernel), "--device", device, "--json")
         assert ran.code == 0, ran.stderr
         (result,) = json.loads(ran.stdout)["results"]
         found.append((result["verdict"]["code"], result["speedup"], result["sizes"]))

@@ -270,9 +270,9 @@ class _ModelledSize:
 def _times_the_work(task: Task, size: Dims, dims: Dims) -> float:
     """Return how many times the bytes of all buffers, or the operations of the task if more, `size`
     has of those of `dims`."""
-    pairs = [[sum(spec.nbytes for spec in buffer_specs(task, one)) for one in (size, dims)]]
-    pairs.append([float(evaluate(task.roofline.flops, one)) for one in (size, dims)])
-    return max(more / base for more, base in pairs if base)
+    moved = [sum(spec.nbytes for spec in buffer_specs(task, one)) for one in (size, dims)]
+    done = [float(evaluate(task.roofline.flops, one)) for one in (size, dims)]
+    return max(more / base for more, base in (moved, done) if base)
 
 
 def _nothing(task: Task, dims: Dims, why_not: NotCompared) -> Compared:

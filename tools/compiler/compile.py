@@ -27,12 +27,16 @@ from cuda_llm.tools.compiler.known_outcomes import (
     KIND,
     STORED_LIBRARY,
     STORED_PTX,
+    UNNAMED,
     CompiledRecord,
     SourceFailure,
     depends_on_load,
+    load_from_another_name,
     load_outcome,
+    name_source,
     open_entry,
     request_key,
+    unnamed_key,
     write_outcome,
 )
 from cuda_llm.tools.compiler.names import PathNames
@@ -97,17 +101,19 @@ async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
     """Compile `request.source` in a jail and audit the result. Outcomes are cached, failures too.
 
     Of simultaneous requests for the same source on this event loop, one compiles and the others
-    wait. Raises MissingError without nvcc, g++ or a writable cache, UsageError on a target that is
-    not valid.
+    wait, whatever each calls the source. Raises MissingError without nvcc, g++ or a writable cache,
+    UsageError on a target that is not valid.
     """
     toolkit = find_toolkit()
     key = request_key(request, toolkit)
     known = load_outcome(request, key)
     if known is not None:
         return known
-    async with lock_of(key), compile_slot():
+    async with lock_of(unnamed_key(request, toolkit)), compile_slot():
         if (made_meanwhile := load_outcome(request, key)) is not None:
             return made_meanwhile
+        if (other := load_from_another_name(request, key, toolkit)) is not None:
+            return other
         try:
             return await _compile(request, toolkit, key)
         except InfrastructureError as error:
@@ -151,10 +157,14 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
         cubins = sorted((folder / KEEP_DIR).glob("*.cubin"))
         printed = parse_resources(output.splitlines())
         kernels = await name_kernels(true_resources(printed, cubins))
-        _name_source(folder / PTX, folder, request.name)
         record = CompiledRecord(kernels=kernels, warnings=diagnostics.warnings, compile_s=compile_s)
         files = {STORED_LIBRARY: folder / LIBRARY, STORED_PTX: folder / PTX}
-        store(KIND, key, write_outcome(record), files)
+        ptx = _without_folder((folder / PTX).read_bytes(), folder)
+        # Warnings name the source.
+        names = {UNNAMED: unnamed_key(request, toolkit)} if not record.warnings else {}
+        for name, of_name in {**names, request.name: key}.items():
+            (folder / PTX).write_bytes(name_source(ptx, SOURCE, name))
+            store(KIND, of_name, write_outcome(record), files)
     return open_entry(request, key, record, cached=False)
 
 
@@ -205,7 +215,6 @@ def _no_solve(request: CompileRequest) -> str:
     return f"{request.name} defines no such function: `{wanted}`"
 
 
-def _name_source(ptx: Path, folder: Path, name: str) -> None:
-    """Replace paths of the private folder in the PTX by the user's file name."""
-    text = ptx.read_bytes().replace(f'"{folder}/kernel.cu"'.encode(), f'"{name}"'.encode())
-    ptx.write_bytes(text.replace(f"{folder}/".encode(), b""))
+def _without_folder(ptx: bytes, folder: Path) -> bytes:
+    """Return PTX without the path of the private folder."""
+    return ptx.replace(f"{folder}/".encode(), b"")

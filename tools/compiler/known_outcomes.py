@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,12 +14,15 @@ from cuda_llm.data_file import read_as
 from cuda_llm.outcomes import CompileFailed, Diagnostic, LoadFailed, PolicyViolation, Verdict
 from cuda_llm.profile import KernelResources
 from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
+from cuda_llm.tools.compiler.workspace import private_folder
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 from cuda_llm.tools.native import find_gxx, gxx_version
 from cuda_llm.tools.native.store import entry_folder, load, store
 
 KIND = "compiled"
 STORED_LIBRARY, STORED_PTX = "candidate.so", "kernel.ptx"
+UNNAMED = "<source>"
+"""Stands for the name of the source in PTX that is kept for any name."""
 
 SourceFailure = CompileFailed | PolicyViolation | LoadFailed
 """Failures that the source causes: the next compilation fails the same way, so they are cached."""
@@ -70,6 +73,16 @@ def request_key(request: CompileRequest, toolkit: Toolkit) -> str:
     return digest.hexdigest()
 
 
+def unnamed_key(request: CompileRequest, toolkit: Toolkit) -> str:
+    """Return the same hash for the same source under any name."""
+    return request_key(replace(request, name=UNNAMED), toolkit)
+
+
+def name_source(ptx: bytes, written_as: str, name: str) -> bytes:
+    """Return PTX in which the file `written_as` is called `name`."""
+    return ptx.replace(f'"{written_as}"'.encode(), f'"{name}"'.encode())
+
+
 def list_files(folder: Path) -> list[tuple[str, int, int]]:
     """Return path, size and modification time of every file below `folder`."""
     found = []
@@ -96,7 +109,10 @@ def package_hash() -> str:
 
 def find_known(request: CompileRequest) -> Compiled | Verdict | None:
     """Return what the cache remembers of a source, if anything. Raises MissingError."""
-    return load_outcome(request, request_key(request, find_toolkit()))
+    toolkit = find_toolkit()
+    key = request_key(request, toolkit)
+    known = load_outcome(request, key)
+    return load_from_another_name(request, key, toolkit) if known is None else known
 
 
 def remember(request: CompileRequest, outcome: Compiled | Verdict) -> Compiled | Verdict:
@@ -127,6 +143,25 @@ def load_outcome(request: CompileRequest, key: str) -> Compiled | SourceFailure 
     if not isinstance(outcome, CompiledRecord):
         return outcome
     return open_entry(request, key, outcome, cached=True)
+
+
+def load_from_another_name(request: CompileRequest, key: str, toolkit: Toolkit) -> Compiled | None:
+    """Return what was compiled of the same source under another name, kept under `key` from now on.
+
+    None where there is none. Names are in PTX alone: what warned, or failed, is compiled anew.
+    """
+    unnamed = unnamed_key(request, toolkit)
+    values = load(KIND, unnamed)
+    record = None if values is None else read_outcome(values)
+    if not isinstance(record, CompiledRecord):
+        return None
+    kept = entry_folder(KIND, unnamed)
+    with private_folder() as folder:
+        ptx = folder / STORED_PTX
+        ptx.write_bytes(name_source((kept / STORED_PTX).read_bytes(), UNNAMED, request.name))
+        files = {STORED_LIBRARY: kept / STORED_LIBRARY, STORED_PTX: ptx}
+        store(KIND, key, write_outcome(record), files)
+    return open_entry(request, key, record, cached=True)
 
 
 def depends_on_load(verdict: CompileFailed) -> bool:

@@ -38,6 +38,28 @@ def test_the_second_time_nothing_is_compiled(compile_source: Compile) -> None:
     assert second == replace(first, cached=True)
 
 
+def test_a_source_under_another_name_is_not_compiled_again_and_its_lines_have_that_name(
+    compile_source: Compile,
+) -> None:
+    first, second = compile_source(SOURCE), compile_source(SOURCE, name="other.cu")
+
+    assert isinstance(first, Compiled) and isinstance(second, Compiled)
+    assert second.cached and second.name == "other.cu"
+    assert (second.kernels, second.compile_s) == (first.kernels, first.compile_s)
+    assert second.library.read_bytes() == first.library.read_bytes()
+    named = first.ptx.read_text()
+    assert '"mine.cu"' in named
+    assert second.ptx.read_text() == named.replace('"mine.cu"', '"other.cu"')
+
+
+def test_warnings_name_the_source_that_was_compiled(compile_source: Compile) -> None:
+    unused = SOURCE.replace("{ k<<<", "{ int unused; k<<<")
+    for name in ("one.cu", "two.cu"):
+        made = compile_source(unused, name=name)
+        assert isinstance(made, Compiled) and made.warnings
+        assert {one.spot.file for one in made.warnings if one.spot is not None} == {name}
+
+
 def test_failures_are_cached_too(compile_source: Compile, own_cache: Path) -> None:
     first = compile_source("int x = y;")
     records = list(own_cache.glob("compiled/*/*/manifest.json"))
@@ -79,7 +101,8 @@ def test_a_damaged_entry_is_a_miss_and_is_replaced(
 def test_a_damaged_library_is_compiled_again(compile_source: Compile, own_cache: Path) -> None:
     first = compile_source(SOURCE)
     assert isinstance(first, Compiled)
-    os.truncate(first.library, 100)
+    for library in own_cache.glob("compiled/*/*/*.so"):
+        os.truncate(library, 100)
 
     again = compile_source(SOURCE)
 

@@ -104,10 +104,12 @@ def _build(
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationRecord:
-    """Metadata that is cached with the library of a translated module."""
+    """Metadata that is cached of a translated module."""
 
     kernels: tuple[KernelTable, ...]
     translate_s: float
+    library: str
+    """The key of its library: sources that differ in names and comments share one."""
 
 
 async def translate(
@@ -132,8 +134,9 @@ async def translate(
     # Who wants the same library meanwhile waits for this one.
     async with lock_of(f"{KIND}/{key}"):
         known = load(KIND, key)
-        if known is not None:
-            return _translated(key, read_as(TranslationRecord, known), cached=True)
+        record = None if known is None else read_as(TranslationRecord, known)
+        if record is not None and load(KIND, record.library) is not None:
+            return _translated(record, cached=True)
         return await _translate(key, text, kernels, source_name, source, tracks=tracks)
 
 
@@ -149,18 +152,21 @@ async def _translate(
     started = time.monotonic()
     try:
         made = await asyncio.to_thread(_generate, text, kernels, source_name, source, tracks=tracks)
-        async with compile_slot():
-            with private_folder() as folder:
-                library = await _compile(made.text, folder)
-                translate_s = time.monotonic() - started
-                record = TranslationRecord(kernels=made.kernels, translate_s=translate_s)
-                store(KIND, key, asdict(record), {LIBRARY: library})
+        library = _library_key(made.text)
+        async with lock_of(f"{KIND}/{library}"), compile_slot():
+            if load(KIND, library) is None:
+                with private_folder() as folder:
+                    store(KIND, library, {}, {LIBRARY: await _compile(made.text, folder)})
+        record = TranslationRecord(
+            kernels=made.kernels, translate_s=time.monotonic() - started, library=library
+        )
+        store(KIND, key, asdict(record), {})
     except InfrastructureError as error:
         return InfraFailed(component="emulator", detail=str(error))
     _log.info(
         "translated", file=source_name, tracks=tracks, seconds=round(time.monotonic() - started, 3)
     )
-    return _translated(key, record, cached=False)
+    return _translated(record, cached=False)
 
 
 def _generate(
@@ -195,9 +201,9 @@ async def _compile(text: str, folder: Path) -> Path:
     return folder / LIBRARY
 
 
-def _translated(key: str, record: TranslationRecord, *, cached: bool) -> Translated:
+def _translated(record: TranslationRecord, *, cached: bool) -> Translated:
     return Translated(
-        library=entry_folder(KIND, key) / LIBRARY,
+        library=entry_folder(KIND, record.library) / LIBRARY,
         kernels=record.kernels,
         translate_s=record.translate_s,
         cached=cached,
@@ -219,11 +225,19 @@ def _key(
         source_name,
         source,
         tracks,
-        (OPTIMISED, _QUICKLY, _MUCH_CODE_BYTES, *KERNEL_FLAGS),
-        cpu_model(),
-        gxx_version(find_gxx()),
     )
-    return hashlib.blake2b(repr((*parts, _package_hash())).encode(), digest_size=20).hexdigest()
+    return _digest(parts)
+
+
+def _library_key(text: str) -> str:
+    """Return a hash of generated code and of how it is compiled."""
+    return _digest((LIBRARY, text))
+
+
+def _digest(parts: object) -> str:
+    how = (OPTIMISED, _QUICKLY, _MUCH_CODE_BYTES, *KERNEL_FLAGS)
+    where = (cpu_model(), gxx_version(find_gxx()), _package_hash())
+    return hashlib.blake2b(repr((parts, how, where)).encode(), digest_size=20).hexdigest()
 
 
 @lru_cache

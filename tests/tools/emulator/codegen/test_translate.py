@@ -137,7 +137,7 @@ def test_tables_are_the_same_after_they_were_cached() -> None:
     made = tables("bar.sync 0;\nld.global.u8 %r1, [%rd1];") + tables(
         "tcgen05.fence::before_thread_sync;"
     )
-    record = TranslationRecord(kernels=made, translate_s=0.5)
+    record = TranslationRecord(kernels=made, translate_s=0.5, library="key")
     assert read_as(TranslationRecord, json.loads(json.dumps(asdict(record)))) == record
 
 
@@ -152,6 +152,10 @@ def test_a_translation_is_cached_and_unreadable_ptx_is_our_failure(tmp_path: Pat
     assert getattr(first, "cached", None) is False
     assert getattr(second, "cached", None) is True
     assert getattr(second, "library", None) == getattr(first, "library", "")
+    ptx.write_text(ptx.read_text().replace("// ", "// another comment in "))
+    other = once()
+    assert getattr(other, "cached", None) is False
+    assert getattr(other, "library", None) == getattr(first, "library", "")
     ptx.write_text(f"{HEAD}.entry k() {{ add.s32 %r1 %r2; }}\n")
     failed = once()
     assert isinstance(failed, InfraFailed)

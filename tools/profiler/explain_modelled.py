@@ -21,6 +21,8 @@ from cuda_llm.tools.profiler.traffic import CONSTANT_SPACES
 
 BUS_BYTES_PER_US = 25e3
 """Host to device and back: sixteen lanes of PCIe 4.0 at some 80 % of 31.5 GB/s (an estimate)."""
+UNLIKE_PATHS = 1.1
+"""Times the path through an average block from which on that through the longest has a figure."""
 PIECE_US = 1e-3
 """A row of a rectangle that is copied or filled, however short (an estimate)."""
 
@@ -125,6 +127,8 @@ def _figures(launch: ModelledLaunch) -> dict[str, float]:
     if launch.account.sampled_blocks:
         figures["sampled_blocks"] = float(launch.account.sampled_blocks)
         figures["sample_spread"] = launch.account.spread
+    if launch.account.longest_clk >= UNLIKE_PATHS * launch.account.path_clk > 0:
+        figures["longest_path_clk"] = launch.account.longest_clk
     figures |= {f"{kind.value}_warp_instructions": count for kind, count in mix.warps.items()}
     tensor = count_tensor_operations(launch.account, launch.table)
     if tensor:

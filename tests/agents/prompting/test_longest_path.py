@@ -61,6 +61,15 @@ def test_the_phases_stand_with_their_lines_in_place_of_the_one_line_of_the_wait(
     assert " at line " not in first
 
 
+def test_the_clocks_of_a_block_with_a_longer_path_are_said() -> None:
+    situation, parent, profile = with_phases()
+    chosen, _ = deciding_profile(situation, parent, profile)
+    longest = max(chosen.launches, key=lambda one: one.time_us)
+    unlike = replace(longest, figures={**longest.figures, "longest_path_clk": 1887.4})
+    lines = "\n".join(describe_profile(situation, parent, replace(profile, launches=(unlike,))))
+    assert "longest path (1,887 in the longest block): load 940" in lines
+
+
 def test_lines_of_the_path_are_numbered_in_the_source() -> None:
     situation, parent, _ = with_phases()
     brief = Fsr().write_briefs(situation)[0]

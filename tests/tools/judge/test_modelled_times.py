@@ -367,7 +367,7 @@ extern "C" void solve(const float* A, const float* B, float* C, int n)
 
 
 def test_what_runs_at_a_size_has_one_time_whatever_else_the_text_holds() -> None:
-    task = with_sizes(load_task("vector_add"), {"n": 65536}, {"n": 1 << 24})
+    task = with_sizes(load_task("vector_add"), {"n": 65536}, {"n": 1 << 20})
     task = replace(task, sizes=replace(task.sizes, large=()))
     composed = compose(
         ADD_PLAINLY,

@@ -245,7 +245,9 @@ def test_a_task_of_ones_own_travels_and_is_judged_where_it_was_never_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a home of its own, from another place, with the task gone; its reference reads a file."""
-    task = write_task("mine", tmp_path / "here", {**skeleton("mine"), "reference.py": REFERENCE})
+    files = {**skeleton("mine"), "reference.py": REFERENCE}
+    files["task.toml"] = with_sizes(files["task.toml"], VECTORS)
+    task = write_task("mine", tmp_path / "here", files)
     (task / "data").mkdir()
     (task / "data/factor.txt").write_text("2")
     (task / ".git").mkdir()

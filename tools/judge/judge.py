@@ -76,7 +76,7 @@ from cuda_llm.tools.judge.watched_check import (
     replay_case,
     with_not_run,
 )
-from cuda_llm.tools.native import build_in_thread
+from cuda_llm.tools.native import build_in_thread, exclusive_turn
 from cuda_llm.tools.profiler.bottlenecks import list_bottlenecks
 from cuda_llm.tools.timing.baseline_time import read_times, times_file, write_times
 from cuda_llm.tools.timing.contest import Duel
@@ -843,7 +843,8 @@ def require_positive_figures(verdict: Verdict) -> Verdict:
 async def time_baseline(
     task: Task, device: Device, options: MeasureOptions | None = None
 ) -> KernelTimes:
-    """Time the task's baseline, once for each content, device and model.
+    """Time the task's baseline. Modelled times are cached by content, device and model; searches
+    that begin at the same time wait for the first.
 
     Where the device duels, the times are cached where the device is; speed-ups come from the
     baseline that is timed beside each candidate. Raises TaskError where the baseline is refused:
@@ -854,21 +855,27 @@ async def time_baseline(
     if device.capabilities.duels:
         options = options or MeasureOptions()
         return await device.carry_out(Work.of(measure_baseline, task, compiled, options))
+    if device.capabilities.measures_time:
+        # A time measured on another day, beside other work, is no denominator.
+        return without_profile((await _call_baseline(task, device, compiled)).times)
     cache_file = times_file(*baseline_cache_parts(task, device, compiled))
-    # A time measured on another day, beside other work, is no denominator.
-    modelled = not device.capabilities.measures_time
     sizes = task.sizes.bench if device.capabilities.bench_sizes else task.sizes.emulated
-    times_us = read_times(cache_file, len(sizes)) if modelled else None
-    if times_us is not None:
-        return without_profile(tuple(zip(sizes, times_us, strict=True)))
-    timing = await device.carry_out(
-        Work.of(time_calls_there, task, compiled, compiled, BASELINE_NONCE)
-    )
+    async with exclusive_turn(cache_file, "timing"):
+        times_us = read_times(cache_file, len(sizes))
+        if times_us is not None:
+            return without_profile(tuple(zip(sizes, times_us, strict=True)))
+        timing = await _call_baseline(task, device, compiled)
+        write_times(cache_file, [time_us for _, time_us in timing.times])
+        return without_profile(timing.times)
+
+
+async def _call_baseline(task: Task, device: Device, compiled: Baseline) -> KernelTimes:
+    """Return the times of the baseline's calls. Raises TaskError where the baseline is refused."""
+    work = Work.of(time_calls_there, task, compiled, compiled, BASELINE_NONCE)
+    timing = await device.carry_out(work)
     if not isinstance(timing, KernelTimes):
         raise baseline_refused(task, timing)
-    if modelled:
-        write_times(cache_file, [time_us for _, time_us in timing.times])
-    return without_profile(timing.times)
+    return timing
 
 
 @asynccontextmanager

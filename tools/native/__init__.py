@@ -11,6 +11,7 @@ from cuda_llm.tools.native.build import (
 from cuda_llm.tools.native.cache import (
     cache_dir,
     cache_folder,
+    exclusive_turn,
     pin_entry,
     unwritable,
     write_cached,
@@ -30,6 +31,7 @@ __all__ = [
     "content_key",
     "cpu_model",
     "entry_folder",
+    "exclusive_turn",
     "find_gxx",
     "give",
     "gxx_version",

@@ -4,6 +4,7 @@ A lock is on a single byte of a file. The system frees the lock when the process
 way.
 """
 
+import asyncio
 import contextlib
 import errno
 import fcntl
@@ -13,8 +14,8 @@ import shutil
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from cuda_llm.atomic_file import FULL, describe_full_disk, write_atomically
@@ -116,6 +117,25 @@ def exclusive_access(folder: Path, purpose: str) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+@asynccontextmanager
+async def exclusive_turn(entry: Path, purpose: str) -> AsyncIterator[None]:
+    """Wait for the lock of `purpose` on an entry, while the thread does other work.
+
+    Where the cache cannot be written or has no locks, nobody waits.
+    """
+    file: int | None = None
+    with contextlib.suppress(MissingError):
+        file = _open(purpose)
+    try:
+        with contextlib.suppress(OSError):
+            while file is not None and not _try_lock(file, entry):
+                await asyncio.sleep(POLL_S)
+        yield
+    finally:
+        if file is not None:
+            os.close(file)
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def find_directions(
 
     asked = tuple(_asked_for(situation, kind, parent, hints, limits))
     brought = {name for one in asked for name in one.brings}
-    vain = _tried_in_vain(situation, parent) if kind == Kind.IMPROVE and limits else ()
+    vain = _tried_in_vain(situation, parent) if kind == Kind.IMPROVE else ()
     sensible = [
         one
         for one in sensible_techniques(situation, kind, parent, hints)

@@ -216,15 +216,23 @@ def test_what_came_true_or_was_tried_on_another_structure_is_promised_again() ->
     assert withdrawals(replace(at, archive=kernels), other) == ()
 
 
-def test_a_technique_that_came_to_nothing_is_not_ordered_of_kernels_of_that_structure() -> None:
+AT_THE_LIMIT = profile(*[{}] * 5)
+
+
+@pytest.mark.parametrize("limits", [IDLE, AT_THE_LIMIT], ids=["limited", "at the limit"])
+def test_a_technique_that_came_to_nothing_is_not_ordered_of_kernels_of_that_structure(
+    limits: Profile,
+) -> None:
     other = passed("r1-c2")
     tried = replace(ordered("r2-c1", "tail", 1.0), direction=FILLS.text)
-    at = situation((passed(), IDLE), (tried, IDLE), (other, IDLE))
-    found = find_directions(at, Kind.IMPROVE, 6, parent=other)
+    at = situation((passed(), limits), (tried, limits), (other, limits))
+    found = find_directions(at, Kind.IMPROVE, 40, parent=other)
     assert FILLS.text not in {one.text for one in found}
     helped = replace(tried, speedup=8.0)
     again = replace(at, attempts=(passed(), helped, other))
-    assert FILLS.text in {one.text for one in find_directions(again, Kind.IMPROVE, 6, parent=other)}
+    assert FILLS.text in {
+        one.text for one in find_directions(again, Kind.IMPROVE, 40, parent=other)
+    }
 
 
 PAIRS = {

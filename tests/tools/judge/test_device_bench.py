@@ -8,6 +8,7 @@ from typing import ClassVar, cast
 import pytest
 from corpus import FIXTURES
 from measured_runs import MeasuringDevice, measuring_device
+from small_tasks import with_one_bench_size
 
 from cuda_llm.capabilities import Capabilities
 from cuda_llm.outcomes import DataRace, NoCode, Passed, Verdict, WrongResult
@@ -26,7 +27,7 @@ from cuda_llm.tools.timing.options import MeasureOptions, Tier
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
-TASK = load_task("histogram")
+TASK = with_one_bench_size(load_task("histogram"))
 UNTIMED = Profile(device="cuda:0", hardware="NVIDIA H200", source="measured")
 GOOD = TASK.baseline.read_text(encoding="utf-8")
 WRONG = GOOD.replace("atomicAdd(&", "if (i % 3) atomicAdd(&")

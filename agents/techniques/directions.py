@@ -15,6 +15,7 @@ from cuda_llm.agents.limits import (
     whole_profile,
 )
 from cuda_llm.agents.situation import Situation
+from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin
 from cuda_llm.agents.techniques.gains import (
     Gain,
     Savings,
@@ -179,9 +180,22 @@ def _has_profile(situation: Situation, parent: Attempt | None) -> bool:
 
 
 def _tried_in_vain(situation: Situation, parent: Attempt | None) -> tuple[str, ...]:
-    """Return the directions that came to nothing for kernels of the parent's structure."""
-    found = orders_in_vain(situation, parent) if parent else ()
-    return tuple(situation.attempt(one.attempt).direction for one in found)
+    """Return the directions that came to nothing for kernels of the parent's structure, and those
+    that promised nothing and led from the parent itself to a kernel that is no faster."""
+    if parent is None:
+        return ()
+    children = (one for one in situation.attempts if one.parent == parent.id and one.direction)
+    return (
+        *(situation.attempt(one.attempt).direction for one in orders_in_vain(situation, parent)),
+        *(one.direction for one in children if _is_no_faster(situation, one, parent)),
+    )
+
+
+def _is_no_faster(situation: Situation, child: Attempt, parent: Attempt) -> bool:
+    """Return whether an order to speed up the parent led to a tie with the parent, or worse."""
+    if child.kind is not Kind.IMPROVE or child.speedup is None or parent.speedup is None:
+        return False
+    return gain_over(child, parent) <= noise_margin(situation, child, parent)
 
 
 def _structures(

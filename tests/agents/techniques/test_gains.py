@@ -216,23 +216,24 @@ def test_what_came_true_or_was_tried_on_another_structure_is_promised_again() ->
     assert withdrawals(replace(at, archive=kernels), other) == ()
 
 
-AT_THE_LIMIT = profile(*[{}] * 5)
-
-
-@pytest.mark.parametrize("limits", [IDLE, AT_THE_LIMIT], ids=["limited", "at the limit"])
-def test_a_technique_that_came_to_nothing_is_not_ordered_of_kernels_of_that_structure(
-    limits: Profile,
-) -> None:
+def test_a_technique_that_came_to_nothing_is_not_ordered_of_kernels_of_that_structure() -> None:
     other = passed("r1-c2")
     tried = replace(ordered("r2-c1", "tail", 1.0), direction=FILLS.text)
-    at = situation((passed(), limits), (tried, limits), (other, limits))
-    found = find_directions(at, Kind.IMPROVE, 40, parent=other)
+    at = situation((passed(), IDLE), (tried, IDLE), (other, IDLE))
+    found = find_directions(at, Kind.IMPROVE, 6, parent=other)
     assert FILLS.text not in {one.text for one in found}
     helped = replace(tried, speedup=8.0)
     again = replace(at, attempts=(passed(), helped, other))
-    assert FILLS.text in {
-        one.text for one in find_directions(again, Kind.IMPROVE, 40, parent=other)
-    }
+    assert FILLS.text in {one.text for one in find_directions(again, Kind.IMPROVE, 6, parent=other)}
+
+
+def test_a_kernel_at_the_limit_gets_no_order_again_that_made_it_no_faster() -> None:
+    at_the_limit = profile(*[{}] * 5)
+    tried = replace(ordered("r2-c1", "tail", 1.0), direction=FILLS.text, predicted=None)
+    at = situation((passed(), at_the_limit), (tried, at_the_limit))
+    assert FILLS.text not in {one.text for one in find_directions(at, Kind.IMPROVE, 40)}
+    fresh = replace(at, attempts=(passed(),))
+    assert FILLS.text in {one.text for one in find_directions(fresh, Kind.IMPROVE, 40)}
 
 
 PAIRS = {

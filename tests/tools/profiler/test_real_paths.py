@@ -33,7 +33,25 @@ extern "C" void solve(const float* x, float* y, int rows, int cols)
 ROWS, COLS = 64, 2048
 
 
-async def sample(source: str) -> CallReport:
+IN_CLUSTERS = """
+__global__ __cluster_dims__(2) void row_sums(const float* x, float* y, int cols)
+{
+    asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    BETWEEN
+    float read = __ldcv(x + (size_t)blockIdx.x * cols + threadIdx.x);
+    if (read < 0.0f) y[blockIdx.x] = read;
+    BEHIND
+    if (threadIdx.x == 0) y[blockIdx.x] = read;
+}
+extern "C" void solve(const float* x, float* y, int rows, int cols)
+{
+    row_sums<<<rows, 256>>>(x, y, cols);
+}
+"""
+WAIT = 'asm volatile("barrier.cluster.wait.aligned;" ::: "memory");'
+
+
+async def sample(source: str, level: Level = Level.SAMPLE) -> CallReport:
     device = open_emulated("H200")
     request = CompileRequest(source=source, name="rows.cu", target=device.hardware.target)
     compiled = await compile_candidate(request)
@@ -46,7 +64,7 @@ async def sample(source: str) -> CallReport:
         )
         session.place_unfilled(buffers, {"x": bytes(4 << 10)})
         dims = [Scalar(value=extent, ctype="int") for extent in (ROWS, COLS)]
-        options = CallOptions(level=Level.SAMPLE, schedule_seed=3, limit_s=60)
+        options = CallOptions(level=level, schedule_seed=3, limit_s=60)
         report = await session.sample(["x", "y", *dims], options)
     assert isinstance(report, CallReport), report
     return report
@@ -73,3 +91,17 @@ def test_what_comes_behind_a_load_does_not_blame_the_load(phases: dict[str, Phas
     assert merge.spot is not None
     assert "the last one joins" in merge.spot.text
     assert "__shfl_xor_sync" in (phases["reduce"].spot or merge.spot).text
+
+
+@pytest.mark.parametrize(
+    ("place", "least_clk", "most_clk"), [("BETWEEN", 390, 450), ("BEHIND", 0, 40)]
+)
+def test_a_barrier_of_a_cluster_that_a_load_hides_costs_nothing(
+    place: str, least_clk: float, most_clk: float
+) -> None:
+    """A barrier takes 400 clocks from the last arrival on, and a load from DRAM 690."""
+    source = IN_CLUSTERS.replace(place, WAIT).replace("BETWEEN", "").replace("BEHIND", "")
+    (launch,) = asyncio.run(sample(source, Level.ACCOUNT)).launches
+    waited_clk = {one.kind: one.clk for one in launch.phases}
+    assert least_clk <= waited_clk.get("barrier", 0.0) <= most_clk
+    assert waited_clk["load"] >= 690

@@ -145,6 +145,12 @@ def test_a_block_that_leaves_early_takes_its_memory_along(run: Run) -> None:
     assert fault.access.location.freed
 
 
-def test_blocks_of_a_cluster_race_without_its_barrier(run: Run) -> None:
-    fault = run("cluster_unordered", level=2).record.fault
+def test_a_relaxed_arrival_behind_a_fence_orders_what_was_before_the_fence(run: Run) -> None:
+    ran = run("cluster_fenced_arrival", level=2)
+    assert ran.status == 0, ran.record.fault
+
+
+@pytest.mark.parametrize("scenario", ["cluster_unordered", "cluster_relaxed_arrival"])
+def test_blocks_of_a_cluster_race_without_its_barrier(run: Run, scenario: str) -> None:
+    fault = run(scenario, level=2).record.fault
     assert isinstance(fault, DataRace | UninitialisedRead), fault

@@ -84,7 +84,10 @@ void cluster_arrive(Warp* w, uint32_t site, Mask lanes, bool relaxed) {
   if ((run.cluster_pending & lanes) != 0) raise_barrier(w, site, run.cluster_pending & lanes);
   run.cluster_pending |= lanes;
   run.cluster_arrived |= lanes;
-  if (w->watched && !relaxed) publish(w, lanes, cluster.arriving);
+  if (w->watched) {
+    if (relaxed) publish_fenced(w, cluster.arriving);
+    else publish(w, lanes, cluster.arriving);
+  }
   cluster.arriving_ticks = std::max(cluster.arriving_ticks, w->ticks);
   release_if_complete(cluster);
 }

@@ -166,6 +166,7 @@ void start_order(WarpOrder& order) {
   order.fenced.clear();
   order.fenced_logs.clear();
   order.known.clear();
+  order.cluster_fenced.clear();
   order.cluster_time = now;
 }
 
@@ -270,6 +271,7 @@ void fence_lanes(Warp* w, Mask lanes, bool block_scope) {
   }
   for (const Known& one : order.acquired) put(order.fenced_logs, one);
   if (!order.known.empty()) fence_clock(w, block_scope);
+  if (!block_scope && run_of(w).home->cluster != nullptr) publish(w, lanes, order.cluster_fenced);
 }
 
 void release_to(Warp* w, uint64_t address, bool adds) {
@@ -353,6 +355,8 @@ void publish(Warp* w, Mask lanes, VectorClock& clock) {
     own[lane] = time;
   }
 }
+
+void publish_fenced(Warp* w, VectorClock& clock) { join(clock, order_of(w).cluster_fenced); }
 
 void learn(Warp* w, const VectorClock& clock) { join(order_of(w).known, clock); }
 

@@ -117,6 +117,7 @@ struct WarpOrder {
   std::vector<Published> fenced;
   std::vector<Known> fenced_logs;
   VectorClock known;      // by mbarriers, barriers of the cluster and waits for bulk copies
+  VectorClock cluster_fenced;  // what a fence of the cluster or the GPU orders before a relaxed arrival
   uint32_t cluster_time;  // all of the cluster's threads, by strong accesses between its blocks
   uint32_t strong_time;   // all of the block's threads, by strong accesses of shared memory
   uint32_t arrive_time;   // barriers at which it did not wait order what it did before
@@ -150,6 +151,8 @@ void lanes_leave(Warp* w, Mask lanes);
 
 // Adds what the lanes know, themselves included, to a clock that others will learn from.
 void publish(Warp* w, Mask lanes, VectorClock& clock);
+// A relaxed arrival at the cluster's barrier publishes what a fence has ordered before.
+void publish_fenced(Warp* w, VectorClock& clock);
 // What the clock tells is ordered before all the warp does next.
 void learn(Warp* w, const VectorClock& clock);
 // What a block's copy engine did before `time` is ordered for those who learn from the clock.

@@ -99,7 +99,8 @@ void send_out(Warp* w, Mask m, uint32_t pc) {
 }
 
 // Each block of a cluster writes its neighbour's word to p0. p1: 0 honest, 1 no barrier at the end, 2
-// none between writing and reading, 3 a wait without arriving, 4 a block outside the cluster.
+// none between writing and reading, 3 a wait without arriving, 4 a block outside the cluster, 5 an arrival
+// that orders nothing, 6 the same behind a fence, which is honest.
 void neighbour(Warp* w, Mask m, uint32_t pc) {
   Regs& r = regs(w);
   const auto flaw = param<uint64_t>(w, 1);
@@ -107,7 +108,8 @@ void neighbour(Warp* w, Mask m, uint32_t pc) {
     each(w, r.low, [](uint32_t t) { return 4 * t; });
     each(w, r.a, [&](uint32_t t) { return 1000 * w->block->linear + t; });
     store_s(w, 3, m, r.a);
-    if (flaw != 3 && flaw != 2) cluster_arrive(w, 4, m, false);
+    if (flaw == 6) fence(w, m, false);
+    if (flaw != 3 && flaw != 2) cluster_arrive(w, 4, m, flaw >= 5);
     return send(w, m, flaw == 2 ? 2 : 1);
   }
   if (pc == 1) {
@@ -284,6 +286,8 @@ Register all_scenarios[] = {
     {"cluster_unordered", clusters(2)},
     {"cluster_wait_alone", clusters(3)},
     {"cluster_no_such_block", clusters(4)},
+    {"cluster_relaxed_arrival", clusters(5)},
+    {"cluster_fenced_arrival", clusters(6)},
 };
 
 }  // namespace

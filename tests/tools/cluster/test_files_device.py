@@ -341,9 +341,10 @@ def test_two_searches_share_a_batch(folder: OrderFolder, tmp_path: Path, start: 
     answered(folder)
     # A size of its own: no other test has cached its baseline.
     both = [search(start, folder, tmp_path / name, size=34816) for name in ("a", "b")]
-    for count in BATCHES:
-        wait_for(2 * count, folder, *both)
-        assert carried_over(folder) == 2 * count
+    baseline, *others = BATCHES
+    for count in (baseline, *(2 * one for one in others)):
+        wait_for(count, folder, *both)
+        assert carried_over(folder) == count, "all but the baseline is ordered by each"
     for one in both:
         one.communicate()
     assert [one.returncode for one in both] == [0, 0]

@@ -1,6 +1,8 @@
-"""Finds plain loads that only guard an update of the same word: `if (*p < v) atomicMax(p, v)`.
+"""Finds loads that race with nothing: whose value nobody uses, and plain ones that only guard an
+update of the same word: `if (*p < v) atomicMax(p, v)`.
 
-Such a load races with the updates of other threads, but no result depends on what it reads: the
+A load whose value no instruction reads brings a line into a cache, as a prefetch does. A guarding
+load races with the updates of other threads, but no result depends on what it reads: the
 value decides whether the update is made, or is what a compare-and-swap compares with. The rule
 looks at the kernel alone, so it is the same in every run:
 
@@ -12,6 +14,7 @@ looks at the kernel alone, so it is the same in every run:
   or waited for before such an update.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -56,6 +59,8 @@ class Operation:
         return 1 << list(OPERATIONS).index(self.name)
 
 
+UNUSED = 1 << 15
+"""Bit of `emu::Site::updates`: no instruction reads what the load brings."""
 _EVERY = sum(Operation(name).bit for name in OPERATIONS)
 
 
@@ -63,8 +68,10 @@ def mark_guards(
     sites: Sequence[SiteDraft], blocks: Sequence[BlockInstructions]
 ) -> tuple[SiteDraft, ...]:
     """Return the sites, each atomic with its operation and each load that only guards updates with
-    the operations it may race with."""
+    the operations it may race with; loads that nobody uses are marked."""
     placed = list(sites)
+    for site in _unused_loads(blocks):
+        placed[site] = replace(placed[site], updates=UNUSED)
     updates = [
         one for block in blocks for one in block.body if one.instruction.opcode[0] in _UPDATES
     ]
@@ -76,11 +83,30 @@ def mark_guards(
     search = _Search(blocks)
     for at, block in enumerate(blocks):
         for index, one in enumerate(block.body):
-            if _is_plain_load(one.instruction):
+            unused = any(placed[site].updates == UNUSED for site in one.sites)
+            if _is_plain_load(one.instruction) and not unused:
                 allowed = search.operations_guarded(at, index)
                 for site in one.sites if allowed else ():
                     placed[site] = replace(placed[site], updates=allowed)
     return tuple(placed)
+
+
+def _unused_loads(blocks: Sequence[BlockInstructions]) -> Iterator[int]:
+    """Yield the sites of loads whose registers no other instruction and no branch reads; a load
+    that acquires is none."""
+    readers = Counter(name for block in blocks for name in end_reads(block.end))
+    for block in blocks:
+        for one in block.body:
+            readers.update(one.reads)
+    for block in blocks:
+        for one in block.body:
+            opcode = one.instruction.opcode
+            is_load = opcode[0] in _LOADS and space_of(opcode) in _SPACES
+            if not is_load or "acquire" in opcode:
+                continue
+            # A load under a guard keeps the old value in the other lanes, and so reads its target.
+            if not any(readers[name] > (name in one.reads) for name in one.writes):
+                yield from one.sites
 
 
 def operation_of(update: LoweredInstruction) -> str:

@@ -1,4 +1,4 @@
-"""Plain loads that only guard an update of their word are distinguished from others."""
+"""Loads that race with nothing, as they only guard an update or are for nobody, are found."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ _SITE = re.compile(r'\{"(\w+)[^"]*", \d+, \d+, \d+, \d+, \d+, \d+, \w+, (\d+), '
 
 @pytest.fixture(scope="module", params=sample(("sm_86", "sm_90"), every=2))
 def guarded(request: pytest.FixtureRequest) -> dict[str, bool]:
-    """Whether any load of each kernel of `guards.cu` only guards an update."""
+    """Whether any load of each kernel of `guards.cu` only guards an update, or is for nobody."""
     made = asyncio.run(compiled("guards", request.param))
     found = generate(parse(made.ptx.read_text(), "guards.cu"), (), "guards.cu", "")
     rows = re.findall(r"sites\d+\[\] = \{(.*)\};", found.text)

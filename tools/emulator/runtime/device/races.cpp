@@ -223,6 +223,8 @@ bool is_same_store(const Checked& check, const Access& earlier) {
 
 template <class U>
 void check_race_read(Warp* w, uint32_t site, Mask lanes, const Lanes<U>& at, uint32_t bytes) {
+  const Kernel& kernel = *w->launch->kernel;
+  if (site < kernel.site_count && (kernel.sites[site].updates & kUnused) != 0) return;
   Checked check(w, site, AccessNumber::read, bytes, U{});
   each_word(check, lanes, at, [&](int lane, uint64_t word, uint64_t address) {
     const auto found = [&](const Access& write) {

@@ -79,10 +79,11 @@ struct Site {
   uint16_t copy;   // 0, or which copy of an unrolled loop it is in: only the slowest is waited for
   uint16_t loop;   // the copies of one loop have this number in common
   bool steers;     // what it loads decides where the kernel goes, or what it accesses
-  uint16_t updates = 0;  // bits of AtomOp: an atomic's own; of a load that only guards one: those it may race with
+  uint16_t updates = 0;  // bits of AtomOp: an atomic's own; of a load that only guards one: those it may race with; kUnused
   uint8_t width = 0;  // per lane, of the access that it is counted as with others; 0: it is alone
   int8_t shift = 0;   // from its address to the one of that access
 };
+constexpr uint16_t kUnused = 1u << 15;  // of `updates`: a load that no instruction needs, as a prefetch
 constexpr uint8_t kPart = 0xff;  // width of what is counted with another one
 
 // Instructions of a basic block by the pipe that executes them, and what a warp waits for in it.

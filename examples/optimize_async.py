@@ -19,7 +19,7 @@ async def search(task: str) -> None:
         task,
         candidates=2,
         rounds=2,
-        max_minutes=5,
+        max_minutes=15,
         observers=[lambda event: watch(task, event)],
     )
     print(f"{task}: {result.speedup or 0:.2f}x, {result.file}")

@@ -90,38 +90,47 @@ async def compile_(context: RunContext, brief: Brief, seen: Json) -> Verdict | N
 
 async def validate(context: RunContext, brief: Brief, seen: Json) -> Verdict | None:
     """Compare every element with the reference."""
-    kept = context.folder.candidate(brief.id) / "validated.json"
     built = await compiled(context, context.folder.source(brief.id))
     if not isinstance(built, Compiled):
         return built
-    outcome = read_validated(kept) or await context.bench.validate(built)
-    if not isinstance(outcome, Validated):
-        return outcome
-    # Without its nonce, which never leaves the host process.
-    fields = {key: value for key, value in encode(outcome).items() if key != "nonce"}
-    write_file(kept, json.dumps(fields))
-    return None
+    outcome = await validated(context, brief, built)
+    return None if isinstance(outcome, Validated) else outcome
 
 
-def read_validated(path: Path) -> Validated | None:
-    """Return the validation stored at `path`; None without a validation that can be read."""
+async def validated(context: RunContext, brief: Brief, built: Compiled) -> Validated | Verdict:
+    """Return the validation of a kernel: the one that the run's folder holds of this kernel, else a
+    new one, which is stored."""
+    kept = context.folder.candidate(brief.id) / "validated.json"
+    kernel = kernel_sha(built.source)
+    outcome = read_validated(kept, kernel) or await context.bench.validate(built)
+    if isinstance(outcome, Validated):
+        # Without its nonce, which never leaves the host process.
+        fields = {key: value for key, value in encode(outcome).items() if key != "nonce"}
+        write_file(kept, json.dumps({**fields, "kernel": kernel}))
+    return outcome
+
+
+def read_validated(path: Path, kernel: str = "") -> Validated | None:
+    """Return the validation stored at `path`; None without a validation that can be read, and where
+    it is of another kernel than that with the `kernel_sha` `kernel`."""
     try:
-        return decode(Validated, read_json(path))
-    except (UsageError, ValueError):
+        stored = read_json(path)
+        of = stored.pop("kernel", "")
+        return decode(Validated, stored) if kernel in ("", of) else None
+    except (UsageError, ValueError, AttributeError, TypeError):
         return None
 
 
 async def profile(context: RunContext, brief: Brief, seen: Json) -> Verdict | None:
-    """Measure times and explain bottlenecks. Raises UsageError where the stored validation is
-    lost."""
-    kept = context.folder.candidate(brief.id) / "validated.json"
+    """Measure times and explain bottlenecks of the kernel that was validated: where the stored
+    validation is lost, or the source was changed since, the kernel is validated anew."""
     built = await compiled(context, context.folder.source(brief.id))
     if not isinstance(built, Compiled):
         return built
-    validated = read_validated(kept)
-    if validated is None:
-        raise context.folder.gone(kept)
-    found = await context.bench.profile(built, validated, baseline_of(seen))
+    outcome = await validated(context, brief, built)
+    if not isinstance(outcome, Validated):
+        return outcome
+    found = await context.bench.profile(built, outcome, baseline_of(seen))
     return require_positive_figures(found)
 
 

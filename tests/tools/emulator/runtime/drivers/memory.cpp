@@ -313,7 +313,7 @@ Register all[] = {
     {"host_reads_nothing",
      [](Call& c) {
        c.begin();
-       volatile uint32_t* pointer = reinterpret_cast<uint32_t*>(settings.seed + 8);
+       volatile uint32_t* pointer = reinterpret_cast<uint32_t*>(8 * (settings.seed + 1));
        settings.level = pointer[0];
      }},
 };

@@ -141,7 +141,7 @@ def render_critique_prompt(
         **sections,
         "sibling": describe_sibling(situation, about, components),
         "savings": describe_savings(situation, about, savings),
-        "brings": ", ".join(nameable(situation, about, brief.performance_hints)),
+        "brings": ", ".join(nameable(situation, about)),
         "refused_changes": _refused_changes(situation, about),
         "failures": ", ".join(one.id for one in failures),
     }

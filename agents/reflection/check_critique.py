@@ -1,10 +1,10 @@
-"""A model's critique checked against profile, source, hints and hardware before it is passed on.
+"""A model's critique checked against profile, source and hardware before it is passed on.
 
 Parts that the check refutes are dropped or corrected, each with a typed reason.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cuda_llm.agents.limits import (
@@ -27,7 +27,7 @@ from cuda_llm.agents.techniques.objections import (
 )
 from cuda_llm.critique import CheckedCritique, Correction, Objection
 from cuda_llm.profile import Profile, limiter
-from cuda_llm.search import Attempt, Hint
+from cuda_llm.search import Attempt
 
 ROUNDING = 0.005
 """Excess of an expected gain over a limit that is tolerated: prompts show whole per cents."""
@@ -88,10 +88,8 @@ class Critique:
     """Expected saving of the change, in per cent of the kernel's time; 0 where not given."""
 
 
-def check(
-    situation: Situation, about: Attempt, said: Critique, hints: Sequence[Hint]
-) -> CheckedCritique:
-    """Check a critique of `about`. `hints` are the hints that a brief on `about` would show."""
+def check(situation: Situation, about: Attempt, said: Critique) -> CheckedCritique:
+    """Check a critique of `about`."""
     change = said.change.rstrip(".")
     named = dict.fromkeys(snake_case(one) for one in said.brings)
     tags = tuple(one for one in named if one in BRINGS) or read_brings(change)
@@ -106,7 +104,7 @@ def check(
         for tag in tags
         if tag in shown
     )
-    why = object_to(situation, about, set(tags), hints)
+    why = object_to(situation, set(tags))
     if why is None and any(one.direction.rstrip(".") == change for one in situation.attempts):
         why = Objection.ORDERED_BEFORE
     if why is not None:

@@ -15,7 +15,7 @@ from cuda_llm.agents.prompting.templates import Templates
 from cuda_llm.agents.protocols import Contribution
 from cuda_llm.agents.reflection.check_critique import Avoided, Critique, Fix, check
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.briefs import distinct_failures, hints_about
+from cuda_llm.agents.strategies.briefs import distinct_failures
 from cuda_llm.codec import decode
 from cuda_llm.conversation import Ask, Call, CallFailed, Reply
 from cuda_llm.critique import describe_objection
@@ -146,7 +146,7 @@ async def criticise(
         read = read_critique(reply)
     if isinstance(read, Unreadable):
         return Contribution(decisions=(f"no critique of {about.id}: {read.why}",))
-    kept = check(situation, about, read, hints_about((*situation.performance_hints, *known), about))
+    kept = check(situation, about, read)
     fixes = tuple(_fix_hints(situation, read, failures))
     refusal = kept.refusal
     hint = Hint(

@@ -24,9 +24,6 @@ SECOND_LAUNCH = "second_launch"
 BRINGS = SIGNS | AIMS | {SECOND_LAUNCH}
 """Names of the additions that a change can make: a sign in the kernel's text, an aim, a second
 launch."""
-BLOCKED = "register_blocking"
-ONE_OUTPUT = frozenset({"shared_bandwidth", "bank_conflicts"})
-"""Bottlenecks that speak against larger tiles only where a thread has one output."""
 ENOUGH_WAVES = 4
 """Times that a grid fills the chip from which on smaller blocks leave no shorter tail."""
 WIDE_SECTORS = 12.0
@@ -80,32 +77,17 @@ def refused_aims(hints: Sequence[Hint]) -> set[str]:
     return {aim for hint in hints for aim in hint.rules_out}
 
 
-def object_to(
-    situation: Situation, parent: Attempt, brings: Set[str], hints: Sequence[Hint]
-) -> Objection | None:
-    """Return what speaks against a change of `parent` that brings these of `BRINGS`, if anything.
+def object_to(situation: Situation, brings: Set[str]) -> Objection | None:
+    """Return what speaks against a change that brings these of `BRINGS`, if anything.
 
-    An aim that is refused always does; of several new signs one of use is enough. Signs that the
-    kernel shows already say nothing: the change may do more than its tags. A kernel that failed may
-    keep whatever it has.
+    What the GPU does not have, and a launch that the sizes cannot afford. A hint's rule of thumb
+    does not: a critique has read it, and looks at this kernel.
     """
-    signs, aims = brings & SIGNS, brings & AIMS
-    if any(not _has_hardware(one, situation) for one in signs):
+    if any(not _has_hardware(one, situation) for one in brings & SIGNS):
         return Objection.AGAINST_HARDWARE
     if SECOND_LAUNCH in brings and not _may_launch(2, situation):
         return Objection.AGAINST_HARDWARE
-    if not parent.passed:
-        return None
-    profile, uses = profile_of(situation, parent), signs_of_attempt(situation, parent)
-    lifted = {"larger_tiles"} if BLOCKED in signs | uses else set[str]()
-    refused = aims_ruled_out(situation, profile) if profile else set[str]()
-    for hint in hints:
-        refused |= set(hint.rules_out) - (lifted if hint.code in ONE_OUTPUT else set())
-    if aims & refused:
-        return Objection.AGAINST_HINT
-    new = signs - uses
-    useful = {one for one in new if not aims_of(one) & refused}
-    return None if useful or not new or brings - signs else Objection.AGAINST_HINT
+    return None
 
 
 def signs_in_text(situation: Situation, attempt: Attempt) -> frozenset[str]:
@@ -132,20 +114,13 @@ def _signs_at_work(attempt: Attempt, facts: SourceFacts, profile: Profile | None
     return signs_of(part_of_kernel(facts, longest.kernel) if longest else facts)
 
 
-def nameable(situation: Situation, parent: Attempt, hints: Sequence[Hint]) -> tuple[str, ...]:
+def nameable(situation: Situation, parent: Attempt) -> tuple[str, ...]:
     """Return those of `BRINGS` that matter for a change of `parent`: signs of changes that fit the
-    task and that it does not show, aims of such changes that hints refuse, a launch that the sizes
-    cannot afford."""
+    task and that it does not show, and a launch that the sizes cannot afford."""
     changes = [one for one in CATALOGUE if Kind.IMPROVE in one.kinds and fits(one, situation)]
     signs = {one.shown_by for one in changes if one.shown_by} - signs_of_attempt(situation, parent)
-    refused = refused_aims(hints) & {aim for one in changes for aim in one.aims}
     launch = () if _may_launch(2, situation) else (SECOND_LAUNCH,)
-    return (*sorted(signs), *sorted(refused - signs), *launch)
-
-
-def aims_of(sign: str) -> set[str]:
-    """Return what techniques that show this sign bring more of."""
-    return {aim for one in CATALOGUE if one.shown_by == sign for aim in one.aims}
+    return (*sorted(signs), *launch)
 
 
 def _has_hardware(sign: str, situation: Situation) -> bool:

@@ -39,7 +39,8 @@ class Objection(StrEnum):
     ORDERED_BEFORE = "ordered-before"
     """An earlier brief of this run ordered the same change."""
     AGAINST_HINT = "against-hint"
-    """A hint of the same prompt, or a figure of the profile, says that the change is of no use."""
+    """A hint's rule of thumb says that the change is of no use: a reason of runs until 2026-11-29,
+    half of whose changes were refused by such a rule, the best ones among them."""
     AGAINST_HARDWARE = "against-hardware"
     """The hardware does not have the feature, or cannot gain by the change."""
     NO_EVIDENCE = "no-evidence"

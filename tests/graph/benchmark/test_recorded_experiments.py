@@ -62,6 +62,35 @@ def test_arms_that_no_prompt_distinguishes_tie_at_exactly_one() -> None:
     assert {(one.ratio, one.low, one.high, one.finding) for one in pairs} == {(1, 1, 1, "tie")}
 
 
+def best_of_rounds(folder: BenchmarkFolder, name: str) -> dict[int, float]:
+    """Return the largest speed-up of each round of a run."""
+    tops: dict[int, float] = {}
+    for one in read_result(folder.run(name)).attempts:
+        tops[one.round] = max(tops.get(one.round, 0.0), one.speedup or 0.0)
+    return tops
+
+
+def test_the_first_transposes_of_prompts_with_and_without_the_gpu_tie() -> None:
+    folder = BenchmarkFolder(ROOT / "benchmarks/experiments/hardware-context-model")
+    rows = folder.rows(folder.read_plan())
+    assert {round(row.speedup or 0.0, 2) for row in rows} == {5.75}
+    pairs = compare_pairs(rows)
+    assert [(one.value, one.pairs) for one in pairs] == [("name", 5), ("none", 5)]
+    assert {one.finding for one in pairs} == {"tie"}
+
+
+def test_what_a_model_made_of_ten_tasks_without_a_gpu() -> None:
+    """The figures of docs/experiments.md."""
+    folder = BenchmarkFolder(ROOT / "benchmarks/experiments/paper-without-a-gpu")
+    plan = folder.read_plan()
+    rows = folder.rows(plan)
+    assert round(geometric_mean([row.speedup or 1.0 for row in rows]), 1) == 30.3
+    gains = [(tops := best_of_rounds(folder, name))[3] / tops[1] for name in plan.tasks]
+    assert round(geometric_mean(gains), 2) == 1.08
+    codes = Counter(code for row in rows for code, n in row.verdicts.items() for _ in range(n))
+    assert codes == {"PASSED": 114, "TIMED_OUT": 7, "DATA_RACE": 3}
+
+
 def test_what_rounds_of_feedback_added_on_tasks_without_a_prompt_of_their_own() -> None:
     """The figures of docs/experiments.md: the best of the last round, and of all, over the best of
     the first; and no kernel of the model's that was judged was wrong but one that trapped."""
@@ -69,10 +98,7 @@ def test_what_rounds_of_feedback_added_on_tasks_without_a_prompt_of_their_own() 
     plan = folder.read_plan()
     last, best = [], []
     for name in (one for one in plan.tasks if one.endswith("-fsr")):
-        speedups: dict[int, list[float]] = {}
-        for one in read_result(folder.run(name)).attempts:
-            speedups.setdefault(one.round, []).append(one.speedup or 0.0)
-        tops = {round_: max(found) for round_, found in speedups.items()}
+        tops = best_of_rounds(folder, name)
         last.append(tops[3] / tops[1])
         best.append(max(tops.values()) / tops[1])
     assert round(geometric_mean(last), 2) == 1.02

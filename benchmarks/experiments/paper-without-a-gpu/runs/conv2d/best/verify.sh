@@ -1,0 +1,3 @@
+#!/bin/sh
+cd "$(dirname "$0")" || exit
+exec cuda-llm evaluate conv2d solve.cu --device emulated:H200

@@ -1,0 +1,464 @@
+// Toeplitz products on tensor cores, three of two tf32 parts.
+
+#include <cuda_runtime.h>
+
+namespace {
+
+// The filter is taken in pieces of at most RB x SB weights (a step of the product's inner extent).
+constexpr int RB = 24;
+constexpr int SB = 24;
+constexpr int NC = SB / 4;
+
+__device__ __forceinline__ void copy16(float* dst, const float* src)
+{
+    const unsigned d = (unsigned)__cvta_generic_to_shared(dst);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(d), "l"(src) : "memory");
+}
+
+__device__ __forceinline__ void copy16_if(float* dst, const float* src, bool ok)
+{
+    const unsigned d = (unsigned)__cvta_generic_to_shared(dst);
+    const int bytes = ok ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(d), "l"(src), "r"(bytes)
+                 : "memory");
+}
+
+__device__ __forceinline__ void copy4_if(float* dst, const float* src, bool ok)
+{
+    const unsigned d = (unsigned)__cvta_generic_to_shared(dst);
+    const int bytes = ok ? 4 : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(d), "l"(src), "r"(bytes)
+                 : "memory");
+}
+
+__device__ __forceinline__ void copies_wait()
+{
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// Columns lie in groups of four; group g lies at (g mod 2^SH) * PG + g / 2^SH: threads whose
+// windows start 4 * 2^SH apart read neighbouring groups.
+template <int SH, int PG>
+__device__ __forceinline__ int place(int g)
+{
+    return ((g & ((1 << SH) - 1)) * PG + (g >> SH)) * 4;
+}
+
+// Brings rows x (4 * GPR) of the image and the piece of the filter; what lies outside is zero.
+template <int T, int GPR, int SH, int PG, int PITCH, bool VEC>
+__device__ __forceinline__ void fetch(float* tile, float* wsm, const float* __restrict__ in,
+                                      const float* __restrict__ filter, unsigned gy0, unsigned gx0,
+                                      unsigned H, unsigned W, int rows, int r0, int s0, int rb,
+                                      int S)
+{
+    const int t = threadIdx.x;
+    if (VEC && gy0 + (unsigned)rows <= H && gx0 + 4u * GPR <= W) {
+        const float* base = in + (size_t)gy0 * W + gx0;
+        for (int idx = t; idx < rows * GPR; idx += T) {
+            const int row = idx / GPR;
+            const int g = idx - row * GPR;
+            copy16(tile + row * PITCH + place<SH, PG>(g), base + (size_t)row * W + 4 * g);
+        }
+    } else if (VEC) {
+        for (int idx = t; idx < rows * GPR; idx += T) {
+            const int row = idx / GPR;
+            const int g = idx - row * GPR;
+            const unsigned gy = gy0 + row, gx = gx0 + 4 * g;
+            const bool ok = gy < H && gx < W;
+            copy16_if(tile + row * PITCH + place<SH, PG>(g), ok ? in + (size_t)gy * W + gx : in, ok);
+        }
+    } else {
+        for (int idx = t; idx < rows * (GPR * 4); idx += T) {
+            const int row = idx / (GPR * 4);
+            const int c = idx - row * (GPR * 4);
+            const unsigned gy = gy0 + row, gx = gx0 + c;
+            const bool ok = gy < H && gx < W;
+            copy4_if(tile + row * PITCH + place<SH, PG>(c >> 2) + (c & 3),
+                     ok ? in + (size_t)gy * W + gx : in, ok);
+        }
+    }
+    if (S == SB) {
+        const float* f = filter + (size_t)r0 * SB;
+        for (int idx = t; idx < rb * NC; idx += T) copy16(wsm + 4 * idx, f + 4 * idx);
+    } else {
+        for (int idx = t; idx < RB * SB; idx += T) {
+            const int r = idx / SB;
+            const int s = idx - r * SB;
+            const bool ok = r < rb && s0 + s < S;
+            copy4_if(wsm + idx, ok ? filter + (size_t)(r0 + r) * S + (s0 + s) : filter, ok);
+        }
+    }
+}
+
+// One row of the image, for the output rows LO .. HI - 1 of a thread, each of TX outputs.
+// w: weights for output row 0; output row ty takes those one row of the filter earlier each.
+template <int TX, int TY, int LO, int HI, int PG>
+__device__ __forceinline__ void row_product(float (&acc)[TY][TX], const float* p, const float* w)
+{
+    constexpr int SH = 1;
+    constexpr int NG = TX / 4 + NC;
+    float x[4 * NG];
+#pragma unroll
+    for (int g = 0; g < NG; ++g) {
+        const float4 q = *reinterpret_cast<const float4*>(p + place<SH, PG>(g));
+        x[4 * g] = q.x;
+        x[4 * g + 1] = q.y;
+        x[4 * g + 2] = q.z;
+        x[4 * g + 3] = q.w;
+    }
+#pragma unroll
+    for (int j = 0; j < NC; ++j) {
+#pragma unroll
+        for (int ty = LO; ty < HI; ++ty) {
+            const float4 q = *reinterpret_cast<const float4*>(w - ty * SB + 4 * j);
+#pragma unroll
+            for (int i = 0; i < TX; ++i) acc[ty][i] = fmaf(q.x, x[4 * j + i], acc[ty][i]);
+#pragma unroll
+            for (int i = 0; i < TX; ++i) acc[ty][i] = fmaf(q.y, x[4 * j + 1 + i], acc[ty][i]);
+#pragma unroll
+            for (int i = 0; i < TX; ++i) acc[ty][i] = fmaf(q.z, x[4 * j + 2 + i], acc[ty][i]);
+#pragma unroll
+            for (int i = 0; i < TX; ++i) acc[ty][i] = fmaf(q.w, x[4 * j + 3 + i], acc[ty][i]);
+        }
+    }
+}
+
+// Smallest images: a block makes 32 x 4 outputs, its half warps share the rows of the filter.
+template <bool VEC>
+__global__ void __launch_bounds__(384, 3)
+    conv_small(const float* __restrict__ in, const float* __restrict__ filter,
+               float* __restrict__ out, int H, int W, int R, int S, unsigned tiles_x)
+{
+    constexpr int LY = 4;
+    constexpr int T = 384, WARPS = T / 32;
+    constexpr int GROUPS = WARPS * 2;
+    constexpr int GPR = 8 + NC;
+    constexpr int PG = 10;                 // two rows of a warp lie 16 banks apart
+    constexpr int PITCH = 2 * PG * 4;
+    __shared__ __align__(16) float tile[(LY + RB - 1) * PITCH];
+    __shared__ __align__(16) float wsm[RB * SB];
+    __shared__ __align__(16) float red[WARPS * LY * 32];
+
+    const int t = threadIdx.x;
+    const int lane = t & 31;
+    const int warp = t >> 5;
+    const int lx = lane & 3;
+    const int ly = (lane >> 2) & (LY - 1);
+    const int group = warp * 2 + (lane >> 4);
+    const unsigned by = blockIdx.x / tiles_x;
+    const unsigned bx = blockIdx.x - by * tiles_x;
+    const unsigned x0 = bx * 32u, y0 = by * (unsigned)LY;
+
+    float acc[1][8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) acc[0][i] = 0.f;
+
+    for (int r0 = 0; r0 < R; r0 += RB) {
+        const int rb = min(RB, R - r0);
+        for (int s0 = 0; s0 < S; s0 += SB) {
+            if (r0 > 0 || s0 > 0) __syncthreads();
+            fetch<T, GPR, 1, PG, PITCH, VEC>(tile, wsm, in, filter, y0 + r0, x0 + s0, (unsigned)H,
+                                             (unsigned)W, LY + rb - 1, r0, s0, rb, S);
+            copies_wait();
+            __syncthreads();
+            for (int r = group; r < rb; r += GROUPS)
+                row_product<8, 1, 0, 1, PG>(acc, tile + (ly + r) * PITCH + lx * 4, wsm + r * SB);
+        }
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 8; ++i) acc[0][i] += __shfl_xor_sync(0xffffffffu, acc[0][i], 16);
+    if (lane < 4 * LY) {
+        float4* d = reinterpret_cast<float4*>(red + (warp * LY + ly) * 32 + lx * 8);
+        d[0] = make_float4(acc[0][0], acc[0][1], acc[0][2], acc[0][3]);
+        d[1] = make_float4(acc[0][4], acc[0][5], acc[0][6], acc[0][7]);
+    }
+    __syncthreads();
+    if (t < LY * 32) {
+        float s0 = 0.f, s1 = 0.f;
+#pragma unroll
+        for (int k = 0; k < WARPS; k += 2) {
+            s0 += red[k * LY * 32 + t];
+            s1 += red[(k + 1) * LY * 32 + t];
+        }
+        const unsigned oh = (unsigned)(H - R + 1), ow = (unsigned)(W - S + 1);
+        const unsigned oy = y0 + (unsigned)(t >> 5), ox = x0 + (unsigned)(t & 31);
+        if (oy < oh && ox < ow) out[(size_t)oy * ow + ox] = s0 + s1;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Tensor cores. A row of the image in blocks of 8 columns, block b: out[8 b + n] is the sum over
+// c = 0..3 and k = 0..7 of in[8 (b + c) + k] * f[8 c + k - n] (f is zero outside the filter row).
+// So the 16 x 8 product of 16 blocks with a band matrix of the weights makes 8 outputs a block.
+// Each number is hi + lo / 2^11 with hi, lo of tf32; hi hi, hi lo and lo hi are added up.
+
+constexpr int FP = 40;                    // weights of a row in shared memory: 8 zeros, 24, 8 zeros
+constexpr float LO = 2048.f;
+
+__device__ __forceinline__ void split(float x, unsigned& hi, unsigned& lo)
+{
+    hi = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+    lo = __float_as_uint((x - __uint_as_float(hi)) * LO) & 0xffffe000u;
+}
+
+__device__ __forceinline__ void mma(float (&d)[4], unsigned a0, unsigned a1, unsigned a2,
+                                    unsigned a3, unsigned b0, unsigned b1)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// Lane group g (of 8) has the Q blocks from Q * g on; a gap of 8 words after Q blocks keeps the
+// lanes of a warp on different banks.
+template <int Q>
+__device__ __forceinline__ constexpr int block_at(int b)
+{
+    return 8 * b + 8 * (b / Q);
+}
+
+template <int Q, int TY, int YW, int KW>
+struct Shape {
+    static constexpr int T = YW * KW * 32;
+    static constexpr int TW = 64 * Q;
+    static constexpr int TH = YW * TY;
+    static constexpr int GPR = 16 * Q + 6;                         // 16-byte groups of a row
+    static constexpr int PITCH = 8 * (8 * Q + 2) + 8 * ((8 * Q + 2) / Q) + 8;
+    static constexpr int RP = 64 * Q + 64;                         // pitch of staged outputs
+    static constexpr int TILE = (TH + RB - 1) * PITCH;
+    static constexpr int RED = KW * TH * RP;
+    static constexpr int BUF = TILE > RED ? TILE : RED;
+    static constexpr int BYTES = BUF * 4 + RB * FP * 8;
+};
+
+// YW warps lie below each other, each makes TY rows of 64 * Q outputs; KW of them share the rows
+// of the filter.
+template <int Q, int TY, int YW, int KW, int MINB, bool VEC>
+__global__ void __launch_bounds__(YW * KW * 32, MINB)
+    conv_mma(const float* __restrict__ in, const float* __restrict__ filter,
+             float* __restrict__ out, int H_, int W_, int R, int S, unsigned tiles_x)
+{
+    using Sh = Shape<Q, TY, YW, KW>;
+    constexpr int T = Sh::T, TW = Sh::TW, TH = Sh::TH, GPR = Sh::GPR, PITCH = Sh::PITCH,
+                  RP = Sh::RP;
+    constexpr int P = Q / 2;              // products of 16 blocks side by side
+    constexpr int HB = Q + 3;             // blocks a lane reads of a row
+    extern __shared__ __align__(16) float smem[];
+    float* const buf = smem;
+    float2* const fw = reinterpret_cast<float2*>(smem + Sh::BUF);
+
+    const unsigned H = (unsigned)H_, W = (unsigned)W_;
+    const int t = threadIdx.x;
+    const int lane = t & 31;
+    const int warp = __shfl_sync(0xffffffffu, t >> 5, 0);      // uniform
+    const int g = lane >> 2, tg = lane & 3;
+    const int yb = (warp / KW) * TY;
+    const int kw = warp % KW;
+    const unsigned by = blockIdx.x / tiles_x;
+    const unsigned bx = blockIdx.x - by * tiles_x;
+    const unsigned x0 = bx * (unsigned)TW, y0 = by * (unsigned)TH;
+
+    float acc[TY][P][4], cross[TY][P][4];
+#pragma unroll
+    for (int y = 0; y < TY; ++y)
+#pragma unroll
+        for (int p = 0; p < P; ++p)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                acc[y][p][i] = 0.f;
+                cross[y][p][i] = 0.f;
+            }
+
+    for (int r0 = 0; r0 < R; r0 += RB) {
+        const int rb = min(RB, R - r0);
+        const int per = (rb + KW - 1) / KW;
+        const int rbeg = kw * per;
+        const int rend = min(rb, rbeg + per);
+        for (int s0 = 0; s0 < S; s0 += SB) {
+            if (r0 > 0 || s0 > 0) __syncthreads();
+
+            // The image: rows x (4 * GPR), zero outside.
+            const int rows = TH + rb - 1;
+            const unsigned gy0 = y0 + (unsigned)r0, gx0 = x0 + (unsigned)s0;
+            if (VEC && gy0 + (unsigned)rows <= H && gx0 + 4u * GPR <= W) {
+                const float* base = in + (size_t)gy0 * W + gx0;
+                for (int idx = t; idx < rows * GPR; idx += T) {
+                    const int row = idx / GPR;
+                    const int q = idx - row * GPR;
+                    copy16(buf + row * PITCH + block_at<Q>(q >> 1) + 4 * (q & 1),
+                           base + (size_t)row * W + 4 * q);
+                }
+            } else if (VEC) {
+                for (int idx = t; idx < rows * GPR; idx += T) {
+                    const int row = idx / GPR;
+                    const int q = idx - row * GPR;
+                    const unsigned gy = gy0 + row, gx = gx0 + 4 * q;
+                    const bool ok = gy < H && gx < W;
+                    copy16_if(buf + row * PITCH + block_at<Q>(q >> 1) + 4 * (q & 1),
+                              ok ? in + (size_t)gy * W + gx : in, ok);
+                }
+            } else {
+                for (int idx = t; idx < rows * (GPR * 4); idx += T) {
+                    const int row = idx / (GPR * 4);
+                    const int x = idx - row * (GPR * 4);
+                    const unsigned gy = gy0 + row, gx = gx0 + x;
+                    const bool ok = gy < H && gx < W;
+                    copy4_if(buf + row * PITCH + block_at<Q>(x >> 3) + (x & 7),
+                             ok ? in + (size_t)gy * W + gx : in, ok);
+                }
+            }
+
+            // The weights, split, with zeros on both sides.
+            {
+                constexpr int N = (RB * FP + T - 1) / T;
+                float v[N];
+#pragma unroll
+                for (int k = 0; k < N; ++k) {
+                    const int idx = t + k * T;
+                    const int r = idx / FP;
+                    const int s = idx - r * FP - 8;
+                    v[k] = 0.f;
+                    if (r < rb && s >= 0 && s < SB && s0 + s < S)
+                        v[k] = __ldg(filter + (size_t)(r0 + r) * S + (s0 + s));
+                }
+#pragma unroll
+                for (int k = 0; k < N; ++k) {
+                    const int idx = t + k * T;
+                    if (idx < RB * FP) {
+                        unsigned hi, lo;
+                        split(v[k], hi, lo);
+                        fw[idx] = make_float2(__uint_as_float(hi), __uint_as_float(lo));
+                    }
+                }
+            }
+            copies_wait();
+            __syncthreads();
+
+            if (rbeg < rend) {
+                const float* p0 = buf + (yb + rbeg) * PITCH + g * (8 * Q + 8) + 2 * tg;
+                const float2* w0 = fw + (8 - g + 2 * tg);
+#pragma unroll 1
+                for (int u = rbeg; u < rend + TY - 1; ++u, p0 += PITCH) {
+                    unsigned ah[HB][2], al[HB][2];
+#pragma unroll
+                    for (int h = 0; h < HB; ++h) {
+                        const float2 q = *reinterpret_cast<const float2*>(p0 + block_at<Q>(h));
+                        split(q.x, ah[h][0], al[h][0]);
+                        split(q.y, ah[h][1], al[h][1]);
+                    }
+#pragma unroll
+                    for (int y = 0; y < TY; ++y) {
+                        const int r = u - y;
+                        if (r >= rbeg && r < rend) {        // the same for the whole warp
+                            const float2* w = w0 + r * FP;
+                            float sum[P][4];
+#pragma unroll
+                            for (int p = 0; p < P; ++p)
+#pragma unroll
+                                for (int i = 0; i < 4; ++i) sum[p][i] = 0.f;
+#pragma unroll
+                            for (int c = 0; c < 4; ++c) {
+                                const float2 e0 = w[8 * c], e1 = w[8 * c + 1];
+                                const unsigned bh0 = __float_as_uint(e0.x),
+                                               bh1 = __float_as_uint(e1.x),
+                                               bl0 = __float_as_uint(e0.y),
+                                               bl1 = __float_as_uint(e1.y);
+#pragma unroll
+                                for (int p = 0; p < P; ++p)
+                                    mma(sum[p], ah[2 * p + c][0], ah[2 * p + 1 + c][0],
+                                        ah[2 * p + c][1], ah[2 * p + 1 + c][1], bh0, bh1);
+#pragma unroll
+                                for (int p = 0; p < P; ++p)
+                                    mma(cross[y][p], ah[2 * p + c][0], ah[2 * p + 1 + c][0],
+                                        ah[2 * p + c][1], ah[2 * p + 1 + c][1], bl0, bl1);
+#pragma unroll
+                                for (int p = 0; p < P; ++p)
+                                    mma(cross[y][p], al[2 * p + c][0], al[2 * p + 1 + c][0],
+                                        al[2 * p + c][1], al[2 * p + 1 + c][1], bh0, bh1);
+                            }
+#pragma unroll
+                            for (int p = 0; p < P; ++p)
+#pragma unroll
+                                for (int i = 0; i < 4; ++i) acc[y][p][i] += sum[p][i];
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    // Through shared memory, so that neighbouring lanes store neighbouring outputs.
+    __syncthreads();
+#pragma unroll
+    for (int y = 0; y < TY; ++y) {
+        float* d = buf + (kw * TH + yb + y) * RP + g * (8 * Q + 8) + 2 * tg;
+#pragma unroll
+        for (int p = 0; p < P; ++p) {
+            float v[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) v[i] = fmaf(cross[y][p][i], 1.f / LO, acc[y][p][i]);
+            *reinterpret_cast<float2*>(d + 16 * p) = make_float2(v[0], v[1]);
+            *reinterpret_cast<float2*>(d + 16 * p + 8) = make_float2(v[2], v[3]);
+        }
+    }
+    __syncthreads();
+
+    const unsigned oh = H - (unsigned)R + 1u, ow = W - (unsigned)S + 1u;
+#pragma unroll 4
+    for (int i = t; i < TH * TW; i += T) {
+        const int row = i / TW;
+        const int x = i - row * TW;
+        const float* s = buf + row * RP + block_at<Q>(x >> 3) + (x & 7);
+        float v = s[0];
+#pragma unroll
+        for (int k = 1; k < KW; ++k) v += s[k * TH * RP];
+        const unsigned oy = y0 + (unsigned)row, ox = x0 + (unsigned)x;
+        if (oy < oh && ox < ow) out[(size_t)oy * ow + ox] = v;
+    }
+}
+
+template <int Q, int TY, int YW, int KW, int MINB, bool VEC>
+void launch_mma(const float* input, const float* filter, float* output, int H, int W, int R, int S,
+                unsigned tiles_x, unsigned tiles_y)
+{
+    using Sh = Shape<Q, TY, YW, KW>;
+    if (Sh::BYTES > 48 * 1024)
+        cudaFuncSetAttribute(conv_mma<Q, TY, YW, KW, MINB, VEC>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, Sh::BYTES);
+    conv_mma<Q, TY, YW, KW, MINB, VEC><<<tiles_x * tiles_y, Sh::T, Sh::BYTES>>>(
+        input, filter, output, H, W, R, S, tiles_x);
+}
+
+template <bool VEC>
+void convolve(const float* input, const float* filter, float* output, int H, int W, int R, int S)
+{
+    const unsigned long long oh = (unsigned long long)(H - R) + 1, ow = (unsigned long long)(W - S) + 1;
+    const unsigned long long tx256 = (ow + 255) / 256, tx128 = (ow + 127) / 128, tx32 = (ow + 31) / 32;
+    const unsigned long long ty16 = (oh + 15) / 16, ty8 = (oh + 7) / 8, ty4 = (oh + 3) / 4;
+    if (tx256 * ty16 >= 200) {
+        launch_mma<4, 4, 4, 1, 3, VEC>(input, filter, output, H, W, R, S, (unsigned)tx256,
+                                       (unsigned)ty16);
+    } else if (tx128 * ty8 >= 132) {
+        launch_mma<2, 4, 2, 4, 2, VEC>(input, filter, output, H, W, R, S, (unsigned)tx128,
+                                       (unsigned)ty8);
+    } else if (tx128 * ty4 >= 100) {
+        launch_mma<2, 4, 1, 8, 2, VEC>(input, filter, output, H, W, R, S, (unsigned)tx128,
+                                       (unsigned)ty4);
+    } else {
+        const unsigned grid = (unsigned)(tx32 * ty4);
+        conv_small<VEC><<<grid, 384>>>(input, filter, output, H, W, R, S, (unsigned)tx32);
+    }
+}
+
+}  // namespace
+
+extern "C" void solve(const float* input, const float* filter, float* output, int H, int W, int R,
+                      int S)
+{
+    if (W % 4 == 0)
+        convolve<true>(input, filter, output, H, W, R, S);
+    else
+        convolve<false>(input, filter, output, H, W, R, S);
+}

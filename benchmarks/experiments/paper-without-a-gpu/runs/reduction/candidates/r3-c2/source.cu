@@ -1,0 +1,342 @@
+// In-order four-chain sums; clusters send warp sums by st.async.
+#include <cuda_runtime.h>
+
+// At most this many blocks: both 8-bit counters below hold it.
+static const unsigned MAX_BLOCKS = 132;
+
+// bits 0..7: blocks that arrived; bits 8..15: blocks that left their partial in a slot;
+// bits 16..63: signed sum of the other partials in units of 2^-28. Zero between calls.
+__device__ unsigned long long g_acc = 0ull;
+// (1 << 32) | bits of the partial, for partials that the units do not hold exactly. Zero between calls.
+__device__ unsigned long long g_slot[160] = {};
+
+__device__ __forceinline__ float4 add4(float4 a, float4 b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+// Four independent chains over V float4, in the order in which they arrive.
+template <int V>
+__device__ __forceinline__ float chains(const float4 (&v)[V])
+{
+    float4 a = v[0];
+#pragma unroll
+    for (int k = 1; k < V; ++k) {
+        a = add4(a, v[k]);
+    }
+    return (a.x + a.y) + (a.z + a.w);
+}
+
+// 4 * Q consecutive floats of shared memory, by one lane.
+template <int Q>
+__device__ __forceinline__ float lane_sum(const float* sh)
+{
+    const float4* q = reinterpret_cast<const float4*>(sh);
+    float4 v[Q];
+#pragma unroll
+    for (int k = 0; k < Q; ++k) {
+        v[k] = q[k];
+    }
+    return chains<Q>(v);
+}
+
+// V float4 a thread, T threads apart, from float4 number base on.
+template <int T, int V, bool FULL>
+__device__ __forceinline__ void load(float4 (&v)[V], const float4* __restrict__ in4,
+                                     unsigned base, unsigned n4)
+{
+    const unsigned i0 = base + threadIdx.x;
+    if (FULL || base + (unsigned)(T * V) <= n4) {
+        const float4* p = in4 + i0;
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+            v[k] = __ldg(p + k * T);
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+            const unsigned i = i0 + (unsigned)(k * T);
+            v[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (i < n4) {
+                v[k] = __ldg(in4 + i);
+            }
+        }
+    }
+}
+
+// Sum over a block of T threads; the result is valid in thread 0 only.
+template <int T>
+__device__ __forceinline__ float block_sum(float s, float* all, float* few)
+{
+    const int t = (int)threadIdx.x;
+    float r = 0.0f;
+    if (T == 32) {
+        few[t] = s;
+        __syncwarp();
+        if (t == 0) {
+            r = lane_sum<8>(few);
+        }
+    } else {
+        all[t] = s;
+        __syncthreads();
+        if (t < 32) {
+            constexpr int K = T / 128 > 0 ? T / 128 : 1;
+            const float4* q = reinterpret_cast<const float4*>(all);
+            float4 v[K];
+#pragma unroll
+            for (int k = 0; k < K; ++k) {
+                v[k] = q[t + 32 * k];
+            }
+            few[t] = chains<K>(v);
+            __syncwarp();
+            if (t == 0) {
+                r = lane_sum<8>(few);
+            }
+        }
+    }
+    return r;
+}
+
+// One block: n / 4 <= T * V.
+template <int T, int V, bool FULL>
+__global__ void __launch_bounds__(T)
+single_block(const float* __restrict__ input, float* __restrict__ output, unsigned n)
+{
+    __shared__ __align__(16) float all[T < 128 ? 128 : T];
+    __shared__ __align__(16) float few[32];
+    const unsigned t = threadIdx.x;
+    const unsigned n4 = n >> 2;
+    float extra = 0.0f;
+    if (!FULL) {
+        if (t < (n & 3u)) {
+            extra = __ldg(input + (4u * n4 + t));
+        }
+    }
+    float4 v[V];
+    load<T, V, FULL>(v, reinterpret_cast<const float4*>(input), 0u, n4);
+    float s = chains<V>(v);
+    if (!FULL) {
+        s += extra;
+    }
+    const float r = block_sum<T>(s, all, few);
+    if (t == 0u) {
+        output[0] = r;
+    }
+}
+
+// One cluster of 8 blocks: n / 4 <= 8 * T * V.
+// Each warp sends its sum to block 0 with st.async; one mbarrier there counts the bytes.
+template <int T, int V, bool FULL>
+__global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(T)
+cluster_sum(const float* __restrict__ input, float* __restrict__ output, unsigned n)
+{
+    constexpr int W = T / 32;               // warps a block
+    constexpr int SLOTS = 8 * W;            // one value a warp of the cluster
+    __shared__ __align__(16) float slots[SLOTS];
+    __shared__ __align__(16) float own[T];
+    __shared__ __align__(8) unsigned long long bar;
+
+    const unsigned t = threadIdx.x;
+    const unsigned lane = t & 31u;
+    const unsigned warp = t >> 5;
+    const unsigned rank = blockIdx.x;       // the grid is one cluster
+    const unsigned n4 = n >> 2;
+
+    // Loads first: all that follows up to the sums hides behind them.
+    float extra = 0.0f;
+    if (!FULL) {
+        if (rank == 0u && t < (n & 3u)) {
+            extra = __ldg(input + (4u * n4 + t));
+        }
+    }
+    float4 v[V];
+    load<T, V, FULL>(v, reinterpret_cast<const float4*>(input), rank * (unsigned)(T * V), n4);
+
+    const unsigned bar_own = (unsigned)__cvta_generic_to_shared(&bar);
+    if (rank == 0u && t == 0u) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(bar_own) : "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                     :: "r"(bar_own), "r"((unsigned)(SLOTS * 4)) : "memory");
+    }
+    __syncwarp();
+    // Tells that this block has started and that block 0's mbarrier is ready.
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+
+    float s = chains<V>(v);
+    if (!FULL) {
+        s += extra;
+    }
+    own[t] = s;
+    __syncwarp();
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+
+    if (lane == 0u) {
+        const float r = lane_sum<8>(own + warp * 32u);
+        const unsigned slot_own =
+            (unsigned)__cvta_generic_to_shared(slots + (rank * (unsigned)W + warp));
+        unsigned slot_far, bar_far;
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(slot_far) : "r"(slot_own), "r"(0u));
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(bar_far) : "r"(bar_own), "r"(0u));
+        asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
+                     :: "r"(slot_far), "r"(__float_as_uint(r)), "r"(bar_far) : "memory");
+    }
+
+    if (rank == 0u && t == 0u) {
+        unsigned done = 0u;
+        do {
+            asm volatile("{\n\t"
+                         ".reg .pred p;\n\t"
+                         "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                         "selp.u32 %0, 1, 0, p;\n\t"
+                         "}"
+                         : "=r"(done) : "r"(bar_own), "r"(0u) : "memory");
+        } while (done == 0u);
+        output[0] = lane_sum<SLOTS / 4>(slots);
+    }
+}
+
+// At most MAX_BLOCKS blocks; their partials meet in one 64-bit atomic.
+template <int T, int V, bool LOOP, bool FULL>
+__global__ void __launch_bounds__(T)
+many_blocks(const float* __restrict__ input, float* __restrict__ output, unsigned n)
+{
+    __shared__ __align__(16) float all[T];
+    __shared__ __align__(16) float few[32];
+
+    const float4* __restrict__ in4 = reinterpret_cast<const float4*>(input);
+    const unsigned n4 = n >> 2;
+    const unsigned t = threadIdx.x;
+
+    float extra = 0.0f;
+    if (!FULL) {
+        if (blockIdx.x == gridDim.x - 1u && t < (n & 3u)) {
+            extra = __ldg(input + ((size_t)n4 * 4u + t));
+        }
+    }
+
+    float s;
+    if (!LOOP) {
+        float4 v[V];
+        load<T, V, FULL>(v, in4, blockIdx.x * (unsigned)(T * V), n4);
+        s = chains<V>(v);
+    } else {
+        float acc[V];
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+            acc[k] = 0.0f;
+        }
+        const unsigned step = gridDim.x * (unsigned)(T * V);
+        for (unsigned base = blockIdx.x * (unsigned)(T * V); base < n4; base += step) {
+            float4 v[V];
+            load<T, V, false>(v, in4, base, n4);
+#pragma unroll
+            for (int k = 0; k < V; ++k) {
+                acc[k] += (v[k].x + v[k].y) + (v[k].z + v[k].w);
+            }
+        }
+#pragma unroll
+        for (int w = V / 2; w > 0; w >>= 1) {
+#pragma unroll
+            for (int k = 0; k < w; ++k) {
+                acc[k] += acc[k + w];
+            }
+        }
+        s = acc[0];
+    }
+    if (!FULL) {
+        s += extra;
+    }
+
+    const float p = block_sum<T>(s, all, few);
+    if (t != 0u) {
+        return;
+    }
+
+    // Scaling by 2^28 is exact; a partial that is then no integer, or large, goes through a slot.
+    const float scaled = p * 268435456.0f;
+    unsigned long long add;
+    if (fabsf(p) < 2048.0f && truncf(scaled) == scaled) {
+        add = (((unsigned long long)__float2ll_rn(scaled)) << 16) + 1ull;
+    } else {
+        __stcg(&g_slot[blockIdx.x], (1ull << 32) | (unsigned long long)__float_as_uint(p));
+        __threadfence();
+        add = (1ull << 8) + 1ull;
+    }
+    const unsigned long long old = atomicAdd(&g_acc, add);
+    if ((unsigned)(old & 0xffull) == gridDim.x - 1u) {
+        const unsigned long long total = old + add;
+        const long long fixedSum = ((long long)total) >> 16;
+        if (((total >> 8) & 0xffull) == 0ull) {
+            // One rounding; the scaling is exact.
+            output[0] = __ll2float_rn(fixedSum) * (1.0f / 268435456.0f);
+        } else {
+            double r = (double)fixedSum * (1.0 / 268435456.0);
+            __threadfence();
+            for (unsigned b = 0; b < gridDim.x; b += 12u) {
+                unsigned long long x[12];
+#pragma unroll
+                for (int k = 0; k < 12; ++k) {
+                    x[k] = 0ull;
+                    if (b + k < gridDim.x) {
+                        x[k] = __ldcg(&g_slot[b + k]);
+                    }
+                }
+#pragma unroll
+                for (int k = 0; k < 12; ++k) {
+                    if ((x[k] >> 32) != 0ull) {
+                        r += (double)__uint_as_float((unsigned)x[k]);
+                        __stcg(&g_slot[b + k], 0ull);
+                    }
+                }
+            }
+            output[0] = (float)r;
+        }
+        g_acc = 0ull;
+    }
+}
+
+extern "C" void solve(const float* input, float* output, int n)
+{
+    const unsigned un = (unsigned)n;
+    const unsigned n4 = un >> 2;
+    const bool whole = (un & 3u) == 0u;     // no elements after the last float4
+    if (n4 <= 256u) {
+        if (whole && n4 == 256u) {
+            single_block<32, 8, true><<<1, 32>>>(input, output, un);
+        } else {
+            single_block<32, 8, false><<<1, 32>>>(input, output, un);
+        }
+    } else if (n4 <= 1024u) {
+        if (whole && n4 == 1024u) {
+            single_block<256, 4, true><<<1, 256>>>(input, output, un);
+        } else {
+            single_block<256, 4, false><<<1, 256>>>(input, output, un);
+        }
+    } else if (n4 <= 4096u) {
+        if (whole && n4 == 4096u) {
+            cluster_sum<128, 4, true><<<8, 128>>>(input, output, un);
+        } else {
+            cluster_sum<128, 4, false><<<8, 128>>>(input, output, un);
+        }
+    } else if (n4 <= 16384u) {
+        if (whole && n4 == 16384u) {
+            cluster_sum<256, 8, true><<<8, 256>>>(input, output, un);
+        } else {
+            cluster_sum<256, 8, false><<<8, 256>>>(input, output, un);
+        }
+    } else if (n4 <= MAX_BLOCKS * 256u) {
+        const unsigned blocks = (n4 + 255u) / 256u;
+        many_blocks<128, 2, false, false><<<blocks, 128>>>(input, output, un);
+    } else if (n4 <= MAX_BLOCKS * 512u) {
+        const unsigned blocks = (n4 + 511u) / 512u;
+        if (whole && n4 == blocks * 512u) {
+            many_blocks<128, 4, false, true><<<blocks, 128>>>(input, output, un);
+        } else {
+            many_blocks<128, 4, false, false><<<blocks, 128>>>(input, output, un);
+        }
+    } else {
+        const unsigned tiles = (n4 + 4095u) / 4096u;
+        const unsigned blocks = tiles < MAX_BLOCKS ? tiles : MAX_BLOCKS;
+        many_blocks<1024, 4, true, false><<<blocks, 1024>>>(input, output, un);
+    }
+}

@@ -66,14 +66,17 @@ class RunnerSocket:
     async def _readable(self, limit_s: float) -> None:
         """Wait until the socket can be read, `limit_s` seconds at most."""
         loop = asyncio.get_running_loop()
-        readable = asyncio.Event()
-        loop.add_reader(self._connection, readable.set)
-        waiting = asyncio.ensure_future(readable.wait())
+        readable = loop.create_future()
+
+        def note() -> None:
+            if not readable.done():
+                readable.set_result(None)
+
+        loop.add_reader(self._connection, note)
         try:
-            await asyncio.wait({waiting}, timeout=limit_s)
+            await asyncio.wait({readable}, timeout=limit_s)
         finally:
             loop.remove_reader(self._connection)
-            waiting.cancel()
 
     def receive_spinning(self, limit_s: float) -> bytes:
         """Wait for a packet without yielding the processor. Raises TimeoutError."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from cuda_llm.agents.limits import BOTTLENECK_TEXTS
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin
+from cuda_llm.agents.strategies.acceptance import is_faster
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
 from cuda_llm.agents.techniques.task_kind import kind_of
 from cuda_llm.lessons import Lesson, TriedOrder, tally_lessons
@@ -79,7 +79,7 @@ def _outcome(situation: Situation, attempt: Attempt) -> tuple[float | None, bool
     parent = situation.attempt(attempt.parent) if attempt.parent else baseline
     if not parent.speedup:
         return None, False
-    gained = gain_over(attempt, parent) > noise_margin(situation, attempt, parent)
+    gained = is_faster(situation, attempt, parent)
     return 1.0 - parent.speedup / attempt.speedup, gained
 
 

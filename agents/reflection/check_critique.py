@@ -17,7 +17,7 @@ from cuda_llm.agents.limits import (
 )
 from cuda_llm.agents.prompting.describe_kernel import describe_change
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin
+from cuda_llm.agents.strategies.acceptance import gain_over, is_faster, noise_margin
 from cuda_llm.agents.techniques.objections import (
     BRINGS,
     Change,
@@ -185,7 +185,7 @@ def _evidence(situation: Situation, about: Attempt, said: Avoided) -> str | Obje
     choices = [one for one in changes_between(situation, before, tried) if one.is_choice]
     named = [one for one in choices if _names(said.changed, one)]
     gain = gain_over(tried, before)
-    if not named or gain > noise_margin(situation, tried, before):
+    if not named or is_faster(situation, tried, before):
         return Objection.NO_EVIDENCE
     if len(choices) > 1:
         return Objection.CONFOUNDED

@@ -91,6 +91,11 @@ def noise_margin(situation: Situation, one: Attempt, other: Attempt) -> float:
     return max(TIE, score_doubt(situation, one, other))
 
 
+def is_faster(situation: Situation, one: Attempt, other: Attempt) -> bool:
+    """Return whether the speed-up of `one` is more than a tie above that of `other`."""
+    return gain_over(one, other) > noise_margin(situation, one, other)
+
+
 def tie_margin(spread: float, other: float) -> float:
     """Return the relative difference below which two speed-ups tie whose times have intervals of
     these relative half-widths."""

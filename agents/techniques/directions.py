@@ -15,7 +15,7 @@ from cuda_llm.agents.limits import (
     whole_profile,
 )
 from cuda_llm.agents.situation import Situation
-from cuda_llm.agents.strategies.acceptance import gain_over, noise_margin
+from cuda_llm.agents.strategies.acceptance import is_faster
 from cuda_llm.agents.techniques.gains import (
     Gain,
     Savings,
@@ -195,7 +195,7 @@ def _is_no_faster(situation: Situation, child: Attempt, parent: Attempt) -> bool
     """Return whether an order to speed up the parent led to a tie with the parent, or worse."""
     if child.kind is not Kind.IMPROVE or child.speedup is None or parent.speedup is None:
         return False
-    return gain_over(child, parent) <= noise_margin(situation, child, parent)
+    return not is_faster(situation, child, parent)
 
 
 def _structures(

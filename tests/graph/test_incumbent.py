@@ -159,19 +159,19 @@ def test_the_next_round_is_told_what_was_counted_and_by_what(tmp_path: Path) -> 
     busy = KernelCounters(
         kernel="ok", duration_us=79.0, flushed=True, figures={"issue_share": 0.9}, origin=EMULATED
     )
-    told: list[str] = []
+    lines: list[str] = []
 
     def write(brief: Brief, seen: Situation) -> Draft:
         if seen.incumbent is not None:
             profile = whole_profile(seen, seen.incumbent)
             assert profile is not None
-            told.extend(describe_profile(seen, seen.incumbent, profile))
+            lines.extend(describe_profile(seen, seen.incumbent, profile))
         return Draft(source=f"int ok_{90 - brief.round}_{brief.round}{brief.index};\n")
 
     bench = DuelTableBench(counters=(busy,))
     run(measured_context(tmp_path, bench, generator=Writer(write), candidates=1, rounds=2))
 
-    assert told[0].startswith("limited by the schedulers issue in 90% of all clocks (counted on")
+    assert lines[0].startswith("limited by the schedulers issue in 90% of all clocks (counted on")
 
 
 def test_a_fault_found_by_the_inspection_keeps_the_incumbent(tmp_path: Path) -> None:
@@ -192,8 +192,8 @@ def test_a_kernel_that_could_not_be_inspected_is_chosen_and_the_reason_is_told(
     context = with_bench(tmp_path, bench, (80, 90), (70, 60))
     run(context)
 
-    told = [(one.attempt, one.not_inspected) for one in events_of_kind(context, KernelInspected)]
-    assert told == [("r1-c1", why), ("r2-c2", "")]
+    shown = [(one.attempt, one.not_inspected) for one in events_of_kind(context, KernelInspected)]
+    assert shown == [("r1-c1", why), ("r2-c2", "")]
     assert events_of_kind(context, IncumbentChosen)[0].incumbent == "r1-c1"
     written = " ".join(" ".join(describe_run(context.folder)).split())
     assert f"r1-c1: not inspected: {why}; watched" in written

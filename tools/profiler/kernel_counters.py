@@ -129,9 +129,9 @@ def _waits(one: KernelCounters) -> Iterator[TimeReason]:
     """Yield what no busy unit accounts for, with the reasons why warps stalled, where known."""
     busiest = max((value for name, value in one.figures.items() if name in _UNITS), default=0.0)
     idle = one.figures.get("idle_sm_share", 0.0)
-    stall = "wait, as modelled, for" if one.origin == EMULATED else "stall for"
+    wait = "wait, as modelled, for" if one.origin == EMULATED else "stall for"
     reasons = ", ".join(f"{stall.reason} {stall.share:.0%}" for stall in one.stalls[:3])
-    stalled = f"; warps {stall} {reasons}" if reasons else ""
+    stalled = f"; warps {wait} {reasons}" if reasons else ""
     first = one.stalls[0].reason if one.stalls else "long_scoreboard"
     achieved = one.figures.get("achieved_occupancy")
     occupancy = f", {achieved:.0%} occupancy achieved" if achieved is not None else ""

@@ -80,12 +80,12 @@ def test_a_process_that_waits_says_for_whom(tmp_path: Path) -> None:
     lines: list[str] = []
     holder = hold_elsewhere(1)
 
-    def told(line: str) -> None:
+    def report(line: str) -> None:
         lines.append(line)
         assert holder.stdin is not None
         holder.stdin.close()
 
-    lease = Lease("GPU-1", "cuda:0", told)
+    lease = Lease("GPU-1", "cuda:0", report)
     assert lease.holder() == holder.pid
 
     async def use() -> None:

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 from unfilled_calls import NONCE, call_source
 
+from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import DependentLaunch, Verdict
 from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.sizes import fastest_precision, least_time
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level
 from cuda_llm.tools.device.candidate import Compiled
@@ -44,3 +46,12 @@ def timed(
 def with_sizes(task: Task, emulated: Dims, *bench: Dims) -> Task:
     sizes = replace(task.sizes, emulated=(emulated,), bench=bench)
     return replace(task, sizes=sizes, weights=())
+
+
+def roofline_us(task: Task, hardware: Hardware, dims: Dims) -> float:
+    """Time of a size at the fastest arithmetic that right results allow, in microseconds.
+
+    Exact results are most often integers, whose products some units take four at a time.
+    """
+    precision = fastest_precision(hardware) if task.tolerance.kind == "exact" else ""
+    return least_time(task, hardware, dims, precision=precision).time_us

@@ -44,6 +44,7 @@ from cuda_llm.tools.device import (
 from cuda_llm.tools.device.buffers import BufferSpec
 from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.judge.sampled_outputs import SampledCall, compare_sampled
+from cuda_llm.tools.judge.smaller_sizes import extrapolate, halvings
 from cuda_llm.tools.timing.failures import ModelledCall, least_size_us, modelled_floor_us
 from cuda_llm.tools.timing.measurement import open_oracle
 from cuda_llm.tools.timing.times import (
@@ -77,7 +78,7 @@ POOL_BYTES = 4 << 20
 """Bytes up to which an input is drawn whole; the pages of a larger input repeat as many bytes."""
 WHOLE_BYTES = 1 << 30
 """Most bytes of all buffers of a call that is executed whole where it cannot be sampled."""
-MOST_BACK_EDGES = {Level.SAMPLE: 1_500_000, Level.ACCOUNT: 6_000_000}
+MOST_BACK_EDGES = {Level.SAMPLE: 3_000_000, Level.ACCOUNT: 6_000_000}
 """Most iterations of loops of a launch, of all warps, which take seconds. They are counted, since a
 clock would make it depend on the machine's load which sizes are extrapolated."""
 LARGE_BYTES = 12 << 30
@@ -204,59 +205,86 @@ async def model_sizes(
     source that was to know them would have to contain its own hash. Where they are `shared`, those
     of timed calls are the same for every kernel of the task: where the same runs it takes the same
     time, and kernels differ by nothing that was drawn. A size that can be executed neither in part
-    nor whole within a few seconds is extrapolated from smaller sizes. Each size's note names the
-    number of executed blocks, or why the size is extrapolated.
+    nor whole within a few seconds is extrapolated from smaller sizes: of its own shape where the
+    task allows some, else from all. Each size's note names the number of executed blocks, or why
+    the size is extrapolated.
     """
     modeller = _Modeller(task, site, compiled, verified, shared=shared, compares=compares)
     sizes = task.sizes.bench
     by_work = sorted(range(len(sizes)), key=lambda number: modeller.work(sizes[number]))
     modelled: dict[int, _ModelledSize] = {}
+    alike: dict[int, tuple[_Executed, ...]] = {}
+    notes: dict[int, str] = {}
     for number in by_work:
         outcome = await modeller.model(sizes[number])
         if outcome is None:
-            break
-        if not isinstance(outcome, _ModelledSize):
+            notes[number] = modeller.why_not
+            smaller = await modeller.call_smaller(sizes[number])
+            if not isinstance(smaller, tuple):
+                return smaller
+            alike[number] = smaller
+        elif isinstance(outcome, _ModelledSize):
+            modelled[number] = outcome
+        else:
             return outcome
-        modelled[number] = outcome
     beyond = await modeller.compare_beyond()
     if beyond is not None:
         return beyond
     reports = {number: one.report for number, one in modelled.items()}
-    known = [*verified.times, *((sizes[number], reports[number].time_us) for number in reports)]
-    points = sorted((modeller.work(dims), time_us) for dims, time_us in known)
-    calls = [
-        ModelledCall(dims=sizes[number], launches=reports[number].launches) for number in reports
-    ] or [ModelledCall(dims=verified.times[-1][0], launches=verified.launches)]
+    known = [_Executed(dims=sizes[number], report=one) for number, one in reports.items()]
+    points = [*verified.times, *((one.dims, one.report.time_us) for one in known)]
+    calls = [one.as_call for one in known] or [
+        ModelledCall(dims=verified.times[-1][0], launches=verified.launches)
+    ]
 
-    def extrapolated_us(dims: Dims) -> float:
+    def extrapolated_us(number: int) -> float:
         # Small sizes spend their time otherwise than large ones, so what was executed may lead
         # below what the units need that the kernel works on.
-        least_us = modelled_floor_us(task, site.hardware, dims, calls)
-        return max(least_us, extrapolate(points, modeller.work(dims)))
+        own = [(one.dims, one.report.time_us) for one in alike[number]]
+        counted = [one.as_call for one in alike[number]]
+        dims = sizes[number]
+        least_us = modelled_floor_us(task, site.hardware, dims, counted or calls)
+        line = sorted((modeller.work(size), time_us) for size, time_us in own or points)
+        return max(least_us, extrapolate(line, modeller.work(dims)))
 
     times = tuple(
-        (dims, reports[number].time_us if number in reports else extrapolated_us(dims))
+        (dims, reports[number].time_us if number in reports else extrapolated_us(number))
         for number, dims in enumerate(sizes)
     )
-    largest = by_work[len(reports) - 1] if reports else None
-    last = None if largest is None else reports[largest]
+    executed = [number for number in by_work if number in reports]
+    largest = executed[-1] if executed else None
+    instead = [one for number in by_work for one in alike.get(number, ())]
+    shown = next(iter(reversed(known or instead)), None)
     return replace(
         verified,
         times=times,
         spreads=tuple(_spread(reports.get(number)) for number in range(len(sizes))),
         size_notes=tuple(
-            _blocks_note(reports[number]) if number in reports else modeller.why_not
+            _blocks_note(reports[number]) if number in reports else notes[number]
             for number in range(len(sizes))
         ),
-        launches=last.launches if last else verified.launches,
-        bottlenecks=last.bottlenecks if last else verified.bottlenecks,
-        launched=verified.times[-1][0] if largest is None else sizes[largest],
+        launches=shown.report.launches if shown else verified.launches,
+        bottlenecks=shown.report.bottlenecks if shown else verified.bottlenecks,
+        launched=shown.dims if shown else verified.times[-1][0],
         smaller=() if largest is None else profiles_below(largest, reports),
         compared=tuple(
             modelled[number].compared if number in modelled else _nothing(task, dims, "no-end")
             for number, dims in enumerate(sizes)
         ),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Executed:
+    """A call at a size, in part or whole."""
+
+    dims: Dims
+    report: CallReport
+
+    @property
+    def as_call(self) -> ModelledCall:
+        """The counts of the call."""
+        return ModelledCall(dims=self.dims, launches=self.report.launches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,6 +327,7 @@ class _Modeller:
         self._reference = None if task.reference is None else load_reference(task)
         self._nonce = hashlib.blake2b(compiled.source.encode(), digest_size=NONCE_BYTES).digest()
         self._timed_nonce = SHARED_NONCE if shared else self._nonce
+        self._verified = verified.times
         self._proved = [(verified.times[-1][0], verified.operations or {})]
         """Sizes whose outputs were compared, and the operations counted there."""
         self._whole: list[tuple[Dims, float]] = []
@@ -307,6 +336,8 @@ class _Modeller:
         """By size: what was compared of the blocks of its first sample."""
         self.dependent: DependentLaunch | None = None
         self._uncounted = False
+        self._ends: dict[Level, bool] = {Level.SAMPLE: True, Level.ACCOUNT: True}
+        """By level: has no call yet taken too long? Larger sizes take longer."""
 
     @property
     def why_not(self) -> str:
@@ -332,8 +363,9 @@ class _Modeller:
         compared: Compared | None = None
         while len(reports) < MOST_SAMPLES:
             outcome = await self._model(dims, len(reports))
-            if isinstance(outcome, Quarantined) and outcome.kind == "uncounted-launches":
+            if isinstance(outcome, Quarantined) and _is_uncounted(outcome):
                 self._uncounted = True
+                self._ends[Level.SAMPLE] = False
                 return None
             if not isinstance(outcome, CallReport):
                 return outcome
@@ -434,18 +466,55 @@ class _Modeller:
     async def _model(self, dims: Dims, sample: int) -> CallReport | Verdict | None:
         """Return the call at a size, executed in part or whole; None where neither ends in time."""
         nonce = self._nonce if sample else self._timed_nonce
-        if self.dependent is None:
-            outcome = await self._call(dims, Level.SAMPLE, nonce, sample)
-            if isinstance(outcome, TimedOut):
-                return None
-            if not isinstance(outcome, DependentLaunch):
-                return outcome
-            self.dependent = outcome
+        if not self._ends[Level.SAMPLE]:
+            return None
+        # What a size launches need not be what another does: each is tried.
+        outcome = await self._call(dims, Level.SAMPLE, nonce, sample)
+        if isinstance(outcome, TimedOut):
+            self._ends[Level.SAMPLE] = False
+            return None
+        if not isinstance(outcome, DependentLaunch):
+            return outcome
+        self.dependent = outcome
+        if not self._ends[Level.ACCOUNT]:
+            return None
+        whole = await self._call_whole(dims)
+        self._ends[Level.ACCOUNT] = whole is not None
+        return whole
+
+    async def _call_whole(self, dims: Dims) -> CallReport | Verdict | None:
+        """Return the call at a size, all blocks executed; None where it does not end in time."""
         if sum(spec.nbytes for spec in buffer_specs(self._task, dims)) > WHOLE_BYTES:
             return None
-        whole = await self._call(dims, Level.ACCOUNT, nonce)
+        whole = await self._call(dims, Level.ACCOUNT, self._timed_nonce)
         assert not isinstance(whole, DependentLaunch), "only samples depend on what they leave out"
         return None if isinstance(whole, TimedOut) else whole
+
+    async def call_smaller(self, dims: Dims) -> tuple[_Executed, ...] | Verdict:
+        """Return calls at smaller sizes of the shape of a size that was not executed, the largest
+        last: one of no more work than was verified, and the largest that is then affordable. Empty
+        where the task allows no such size, or none ends in time."""
+        smaller = list(halvings(self._task, dims))
+        verified = max((self.work(one) for one, _ in self._verified), default=0.0)
+        small = next((one for one in smaller if self.work(one) <= verified), None)
+        if small is None:
+            return ()
+        first = await self._call_whole(small)
+        if not isinstance(first, CallReport):
+            return () if first is None or _is_uncounted(first) else first
+        found = _Executed(dims=small, report=first)
+        executed = max(instructions_of(first), 1.0)
+
+        def is_affordable(size: Dims) -> bool:
+            return executed * _times_the_work(self._task, size, small) <= MOST_INSTRUCTIONS
+
+        larger = next((one for one in smaller if is_affordable(one)), small)
+        if larger == small:
+            return (found,)
+        second = await self._call_whole(larger)
+        if not isinstance(second, CallReport):
+            return (found,) if second is None or _is_uncounted(second) else second
+        return found, _Executed(dims=larger, report=second)
 
     async def _call(
         self, dims: Dims, level: Level, nonce: bytes, sample: int = 0
@@ -584,19 +653,6 @@ def find_less_work(
     return Quarantined(kind="less-work", left_out=left_out)
 
 
-def extrapolate(points: Sequence[tuple[float, float]], work: float) -> float:
-    """Return the time at `work`, where the largest of `points` of work and time was executed.
-
-    A unit of work takes as long as it did there, and longer where the time grew by more from the
-    point before: time that was not executed is never better than time that was.
-    """
-    (less, less_us), (most, most_us) = points[-2:] if len(points) > 1 else (points[0], points[0])
-    each_us = most_us / most
-    if most > less:
-        each_us = max(each_us, (most_us - less_us) / (most - less))
-    return most_us + max(0.0, work - most) * each_us
-
-
 def _averaged(reports: Sequence[CallReport]) -> CallReport:
     """Return the last report, with the means of stored bytes and operations of all reports."""
     stored = [one.stored_bytes for one in reports if one.stored_bytes is not None]
@@ -609,6 +665,10 @@ def _averaged(reports: Sequence[CallReport]) -> CallReport:
         if counted
         else None,
     )
+
+
+def _is_uncounted(verdict: Verdict) -> bool:
+    return isinstance(verdict, Quarantined) and verdict.kind == "uncounted-launches"
 
 
 def _is_sampled(report: CallReport) -> bool:

@@ -25,7 +25,7 @@ from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, floating_operations
-from cuda_llm.tools.judge.modelled_times import extrapolate, find_less_work
+from cuda_llm.tools.judge.modelled_times import find_less_work
 from cuda_llm.tools.timing.times import KernelTimes
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -73,6 +73,52 @@ def test_some_blocks_tell_the_time_of_all(task_name: str, kernel: str, dims: Dim
     assert counted[0]
     assert counted[0] == pytest.approx(counted[1], rel=0.02)
     assert some.stored_bytes == pytest.approx(every.stored_bytes, rel=0.02)
+
+
+SWAPPED = """
+#include <cooperative_groups.h>
+
+namespace cg = cooperative_groups;
+
+__global__ void __cluster_dims__(2, 1, 1) add(const float* a, const float* b, float* c, int n) {
+    __shared__ float sums[256];
+    cg::cluster_group cluster = cg::this_cluster();
+    long long i = (long long)(blockIdx.x ^ 1) * 256 + threadIdx.x;
+    long long own = (long long)blockIdx.x * 256 + threadIdx.x;
+    sums[threadIdx.x] = i < n ? a[i] + b[i] : 0.0f;
+    cluster.sync();
+    if (own < n) c[own] = *cluster.map_shared_rank(&sums[threadIdx.x], cluster.block_rank() ^ 1);
+    cluster.sync();
+}
+
+extern "C" void solve(const float* a, const float* b, float* c, int n) {
+    add<<<(n + 511) / 512 * 2, 256>>>(a, b, c, n);
+}
+"""
+"""Each block adds what its neighbour in the cluster stores."""
+
+
+def test_some_clusters_tell_the_time_of_all() -> None:
+    task, dims = load_task("vector_add"), {"n": (1 << 24) + 3}
+    some, every = (called(task, SWAPPED, dims, level) for level in (Level.SAMPLE, Level.ACCOUNT))
+    assert isinstance(some, CallReport), some
+    assert isinstance(every, CallReport), every
+    executed = some.launches[0].figures["sampled_blocks"]
+    assert 0 < executed < 1 << 10
+    assert executed % 2 == 0
+    assert some.time_us == pytest.approx(every.time_us, rel=0.1)
+    assert some.stored_bytes == pytest.approx(every.stored_bytes, rel=0.02)
+    assert some.operations == pytest.approx(every.operations, rel=0.02)
+
+
+def test_results_of_clusters_are_compared_where_some_stand_for_all() -> None:
+    task = with_sizes(load_task("vector_add"), {"n": 4096}, {"n": 1 << 27})
+    right = timed(task, SWAPPED)
+    assert isinstance(right, KernelTimes), right
+    assert right.size_notes[0].startswith("from ")
+    assert right.compared[0].compared > 0
+    wrong = SWAPPED.replace("own < n)", "own < n && own != n - 1)")
+    assert isinstance(timed(task, wrong), WrongResult)
 
 
 def measure_largest_product() -> None:
@@ -229,6 +275,24 @@ def test_what_takes_too_long_whole_is_extrapolated_and_says_so() -> None:
     assert extrapolated.startswith("extrapolated from smaller sizes: add decides by what other")
 
 
+@pytest.mark.evidence
+def test_a_size_is_extrapolated_from_sizes_that_launch_the_same() -> None:
+    queue = source_of(load_task("vector_add"), "honest/vector_add/10_work_queue")
+    slow = """
+__global__ void one_thread(const float* a, const float* b, float* c, int n) {
+    for (int i = 0; i < n; ++i) c[i] = a[i] + b[i];
+}
+"""
+    before, launch = queue.split("extern", 1)
+    body = launch.replace("{", "{\n    if (n % 2) { one_thread<<<1, 1>>>(A, B, C, n); return; }", 1)
+    task = with_sizes(load_task("vector_add"), {"n": 4095}, {"n": 1 << 28})
+    both, alone = (timed(task, one) for one in (f"{before}{slow}extern{body}", queue))
+    assert isinstance(both, KernelTimes), both
+    assert isinstance(alone, KernelTimes), alone
+    assert both.size_notes[0].startswith("extrapolated from smaller sizes")
+    assert both.times[0][1] == pytest.approx(alone.times[0][1], rel=0.2)
+
+
 LARGE = 1 << 24
 ADD = """\
 __global__ void add(const float* A, const float* B, float* C, int n)
@@ -367,7 +431,7 @@ extern "C" void solve(const float* A, const float* B, float* C, int n)
 
 
 def test_what_runs_at_a_size_has_one_time_whatever_else_the_text_holds() -> None:
-    task = with_sizes(load_task("vector_add"), {"n": 65536}, {"n": 1 << 20})
+    task = with_sizes(load_task("vector_add"), {"n": 65536}, {"n": 1 << 26})
     task = replace(task, sizes=replace(task.sizes, large=()))
     composed = compose(
         ADD_PLAINLY,
@@ -386,17 +450,3 @@ def test_what_runs_at_a_size_has_one_time_whatever_else_the_text_holds() -> None
     assert len(times(b"of a run")) == 1
     # Without a nonce each text has draws of its own, which show in the times.
     assert len(times(None)) == len(sources)
-
-
-def test_a_time_that_grows_with_the_work_goes_on_as_it_grew() -> None:
-    assert extrapolate([(1.0, 9.0), (2.0, 10.0), (4.0, 30.0)], 8.0) == pytest.approx(70.0)
-
-
-@pytest.mark.parametrize(
-    "points", [[(1.0, 5.0), (2.0, 4.0)], [(1.0, 3.9), (2.0, 4.0)], [(2.0, 4.0)]]
-)
-def test_a_unit_of_work_that_was_not_executed_takes_no_less_than_one_that_was(
-    points: list[tuple[float, float]],
-) -> None:
-    assert extrapolate(points, 4.0) == pytest.approx(8.0)
-    assert extrapolate(points, 1.0) == pytest.approx(4.0)

@@ -10,6 +10,7 @@ from cuda_llm.tools.profiler.counters import LaunchCounters
 
 SAMPLE, SEED = 3, 7
 BLOCKS, WARPS = 4000, 2
+FEW_BLOCKS, BLOCK_BYTES = 20, 256
 OWN_LOAD, STORE, SHARED_LOAD = 0, 1, 6
 PAGE_BYTES = 4096
 FIRST_PAGES = 8192 + 4096 + 8192
@@ -70,6 +71,18 @@ def test_other_seeds_execute_other_blocks(run: Run) -> None:
     )
     assert once.size
     assert not np.array_equal(once, again)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_where_all_blocks_are_affordable_each_is_executed_once(run: Run, seed: int) -> None:
+    pool = b"\1" * 2 * PAGE_BYTES
+    ran = run("few_blocks_copy_pages", level=SAMPLE, seed=seed, buffer=pool)
+    only = sampled(ran)
+    assert only.sampled_blocks == 0
+    assert only.sites[STORE].requests == FEW_BLOCKS * WARPS
+    ones = np.flatnonzero(ran.arena == 1)
+    output = np.split(ones, np.flatnonzero(np.diff(ones) > 1) + 1)[-1]
+    assert len(output) == FEW_BLOCKS * BLOCK_BYTES
 
 
 def test_a_page_that_is_touched_has_the_contents_of_one_of_the_pool(run: Run) -> None:

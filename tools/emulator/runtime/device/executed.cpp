@@ -3,41 +3,47 @@
 #include <algorithm>
 #include <cmath>
 
+#include "device/grid.h"
+
 namespace emu {
 namespace {
 
 constexpr double kLeastDoubt = 0.01;  // of the work of the grid
 
+double clusters_of(const LaunchRun& launch) {
+  return static_cast<double>(launch.blocks_total / cluster_blocks(launch));
+}
+
 double unlike(double one, double other) { return std::abs(one - other); }
 
-double gap(const std::vector<Executed>& blocks, size_t i) {
-  return static_cast<double>(blocks[i + 1].linear - blocks[i].linear);
+double gap(const std::vector<Executed>& clusters, size_t i) {
+  return static_cast<double>(clusters[i + 1].number - clusters[i].number);
 }
 
 double cost(const Executed& one) { return static_cast<double>(one.cost); }
 
-// How many blocks of the grid each stands for, over the mean.
-std::vector<double> weights(const LaunchRun& launch, const std::vector<Executed>& blocks, bool by_distance) {
-  std::vector<double> found(blocks.size(), 1.0);
+// How many clusters of the grid each stands for, over the mean.
+std::vector<double> weights(const LaunchRun& launch, const std::vector<Executed>& clusters, bool by_distance) {
+  std::vector<double> found(clusters.size(), 1.0);
   if (!by_distance) return found;
-  const double total = static_cast<double>(launch.blocks_total);
-  const double many = static_cast<double>(blocks.size());
+  const double total = clusters_of(launch);
+  const double many = static_cast<double>(clusters.size());
   double begin = 0;
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    const double here = static_cast<double>(blocks[i].linear) + 0.5;
-    const double end = i + 1 < blocks.size() ? here + gap(blocks, i) / 2 : total;
+  for (size_t i = 0; i < clusters.size(); ++i) {
+    const double here = static_cast<double>(clusters[i].number) + 0.5;
+    const double end = i + 1 < clusters.size() ? here + gap(clusters, i) / 2 : total;
     found[i] = (end - begin) * many / total;
     begin = end;
   }
   return found;
 }
 
-// Adds up one counter of all blocks, each times its weight.
+// Adds up one counter of all clusters, each times its weight.
 template <typename Read>
-uint64_t sum(const std::vector<Executed>& blocks, const std::vector<double>& weight, Read read) {
+uint64_t sum(const std::vector<Executed>& clusters, const std::vector<double>& weight, Read read) {
   double all = 0;
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    all += weight[i] * static_cast<double>(read(blocks[i].counters));
+  for (size_t i = 0; i < clusters.size(); ++i) {
+    all += weight[i] * static_cast<double>(read(clusters[i].counters));
   }
   return static_cast<uint64_t>(std::llround(all));
 }
@@ -55,11 +61,11 @@ void add_uses(std::vector<AllocationUse>& all, const std::vector<AllocationUse>&
 }
 
 // Neighbours stand for each other's part of the grid: their differences tell how badly.
-double path_error(const std::vector<Executed>& blocks, double total) {
+double path_error(const std::vector<Executed>& clusters, double total) {
   double squares = 0;
-  for (size_t i = 0; i + 1 < blocks.size(); ++i) {
-    const double one = static_cast<double>(blocks[i].counters.path_ticks);
-    const double off = gap(blocks, i) / total * unlike(one, static_cast<double>(blocks[i + 1].counters.path_ticks));
+  for (size_t i = 0; i + 1 < clusters.size(); ++i) {
+    const double one = static_cast<double>(clusters[i].counters.path_ticks);
+    const double off = gap(clusters, i) / total * unlike(one, static_cast<double>(clusters[i + 1].counters.path_ticks));
     squares += off * off / 2;
   }
   return std::sqrt(squares);
@@ -67,25 +73,25 @@ double path_error(const std::vector<Executed>& blocks, double total) {
 
 }  // namespace
 
-std::optional<uint64_t> find_doubt(const std::vector<Executed>& blocks) {
+std::optional<uint64_t> find_doubt(const std::vector<Executed>& clusters) {
   double most = 0, work = 0;
   size_t where = 0;
-  for (size_t i = 0; i + 1 < blocks.size(); ++i) {
-    work += gap(blocks, i) * (cost(blocks[i]) + cost(blocks[i + 1])) / 2;
-    const double doubt = gap(blocks, i) / 2 * unlike(cost(blocks[i]), cost(blocks[i + 1]));
-    if (gap(blocks, i) >= 2 && doubt > most) {
+  for (size_t i = 0; i + 1 < clusters.size(); ++i) {
+    work += gap(clusters, i) * (cost(clusters[i]) + cost(clusters[i + 1])) / 2;
+    const double doubt = gap(clusters, i) / 2 * unlike(cost(clusters[i]), cost(clusters[i + 1]));
+    if (gap(clusters, i) >= 2 && doubt > most) {
       most = doubt;
       where = i;
     }
   }
   if (most <= kLeastDoubt * work) return std::nullopt;
-  return (blocks[where].linear + blocks[where + 1].linear) / 2;
+  return (clusters[where].number + clusters[where + 1].number) / 2;
 }
 
-void count_for_all(LaunchRun& launch, const std::vector<Executed>& blocks, bool by_distance) {
-  const std::vector<double> weight = weights(launch, blocks, by_distance);
-  auto all = [&](auto read) { return sum(blocks, weight, read); };
-  Counters found = blocks.front().counters;
+void count_for_all(LaunchRun& launch, const std::vector<Executed>& clusters, bool by_distance) {
+  const std::vector<double> weight = weights(launch, clusters, by_distance);
+  auto all = [&](auto read) { return sum(clusters, weight, read); };
+  Counters found = clusters.front().counters;
   for (size_t i = 0; i < found.block_warps.size(); ++i) {
     found.block_warps[i] = all([&](const Counters& one) { return one.block_warps[i]; });
     found.block_lanes[i] = all([&](const Counters& one) { return one.block_lanes[i]; });
@@ -98,7 +104,7 @@ void count_for_all(LaunchRun& launch, const std::vector<Executed>& blocks, bool 
           &SiteCounters::path_ticks}) {
       found.sites[i].*counter = all([&](const Counters& one) { return one.sites[i].*counter; });
     }
-    for (const Executed& one : blocks) {
+    for (const Executed& one : clusters) {
       found.sites[i].worst_ways = std::max(found.sites[i].worst_ways, one.counters.sites[i].worst_ways);
     }
   }
@@ -110,12 +116,12 @@ void count_for_all(LaunchRun& launch, const std::vector<Executed>& blocks, bool 
     found.work[u] = all([&](const Counters& one) { return one.work[u]; });
   }
   found.uses.clear();
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    add_uses(found.uses, blocks[i].counters.uses, weight[i]);
-    found.worst_line = std::max(found.worst_line, blocks[i].counters.worst_line);
-    found.waits_for_blocks = std::max(found.waits_for_blocks, blocks[i].counters.waits_for_blocks);
+  for (size_t i = 0; i < clusters.size(); ++i) {
+    add_uses(found.uses, clusters[i].counters.uses, weight[i]);
+    found.worst_line = std::max(found.worst_line, clusters[i].counters.worst_line);
+    found.waits_for_blocks = std::max(found.waits_for_blocks, clusters[i].counters.waits_for_blocks);
   }
-  launch.sampling.path_error = path_error(blocks, static_cast<double>(launch.blocks_total));
+  launch.sampling.path_error = path_error(clusters, clusters_of(launch)) / cluster_blocks(launch);
   launch.counters = std::move(found);
 }
 

@@ -179,9 +179,6 @@ void weigh(const BlockRun& slot) {
 }
 
 
-namespace {
-
-// The block of a launch's `number`th cluster, counted as clusters are dealt, that has this rank.
 uint64_t linear_in_cluster(const LaunchRun& launch, uint64_t number, uint32_t rank) {
   const uint32_t* grid = launch.launch.grid;
   const uint32_t* size = launch.cluster;
@@ -195,13 +192,32 @@ uint64_t linear_in_cluster(const LaunchRun& launch, uint64_t number, uint32_t ra
   return place[0] + grid[0] * (place[1] + uint64_t{grid[1]} * place[2]);
 }
 
+void start_cluster(LaunchRun& launch, ClusterRun* cluster, const std::vector<BlockRun*>& blocks, uint64_t number,
+                   uint64_t started) {
+  if (cluster != nullptr) cluster->blocks = blocks;
+  for (uint32_t rank = 0; rank < blocks.size(); ++rank) {
+    blocks[rank]->cluster = cluster;
+    blocks[rank]->rank = rank;
+    start_block(*blocks[rank], linear_in_cluster(launch, number, rank), started + rank);
+  }
+}
+
+void finish_block(BlockRun& slot) {
+  finish_bulk_stores(slot);
+  end_certain(slot);
+  slot.finished = true;
+}
+
+namespace {
+
 // The blocks of a launch that are resident, and slots for those to come.
 class Residents {
  public:
   Residents(LaunchRun& launch, uint64_t started)
       : launch_(launch),
-        size_(launch.cluster[0] * launch.cluster[1] * launch.cluster[2]),
-        started_(started) {}
+        size_(cluster_blocks(launch)),
+        started_(started),
+        first_(started == 0 ? kNone : permuted(launch.seed, launch.blocks_total / size_, 0)) {}
 
   bool done() const { return started_ == launch_.blocks_total && waiting_.empty(); }
 
@@ -214,16 +230,12 @@ class Residents {
   // The newest block goes first: it is the one that others may be waiting for.
   void enter() {
     turns_ = 0;
-    const uint64_t number = permuted(launch_.seed, launch_.blocks_total / size_, started_ / size_);
+    const uint64_t number = next_cluster();
     std::unique_ptr<ClusterRun> cluster = size_ == 1 ? nullptr : std::make_unique<ClusterRun>();
     std::vector<BlockRun*> blocks;
     for (uint32_t rank = 0; rank < size_; ++rank) blocks.push_back(free_slot());
-    if (cluster != nullptr) cluster->blocks = blocks;
-    for (uint32_t rank = 0; rank < size_; ++rank, ++started_) {
-      blocks[rank]->cluster = cluster.get();
-      blocks[rank]->rank = rank;
-      start_block(*blocks[rank], linear_in_cluster(launch_, number, rank), started_);
-    }
+    start_cluster(launch_, cluster.get(), blocks, number, started_);
+    started_ += size_;
     waiting_.insert(waiting_.begin(), blocks.begin(), blocks.end());
     if (cluster != nullptr) clusters_.push_back(std::move(cluster));
   }
@@ -239,9 +251,7 @@ class Residents {
 
   // A slot is free again when its whole cluster has finished: until then others may ask for its memory.
   void finish(BlockRun& slot) {
-    finish_bulk_stores(slot);
-    end_certain(slot);
-    slot.finished = true;
+    finish_block(slot);
     ClusterRun* cluster = slot.cluster;
     if (cluster == nullptr || cluster == slot.alone.get()) {
       idle_.push_back(&slot);
@@ -254,6 +264,12 @@ class Residents {
   }
 
  private:
+  // Cluster 0 has run already where some have: it took the turn of the one that comes first.
+  uint64_t next_cluster() const {
+    const uint64_t number = permuted(launch_.seed, launch_.blocks_total / size_, started_ / size_);
+    return number == 0 && first_ != kNone ? first_ : number;
+  }
+
   BlockRun* free_slot() {
     if (idle_.empty()) {
       slots_.push_back(std::make_unique<BlockRun>());
@@ -268,6 +284,7 @@ class Residents {
   LaunchRun& launch_;
   uint32_t size_;
   uint64_t started_;
+  uint64_t first_;  // cluster that the order has first, where another ran in its turn; else kNone
   uint64_t turns_ = 0;
   std::vector<std::unique_ptr<BlockRun>> slots_;
   std::vector<std::unique_ptr<ClusterRun>> clusters_;

@@ -1,6 +1,8 @@
 // The blocks of a launch: from start to end, one after another.
 #pragma once
 
+#include <vector>
+
 #include "device/run.h"
 
 namespace emu {
@@ -19,7 +21,23 @@ Outcome run_block(BlockRun& slot);
 // Adds what the block executed to the launch, and weighs it against the heaviest so far.
 void weigh(const BlockRun& slot);
 
-// Runs the blocks of the grid to their ends, but for those that have `started` already.
+// The blocks of each cluster of the launch; 1 without clusters.
+inline uint32_t cluster_blocks(const LaunchRun& launch) {
+  return launch.cluster[0] * launch.cluster[1] * launch.cluster[2];
+}
+
+// The block that has this rank in the launch's `number`th cluster, counted as clusters are dealt.
+uint64_t linear_in_cluster(const LaunchRun& launch, uint64_t number, uint32_t rank);
+
+// Puts the launch's `number`th cluster into the slots, one a rank; `cluster` is null where a cluster is
+// one block. So many blocks have `started` before.
+void start_cluster(LaunchRun& launch, ClusterRun* cluster, const std::vector<BlockRun*>& blocks, uint64_t number,
+                   uint64_t started);
+
+// Lands what the block, which has run to its end, has sent to memory.
+void finish_block(BlockRun& slot);
+
+// Runs the blocks of the grid to their ends. Where some have `started` already they are cluster 0.
 void run_grid(LaunchRun& launch, uint64_t started = 0);
 
 }  // namespace emu

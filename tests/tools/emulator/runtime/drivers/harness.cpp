@@ -88,7 +88,7 @@ void Call::begin() {
   options.scratch_bytes = 1 << 20;
   options.fuel = settings.fuel;
   options.device_to_host = 1;
-  options.sample_cost = 1;
+  options.sample_cost = declared.sample_cost;
   options.buffers = buffers_.data();
   emu_begin(&options);
 }

@@ -109,7 +109,8 @@ class Call {
   uint64_t end_ = 4096;
 };
 
-// The kernel that launches run is a slot of one module; these say what it declares.
+// The kernel that launches run is a slot of one module; these say what it declares, and how much of a
+// launch may be executed at level sample.
 struct Declared {
   uint32_t static_shared = 0;
   uint32_t local = 0;
@@ -120,6 +121,7 @@ struct Declared {
                                  "cp.async"};
   bool steers = false;  // what site 0 loads
   uint16_t updates[kSites] = {};
+  uint64_t sample_cost = 1;
 };
 extern Declared declared;
 

@@ -5,6 +5,7 @@ namespace test::sampling {
 namespace {
 
 constexpr uint32_t kManyBlocks = 4000;
+constexpr uint32_t kFewBlocks = 20;
 constexpr uint32_t kThreads = 64;
 constexpr uint32_t kBusyLoads = 4000;
 constexpr uint32_t kIdleLoads = 200;
@@ -48,22 +49,25 @@ void work_in_two_kinds(Warp* w, Mask m, uint32_t) {
   leave(w, m);
 }
 
-Scenario many(Status (*kernel)(Warp*), bool steers, bool pooled) {
+Scenario many(Status (*kernel)(Warp*), bool steers, bool pooled, uint32_t blocks = kManyBlocks) {
   return [=](Call& c) {
     declared.steers = steers;
+    if (blocks == kFewBlocks) declared.sample_cost = 1 << 20;
+    const uint64_t bytes = uint64_t{4} * blocks * kThreads;
     c.buffer(8192, BufferRole::in);
-    const uint64_t in = c.buffer(kBytes, BufferRole::in);
+    const uint64_t in = c.buffer(bytes, BufferRole::in);
     if (pooled) c.fill_from_the_one_before();
-    const uint64_t out = c.buffer(kBytes);
+    const uint64_t out = c.buffer(bytes);
     const uint64_t shared = c.buffer(4 * kThreads, BufferRole::in);
     c.begin();
-    c.launch(kernel, kManyBlocks, kThreads, {in, out, shared});
+    c.launch(kernel, blocks, kThreads, {in, out, shared});
   };
 }
 
 Register all[] = {
     {"many_blocks_copy", many(run<copy_and_share>, false, false)},
     {"many_blocks_copy_pages", many(run<copy_and_share>, false, true)},
+    {"few_blocks_copy_pages", many(run<copy_and_share>, false, true, kFewBlocks)},
     {"many_blocks_mostly_busy", many(run<work_in_two_kinds<2857>>, false, false)},
     {"many_blocks_few_busy", many(run<work_in_two_kinds<150>>, false, false)},
     {"many_blocks_read_one", many(run<read_of_the_first>, false, false)},

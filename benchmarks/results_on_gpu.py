@@ -1,8 +1,10 @@
-"""Times one known point of every playbook on a GPU, beside baselines, libraries and plain copies.
+"""Times one known kernel a task on a GPU, beside baselines, libraries and plain copies.
 
     python benchmarks/results_on_gpu.py --out FOLDER
+    python benchmarks/results_on_gpu.py --out FOLDER --winners experiments/paper-without-a-gpu
 
-This is `cuda-llm bench` without a search: each run judges the point of `known_points.toml` alone,
+The kernels are the points of `known_points.toml`, one of every playbook, or the winners of a
+recorded benchmark. This is `cuda-llm bench` without a search: each run judges the kernel alone,
 inspects the kernel and times the kernel again at the end. Writes the tables and `rows.json` into
 `--out`; a later call continues there.
 """
@@ -29,7 +31,7 @@ from cuda_llm.graph.runs.resolve import resolve_config
 from cuda_llm.outcomes import NoCode
 from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Author, Brief, Draft
-from cuda_llm.tasks.loader import list_tasks, load_task
+from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.compile import baseline_request, compile_candidate, compile_request
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.open_device import open_device
@@ -37,47 +39,67 @@ from cuda_llm.tools.open_device import open_device
 POINTS = Path(__file__).parent / "known_points.toml"
 
 
-class KnownPoint:
-    """A generator that answers the recorded point of the task's playbook, once."""
+class KnownKernel:
+    """A generator that answers the known kernel of the task, once."""
 
-    name = "known_point"
-    written_by: Author = "playbook"
+    name = "known_kernel"
 
-    def __init__(self, points: Mapping[str, Mapping[str, int]]) -> None:
-        """`points` by task."""
-        self._points = points
+    def __init__(self, kernels: Mapping[str, Draft], written_by: Author) -> None:
+        """`kernels` by task."""
+        self.kernels = kernels
+        self.written_by: Author = written_by
 
     async def generate(self, brief: Brief, situation: Situation) -> Draft | NoCode:
-        """Return the kernel at the point."""
-        point = dict(self._points[situation.task.name])
-        return Draft(
-            source=open_playbook(situation.task).write(point),
+        """Return the task's kernel."""
+        return self.kernels[situation.task.name]
+
+
+def known_points() -> dict[str, Draft]:
+    """Return the kernel of each playbook at its known point, by task."""
+    points = tomllib.loads(POINTS.read_text(encoding="utf-8"))
+    return {
+        name: Draft(
+            source=open_playbook(load_task(name)).write(dict(point)),
             idea="the known point",
-            tunables=point,
+            tunables=dict(point),
         )
+        for name, point in points.items()
+    }
+
+
+def winners(folder: Path) -> dict[str, Draft]:
+    """Return the winner of each run of a benchmark, by task."""
+    found = sorted(folder.glob("runs/*/best/solve.cu"))
+    return {
+        one.parents[1].name: Draft(source=one.read_text(encoding="utf-8"), idea="the winner")
+        for one in found
+    }
 
 
 def main() -> None:
-    """Judge the points until the time is up."""
+    """Judge the kernels until the time is up."""
     parser = argparse.ArgumentParser(description=__doc__)
     record.add_arguments(parser)
+    parser.add_argument("--winners", type=Path, help="folder of a recorded benchmark")
     parser.add_argument("tasks", nargs="*")
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.limit_s
-    points = tomllib.loads(POINTS.read_text(encoding="utf-8"))
-    tasks = record.sharded(arguments.tasks or [*list_tasks()], arguments.shard)
-    asyncio.run(measure(tasks, points, open_device(arguments.device), arguments.out, deadline))
+    recorded: Path | None = arguments.winners
+    kernels = known_points() if recorded is None else winners(recorded)
+    generator = KnownKernel(kernels, "playbook" if recorded is None else "model")
+    tasks = record.sharded(arguments.tasks or sorted(kernels), arguments.shard)
+    asyncio.run(measure(tasks, generator, open_device(arguments.device), arguments.out, deadline))
 
 
 async def measure(
     tasks: list[str],
-    points: Mapping[str, Mapping[str, int]],
+    generator: KnownKernel,
     device: Device,
     out: Path,
     deadline: float,
 ) -> None:
     """Compile everything first, then run the tasks in turn; rewrite the tables after each."""
-    await compile_all(tasks, points, device)
+    await compile_all(tasks, generator, device)
     folder = BenchmarkFolder(out.absolute() / "results")
     if (folder.path / "bench.json").exists():
         plan = folder.read_plan()
@@ -98,7 +120,7 @@ async def measure(
         print(f"{left_s(deadline):4.0f} s left: {name} {row.state} {row.error[:200]}", flush=True)
         print(f"      {row.verdicts} {row.speedup} {us} library/ours {over}", flush=True)
 
-    brought = Parts(generator=KnownPoint(points))
+    brought = Parts(generator=generator)
     working = asyncio.ensure_future(
         work(folder, plan, device, keep, brought=brought, report=lambda _: None)
     )
@@ -113,14 +135,12 @@ def left_s(deadline: float) -> float:
     return max(0.0, deadline - time.monotonic())
 
 
-async def compile_all(
-    tasks: list[str], points: Mapping[str, Mapping[str, int]], device: Device
-) -> None:
+async def compile_all(tasks: list[str], generator: KnownKernel, device: Device) -> None:
     """Fill the cache, so that no core compiles while a GPU waits."""
     requests = []
     for task in map(load_task, tasks):
         requests.append(baseline_request(task, device.hardware.target))
-        sources = {"source.cu": open_playbook(task).write(dict(points[task.name]))}
+        sources = {"source.cu": generator.kernels[task.name].source}
         sources |= {
             one.name: one.read_text(encoding="utf-8")
             for one in task.libraries

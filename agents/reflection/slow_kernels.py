@@ -197,7 +197,7 @@ def _at_the_limit(
         cause=least.bound,
         text=(
             f"This kernel takes hardly longer than the {what} of the task need on this device: "
-            "only small changes at the smaller sizes are left to gain from."
+            "little is left to gain."
         ),
         hardware_text=(
             f"It reaches {share:.0%} of what is attainable over the timed sizes; at the largest "

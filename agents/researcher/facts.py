@@ -50,12 +50,13 @@ def roofline_facts(situation: Situation) -> HardwareFact:
         return HardwareFact(name="sizes", decision="no size is timed on this device")
     least = [least_time(situation.task, situation.hardware, dims) for dims in sizes]
     rows = [_row(situation, index, sizes[index], one) for index, one in enumerate(least)]
-    largest = rows[-1]
+    number = max(range(len(sizes)), key=lambda one: least[one].time_us)
+    largest = rows[number]
     reached = largest["baseline_share"]
     return HardwareFact(
         name="sizes",
         lines=(
-            _intensity(situation, least[-1]),
+            _intensity(situation, least[number]),
             _attainable(least),
             _launch(situation, rows),
         ),

@@ -160,7 +160,8 @@ async def work(
     """
     done = {name for name in plan.tasks if is_done(folder.read_row(name))}
     queue = RunQueue(plan, done, on_progress)
-    has_model = bool(plan.config.model) or (brought is not None and brought.model is not None)
+    models = [plan.config.model, *(one.get("model") for one in plan.sweep.values())]
+    has_model = any(models) or (brought is not None and brought.model is not None)
     devices = places(device, len(plan.tasks) - len(done), has_model=has_model)
     lost: list[Device] = []
 

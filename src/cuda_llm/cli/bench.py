@@ -82,7 +82,7 @@ def begin(
         with_beside,
     )
     from cuda_llm.graph.benchmark.presets import find_preset
-    from cuda_llm.graph.benchmark.sweep import check_config, combine, read_swept, settle
+    from cuda_llm.graph.benchmark.sweep import combine, read_swept, settle
     from cuda_llm.graph.runs.resolve import resolve_config
     from cuda_llm.tools.compiler.nvcc import find_toolkit
     from cuda_llm.tools.open_device import open_device
@@ -101,7 +101,6 @@ def begin(
         config, left_out = make_quick(config, swept)
     config = resolve_config(config.changed(task=next(iter(tasks.values()))))
     config, settings = combine(config, swept)
-    check_config(config)
     find_toolkit()
     device = open_device(config.device)
     plan = plan_benchmark(

@@ -159,6 +159,23 @@ def test_a_model_stands_beside_the_playbook_with_what_it_cost(
     assert all(f" | – | {ratio:.2f}x | " in line for line in (row, mean)), "no library, a playbook"
 
 
+def test_models_are_compared_at_one_endpoint(command: Command, tmp_path: Path) -> None:
+    task, out = tiny_task(tmp_path, "tiny"), tmp_path / "out"
+    options = ("--candidates", 1, "--rounds", 1, "--tune", 0, "--device", "emulated", "--out", out)
+    with ModelServer(write_kernel, model="strong", more_models=("weak",)) as server:
+        ran = command(
+            *("bench", task, *options, "--generator", "llm", "--sweep", "model=strong,weak"),
+            *("--base-url", server.base_url, "--json"),
+        )
+        assert ran.code == 0, ran.stderr
+        asked = {one.body["model"] for one in server.requests}
+    assert asked == {"strong", "weak"}
+    document = json.loads(ran.stdout)
+    assert [row["setting"] for row in document["rows"]] == [{"model": "strong"}, {"model": "weak"}]
+    (pair,) = document["pairs"]
+    assert (pair["value"], pair["ratio"]) == ("weak", 1.0)
+
+
 def test_a_finished_benchmark_is_computed_again_from_its_runs_without_a_device(
     command: Command, tmp_path: Path
 ) -> None:

@@ -1,0 +1,409 @@
+// Bulk-copied plane pairs in shared rings; depth carried in registers.
+
+#include <cmath>
+#include <cuda_runtime.h>
+
+__device__ __forceinline__ float4 max2(float4 a, float4 b)
+{
+    return make_float4(fmaxf(a.x, b.x), fmaxf(a.y, b.y), fmaxf(a.z, b.z), fmaxf(a.w, b.w));
+}
+
+__device__ __forceinline__ float4 max3(float4 a, float4 b, float4 c)
+{
+    return max2(max2(a, b), c);
+}
+
+// ---------------------------------------------------------------- planes through shared memory
+
+constexpr int MAX_STAGES = 16;
+constexpr int RING_BYTES = 57088;   // four blocks an SM
+
+__device__ __forceinline__ void barrier_init(unsigned barrier, unsigned count)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(unsigned barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void barrier_expect(unsigned barrier, unsigned bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void barrier_wait(unsigned barrier, unsigned parity)
+{
+    unsigned done;
+    do {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n"
+                     "}\n"
+                     : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    } while (done == 0u);
+}
+
+__device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigned bytes, unsigned barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :: "r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+
+// kernel 3, stride 2, padding 1, dilation 3, W a multiple of 4 and at most 128, H at least 6.
+//
+// Taps are at 2 o - 1, 2 o + 2, 2 o + 5; the middle one is always inside. A block takes a channel:
+// its last warp brings pairs of planes, first 1 and 3, then 2 k + 2 and 2 k + 5 for output plane k;
+// what plane 2 k + 5 gives is kept for output plane k + 3. Row 0, and H - 2 where H is even, are never
+// needed. A warp takes R rows of the output; a lane four columns of the input, two of the output.
+__global__ void __launch_bounds__(544)
+pool_ring(const float* __restrict__ input, float* __restrict__ output,
+          int D, int H, int W4, int OD, int OH, int R, int G, int S)
+{
+    extern __shared__ __align__(128) float4 planes[];
+    __shared__ __align__(8) unsigned long long barriers[2 * MAX_STAGES];
+
+    const int warp = threadIdx.x >> 5;
+    const int lane = threadIdx.x & 31;
+    const unsigned full = (unsigned)__cvta_generic_to_shared(&barriers[0]);
+    const unsigned empty = full + 8u * MAX_STAGES;
+    const int plane = H * W4;
+    const size_t channel = blockIdx.x;
+
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < S; ++s) {
+            barrier_init(full + 8u * s, 1u);
+            barrier_init(empty + 8u * s, (unsigned)G);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+    __syncthreads();
+
+    if (warp == G) {
+        if (lane == 0) {
+            const float4* source = reinterpret_cast<const float4*>(input) + channel * D * (size_t)plane;
+            const unsigned base = (unsigned)__cvta_generic_to_shared(planes);
+            const bool even = (H & 1) == 0;
+            const unsigned row_bytes = 16u * (unsigned)W4;
+            const unsigned most = row_bytes * (unsigned)(even ? H - 3 : H - 2);   // from row 1 on
+            const unsigned bytes = most + (even ? row_bytes : 0u);
+            int s = 0;
+            unsigned parity = 1u;          // the first round finds all stages empty
+            for (int i = 0; i <= OD; ++i) {
+                int a, b;
+                if (i == 0) {
+                    a = OD > 1 ? 1 : -1;
+                    b = OD > 2 ? 3 : -1;
+                } else {
+                    a = 2 * i;
+                    b = 2 * i + 3 < D ? 2 * i + 3 : -1;
+                }
+                barrier_wait(empty + 8u * s, parity);
+                const unsigned barrier = full + 8u * s;
+                const unsigned total = (a >= 0 ? bytes : 0u) + (b >= 0 ? bytes : 0u);
+                if (total == 0u) barrier_arrive(barrier);
+                else barrier_expect(barrier, total);
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    const int p = h == 0 ? a : b;
+                    if (p >= 0) {
+                        const float4* from = source + (size_t)p * plane;
+                        const unsigned to = base + 16u * (unsigned)((2 * s + h) * plane);
+                        bulk_copy(to + row_bytes, from + W4, most, barrier);
+                        if (even) {
+                            bulk_copy(to + row_bytes * (unsigned)(H - 1), from + (size_t)(H - 1) * W4,
+                                      row_bytes, barrier);
+                        }
+                    }
+                }
+                if (++s == S) {
+                    s = 0;
+                    parity ^= 1u;
+                }
+            }
+        }
+        return;
+    }
+
+    int row = lane / W4;
+    int j = lane - row * W4;
+    bool active = row < R;
+    if (!active) {
+        row = R - 1;
+        j = W4 - 1;
+    }
+    int oh = warp * R + row;
+    if (oh >= OH) {
+        active = false;
+        oh = OH - 1;
+    }
+    const bool stores = active && j < W4 - 1;
+    const int h1 = 2 * oh + 2;
+    const int h0 = oh == 0 ? h1 : 2 * oh - 1;
+    const int h2 = 2 * oh + 5 < H ? 2 * oh + 5 : h1;
+    const int at0 = h0 * W4 + j;
+    const int at1 = h1 * W4 + j;
+    const int at2 = h2 * W4 + j;
+
+    const int OW = 2 * (W4 - 1);
+    const size_t oplane = (size_t)OH * OW;
+    float* out = output + channel * OD * oplane + (size_t)oh * OW + 2 * j;
+
+    const float4 lowest = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+    float4 c0 = lowest, c1 = lowest, c2 = lowest;   // of output planes k, k + 1, k + 2
+
+    barrier_wait(full, 0u);
+    if (OD > 1) c1 = max3(planes[at0], planes[at1], planes[at2]);
+    if (OD > 2) c2 = max3(planes[plane + at0], planes[plane + at1], planes[plane + at2]);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(empty);
+
+    int s = 1;
+    unsigned parity = 0u;
+    for (int k = 0; k < OD; ++k) {
+        if (s == S) {
+            s = 0;
+            parity ^= 1u;
+        }
+        barrier_wait(full + 8u * s, parity);
+        const float4* even_plane = planes + 2 * s * plane;
+        const float4* odd_plane = even_plane + plane;
+        const float4 e = max3(even_plane[at0], even_plane[at1], even_plane[at2]);
+        float4 q = lowest;
+        if (2 * k + 5 < D) q = max3(odd_plane[at0], odd_plane[at1], odd_plane[at2]);
+        const float4 v = max3(e, q, c0);
+        c0 = c1;
+        c1 = c2;
+        c2 = q;
+        __syncwarp();
+        if (lane == 0) barrier_arrive(empty + 8u * s);
+        ++s;
+
+        float left = __shfl_up_sync(0xffffffffu, v.w, 1);
+        float right = __shfl_down_sync(0xffffffffu, v.y, 1);
+        float both = __shfl_down_sync(0xffffffffu, fmaxf(v.x, v.w), 1);
+        if (j == 0) left = v.z;
+        if (stores) {
+            float2 result;
+            result.x = fmaxf(fmaxf(left, v.z), right);
+            result.y = fmaxf(v.y, both);
+            *reinterpret_cast<float2*>(out) = result;
+        }
+        out += oplane;
+    }
+}
+
+// ---------------------------------------------------------------- small volumes: registers only
+
+// As above, without shared memory. Output planes od = r, r + 3, r + 6 ... share planes only among
+// themselves (2 od + 5 = 2 (od + 3) - 1). A warp takes one channel, one r and R rows of the output.
+template <int U, int THREADS, int BLOCKS>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+pool_fast(const float4* __restrict__ input, float* __restrict__ output, unsigned total,
+          int D, int H, int W4, int OD, int OH, int R, int G)
+{
+    unsigned id = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+    if (id >= total) return;
+    unsigned cr = id / (unsigned)G;
+    int g = (int)(id - cr * (unsigned)G);
+    unsigned channel = cr / 3u;
+    int r = (int)(cr - channel * 3u);
+    if (r >= OD) return;
+
+    int lane = threadIdx.x & 31;
+    int row = lane / W4;
+    int j = lane - row * W4;
+    bool active = row < R;
+    if (!active) {
+        row = R - 1;
+        j = W4 - 1;
+    }
+    int oh = g * R + row;
+    if (oh >= OH) {
+        active = false;
+        oh = OH - 1;
+    }
+    bool stores = active && j < W4 - 1;
+
+    size_t plane = (size_t)H * W4;
+    const float4* base = input + (size_t)channel * D * plane + j;
+    int h1 = 2 * oh + 2;
+    int h0 = oh == 0 ? h1 : 2 * oh - 1;
+    int h2 = 2 * oh + 5 < H ? 2 * oh + 5 : h1;
+    const float4* p0 = base + (size_t)h0 * W4;
+    const float4* p1 = base + (size_t)h1 * W4;
+    const float4* p2 = base + (size_t)h2 * W4;
+
+    int OW = 2 * (W4 - 1);
+    size_t oplane = (size_t)OH * OW;
+    float* out = output + ((size_t)channel * OD + r) * oplane + (size_t)oh * OW + 2 * j;
+
+    float4 e[U][3], o[U][3];
+    int od = r;
+
+    size_t at = (size_t)(r == 0 ? 2 : 2 * r - 1) * plane;
+    float4 c0 = __ldg(p0 + at);
+    float4 c1 = __ldg(p1 + at);
+    float4 c2 = __ldg(p2 + at);
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+        int k = od + 3 * u;
+        if (k < OD) {
+            int d1 = 2 * k + 2;
+            int d2 = 2 * k + 5 < D ? 2 * k + 5 : d1;
+            size_t a1 = (size_t)d1 * plane, a2 = (size_t)d2 * plane;
+            e[u][0] = __ldg(p0 + a1);
+            e[u][1] = __ldg(p1 + a1);
+            e[u][2] = __ldg(p2 + a1);
+            o[u][0] = __ldg(p0 + a2);
+            o[u][1] = __ldg(p1 + a2);
+            o[u][2] = __ldg(p2 + a2);
+        }
+    }
+    float4 carry = max3(c0, c1, c2);
+
+    while (true) {
+        float4 v[U];
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            if (od + 3 * u < OD) {
+                float4 q = max3(o[u][0], o[u][1], o[u][2]);
+                v[u] = max2(max3(e[u][0], e[u][1], e[u][2]), max2(carry, q));
+                carry = q;
+            }
+        }
+        int next = od + 3 * U;
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            int k = next + 3 * u;
+            if (k < OD) {
+                int d1 = 2 * k + 2;
+                int d2 = 2 * k + 5 < D ? 2 * k + 5 : d1;
+                size_t a1 = (size_t)d1 * plane, a2 = (size_t)d2 * plane;
+                e[u][0] = __ldg(p0 + a1);
+                e[u][1] = __ldg(p1 + a1);
+                e[u][2] = __ldg(p2 + a1);
+                o[u][0] = __ldg(p0 + a2);
+                o[u][1] = __ldg(p1 + a2);
+                o[u][2] = __ldg(p2 + a2);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            if (od + 3 * u < OD) {
+                float left = __shfl_up_sync(0xffffffffu, v[u].w, 1);
+                float right = __shfl_down_sync(0xffffffffu, v[u].y, 1);
+                float both = __shfl_down_sync(0xffffffffu, fmaxf(v[u].x, v[u].w), 1);
+                if (j == 0) left = v[u].z;
+                if (stores) {
+                    float2 result;
+                    result.x = fmaxf(fmaxf(left, v[u].z), right);
+                    result.y = fmaxf(v[u].y, both);
+                    *reinterpret_cast<float2*>(out) = result;
+                }
+                out += 3 * oplane;
+            }
+        }
+        od = next;
+        if (od >= OD) break;
+    }
+}
+
+// ---------------------------------------------------------------- any parameters
+
+// The taps of one axis that lie inside: first <= t < end.
+__device__ __forceinline__ void inside(long long start, int X, int kernel, int dilation,
+                                       long long& first, long long& end)
+{
+    first = start >= 0 ? 0 : (-start + dilation - 1) / dilation;
+    long long room = (long long)X - 1 - start;
+    end = room < 0 ? 0 : room / dilation + 1;
+    if (end > kernel) end = kernel;
+}
+
+// One thread an output.
+__global__ void __launch_bounds__(256)
+pool_any(const float* __restrict__ input, float* __restrict__ output, size_t count,
+         int D, int H, int W, int OD, int OH, int OW,
+         int kernel, int stride, int padding, int dilation)
+{
+    size_t step = (size_t)gridDim.x * blockDim.x;
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        size_t rest = i / (size_t)OW;
+        long long ow = (long long)(i - rest * OW);
+        size_t rest2 = rest / (size_t)OH;
+        long long oh = (long long)(rest - rest2 * OH);
+        size_t channel = rest2 / (size_t)OD;
+        long long od = (long long)(rest2 - channel * OD);
+        const float* volume = input + channel * D * H * W;
+        long long d0 = od * stride - padding;
+        long long h0 = oh * stride - padding;
+        long long w0 = ow * stride - padding;
+        long long z0, z1, y0, y1, x0, x1;
+        inside(d0, D, kernel, dilation, z0, z1);
+        inside(h0, H, kernel, dilation, y0, y1);
+        inside(w0, W, kernel, dilation, x0, x1);
+        float largest = -INFINITY;
+        for (long long z = z0; z < z1; ++z) {
+            const float* plane = volume + (size_t)(d0 + z * dilation) * H * W;
+            for (long long y = y0; y < y1; ++y) {
+                const float* row = plane + (size_t)(h0 + y * dilation) * W;
+#pragma unroll 4
+                for (long long x = x0; x < x1; ++x) {
+                    largest = fmaxf(largest, __ldg(row + (w0 + x * dilation)));
+                }
+            }
+        }
+        output[i] = largest;
+    }
+}
+
+extern "C" void solve(const float* input, float* output, int N, int C, int D, int H, int W,
+                      int kernel, int stride, int padding, int dilation)
+{
+    long long reach = (long long)dilation * (kernel - 1) + 1;
+    int OD = (int)(((long long)D + 2ll * padding - reach) / stride + 1);
+    int OH = (int)(((long long)H + 2ll * padding - reach) / stride + 1);
+    int OW = (int)(((long long)W + 2ll * padding - reach) / stride + 1);
+
+    if (kernel == 3 && stride == 2 && padding == 1 && dilation == 3 && W % 4 == 0 && W >= 8 && W <= 128) {
+        int W4 = W / 4;
+        int R = 32 / W4;
+        int G = (OH + R - 1) / R;
+
+        size_t channels = (size_t)N * C;
+        size_t pair = 2 * (size_t)H * W * sizeof(float);
+        if (channels >= 132 && channels < 0x7fff0000u && H >= 6 && G <= 16
+            && (size_t)D * H * W >= 24000 && 2 * pair <= RING_BYTES) {
+            int S = (int)(RING_BYTES / pair);
+            if (S > MAX_STAGES) S = MAX_STAGES;
+            if (S > OD + 1) S = OD + 1;
+            cudaFuncSetAttribute(pool_ring, cudaFuncAttributeMaxDynamicSharedMemorySize, RING_BYTES);
+            pool_ring<<<(unsigned)channels, 32 * (G + 1), S * pair>>>(input, output, D, H, W4, OD, OH, R, G, S);
+            return;
+        }
+
+        unsigned long long total = (unsigned long long)N * C * 3ull * G;
+        if (total < 0x7fff0000ull) {
+            int warps = G <= 16 ? (G < 4 ? G * (4 / G) : G) : 8;
+            unsigned blocks = (unsigned)((total + warps - 1) / warps);
+            const float4* in4 = reinterpret_cast<const float4*>(input);
+            if (OD <= 12 && warps <= 4) {
+                pool_fast<2, 128, 6><<<blocks, warps * 32>>>(in4, output, (unsigned)total,
+                                                             D, H, W4, OD, OH, R, G);
+            } else {
+                pool_fast<1, 512, 2><<<blocks, warps * 32>>>(in4, output, (unsigned)total,
+                                                             D, H, W4, OD, OH, R, G);
+            }
+            return;
+        }
+    }
+
+    size_t count = (size_t)N * C * OD * OH * OW;
+    size_t want = (count + 255) / 256;
+    unsigned blocks = want < (size_t)(1u << 20) ? (unsigned)want : (1u << 20);
+    pool_any<<<blocks, 256>>>(input, output, count, D, H, W, OD, OH, OW, kernel, stride, padding, dilation);
+}

@@ -1,0 +1,800 @@
+// Private cp.async rings of keys feed tall split-tf32 tiles
+#include <cfloat>
+#include <cmath>
+#include <cuda_runtime.h>
+#include <stddef.h>
+
+constexpr unsigned FULL = 0xffffffffu;
+
+__device__ __forceinline__ float ex2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ void copy16(unsigned dst, const float* src)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(dst), "l"(src) : "memory");
+}
+
+__device__ __forceinline__ void commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int LEFT>
+__device__ __forceinline__ void wait_groups()
+{
+    asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+}
+
+// ---- few outputs: fp32 register tiles; warps split the keys and merge once ----
+
+// Sum over the lanes that differ in the bits of kl; each keeps its share of the COUNT sums.
+template <int COUNT, int BIT, int UNIT>
+__device__ __forceinline__ void scatter(float* a, int kl, int& offset)
+{
+    if constexpr (BIT >= 1) {
+        constexpr int HALF = COUNT / 2;
+        bool up = (kl & BIT) != 0;
+#pragma unroll
+        for (int i = 0; i < HALF; ++i) {
+            float send = up ? a[i] : a[i + HALF];
+            float keep = up ? a[i + HALF] : a[i];
+            a[i] = keep + __shfl_xor_sync(FULL, send, BIT * UNIT);
+        }
+        if (up) offset += HALF;
+        scatter<HALF, BIT / 2, UNIT>(a, kl, offset);
+    }
+}
+
+// W: columns of a head. A lane holds RQ queries; a warp QL lanes of queries, KL of keys. The NW warps of
+// a block share its queries and take keys in turn, TK at a time, through rings of STAGES tiles of their own.
+template <int W_, int RQ_, int QL_, int NW_, int CH_, int STAGES_>
+struct Plan {
+    static constexpr int W = W_, RQ = RQ_, QL = QL_, NW = NW_, CH = CH_, STAGES = STAGES_;
+    static constexpr int KL = 32 / QL;
+    static constexpr int TK = CH * KL;
+    static constexpr int QB = RQ * QL;
+    static constexpr int ROW = W + 4;
+    static constexpr int STAGE = 2 * TK * ROW;                     // floats
+    static constexpr int PART = QB * ROW;
+    static constexpr int REGION = STAGES * STAGE > PART ? STAGES * STAGE : PART;
+    static constexpr int BYTES = (NW * REGION + 2 * NW * QB) * 4;
+    static constexpr int COUNT = RQ * W / KL;
+};
+
+template <class P>
+__device__ __forceinline__ void fetch(unsigned dst, const float* K, const float* V, int tile, int tiles,
+                                      int N, size_t d_model, int lane)
+{
+    constexpr int PER_ROW = P::W / 4;
+    constexpr int ROUNDS = P::TK * PER_ROW / 32;
+    static_assert(P::TK * PER_ROW % 32 == 0, "whole rounds");
+    if (tile < tiles) {
+#pragma unroll
+        for (int i = 0; i < ROUNDS; ++i) {
+            int c = i * 32 + lane;
+            int row = c / PER_ROW, col = c % PER_ROW * 4;
+            int key = tile * P::TK + row;
+            size_t at = (size_t)(key < N ? key : N - 1) * d_model + col; // masked later
+            unsigned d = dst + (row * P::ROW + col) * 4;
+            copy16(d, K + at);
+            copy16(d + P::TK * P::ROW * 4, V + at);
+        }
+    }
+    commit();
+}
+
+template <class P>
+__global__ void __launch_bounds__(P::NW * 32, 1)
+attention(const float* __restrict__ Q, const float* __restrict__ K, const float* __restrict__ V,
+          float* __restrict__ output, int N, int h, float scale)
+{
+    constexpr int W = P::W, RQ = P::RQ, QL = P::QL, NW = P::NW, CH = P::CH;
+    constexpr int KL = P::KL, TK = P::TK, QB = P::QB, ROW = P::ROW, STAGES = P::STAGES;
+    extern __shared__ __align__(16) float smem[];
+    float* shared_m = smem + NW * P::REGION;
+    float* shared_l = shared_m + NW * QB;
+
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    int ql = lane % QL;
+    int kl = lane / QL;
+    int head = (int)(blockIdx.x % (unsigned)h);
+    int q0 = (int)(blockIdx.x / (unsigned)h) * QB;
+    size_t d_model = (size_t)h * W;
+    const float* Kh = K + (size_t)head * W;
+    const float* Vh = V + (size_t)head * W;
+
+    float* region = smem + warp * P::REGION;
+    unsigned ring = (unsigned)__cvta_generic_to_shared(region);
+    int tiles = (N - 1) / TK + 1;
+
+#pragma unroll
+    for (int s = 0; s < STAGES; ++s) {
+        fetch<P>(ring + s * P::STAGE * 4, Kh, Vh, warp + s * NW, tiles, N, d_model, lane);
+    }
+
+    float q[RQ][W];
+#pragma unroll
+    for (int r = 0; r < RQ; ++r) {
+        int i = q0 + r * QL + ql;
+        i = i < N ? i : N - 1;
+        const float4* from = reinterpret_cast<const float4*>(Q + (size_t)i * d_model + (size_t)head * W);
+#pragma unroll
+        for (int d = 0; d < W / 4; ++d) {
+            float4 x = __ldg(from + d);
+            q[r][4 * d] = x.x * scale;
+            q[r][4 * d + 1] = x.y * scale;
+            q[r][4 * d + 2] = x.z * scale;
+            q[r][4 * d + 3] = x.w * scale;
+        }
+    }
+
+    float acc[RQ * W];
+    float m[RQ], l[RQ];
+#pragma unroll
+    for (int i = 0; i < RQ * W; ++i) acc[i] = 0.0f;
+#pragma unroll
+    for (int r = 0; r < RQ; ++r) {
+        m[r] = -FLT_MAX;
+        l[r] = 0.0f;
+    }
+
+    int stage = 0;
+    for (int t = warp; t < tiles; t += NW) {
+        wait_groups<STAGES - 1>();
+        __syncwarp();
+        const float* Kn = region + stage * P::STAGE + kl * ROW;
+        const float* Vn = Kn + TK * ROW;
+        float s[CH][RQ];
+#pragma unroll
+        for (int c = 0; c < CH; ++c) {
+#pragma unroll
+            for (int r = 0; r < RQ; ++r) s[c][r] = 0.0f;
+        }
+#pragma unroll
+        for (int d = 0; d < W; d += 4) {
+#pragma unroll
+            for (int c = 0; c < CH; ++c) {
+                float4 k = *reinterpret_cast<const float4*>(Kn + c * KL * ROW + d);
+#pragma unroll
+                for (int r = 0; r < RQ; ++r) {
+                    s[c][r] = fmaf(q[r][d], k.x, s[c][r]);
+                    s[c][r] = fmaf(q[r][d + 1], k.y, s[c][r]);
+                    s[c][r] = fmaf(q[r][d + 2], k.z, s[c][r]);
+                    s[c][r] = fmaf(q[r][d + 3], k.w, s[c][r]);
+                }
+            }
+        }
+        if ((t + 1) * (long long)TK > N) {
+#pragma unroll
+            for (int c = 0; c < CH; ++c) {
+                if (t * (long long)TK + kl + c * KL >= N) {
+#pragma unroll
+                    for (int r = 0; r < RQ; ++r) s[c][r] = -INFINITY;
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < RQ; ++r) {
+            float top = s[0][r];
+#pragma unroll
+            for (int c = 1; c < CH; ++c) top = fmaxf(top, s[c][r]);
+            if (top > m[r] + 4.0f) {       // weights up to 2^4 do no harm
+                float f = ex2(m[r] - top);
+                m[r] = top;
+                l[r] *= f;
+#pragma unroll
+                for (int d = 0; d < W; ++d) acc[r * W + d] *= f;
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < CH; ++c) {
+#pragma unroll
+            for (int r = 0; r < RQ; ++r) {
+                s[c][r] = ex2(s[c][r] - m[r]);
+                l[r] += s[c][r];
+            }
+        }
+#pragma unroll
+        for (int d = 0; d < W; d += 4) {
+#pragma unroll
+            for (int c = 0; c < CH; ++c) {
+                float4 v = *reinterpret_cast<const float4*>(Vn + c * KL * ROW + d);
+#pragma unroll
+                for (int r = 0; r < RQ; ++r) {
+                    acc[r * W + d] = fmaf(s[c][r], v.x, acc[r * W + d]);
+                    acc[r * W + d + 1] = fmaf(s[c][r], v.y, acc[r * W + d + 1]);
+                    acc[r * W + d + 2] = fmaf(s[c][r], v.z, acc[r * W + d + 2]);
+                    acc[r * W + d + 3] = fmaf(s[c][r], v.w, acc[r * W + d + 3]);
+                }
+            }
+        }
+        __syncwarp();
+        fetch<P>(ring + stage * P::STAGE * 4, Kh, Vh, t + STAGES * NW, tiles, N, d_model, lane);
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+    }
+    wait_groups<0>();
+    __syncwarp();
+
+    // The lanes of a warp that had different keys.
+    int offset = 0;
+#pragma unroll
+    for (int r = 0; r < RQ; ++r) {
+        float top = m[r];
+#pragma unroll
+        for (int b = 1; b < KL; b *= 2) top = fmaxf(top, __shfl_xor_sync(FULL, top, b * QL));
+        float f = ex2(m[r] - top);
+        m[r] = top;
+        l[r] *= f;
+#pragma unroll
+        for (int b = 1; b < KL; b *= 2) l[r] += __shfl_xor_sync(FULL, l[r], b * QL);
+#pragma unroll
+        for (int d = 0; d < W; ++d) acc[r * W + d] *= f;
+    }
+    scatter<RQ * W, KL / 2, QL>(acc, kl, offset);
+
+    // The warp's share, over its ring, which nobody else uses.
+    if (kl == 0) {
+#pragma unroll
+        for (int r = 0; r < RQ; ++r) {
+            shared_m[warp * QB + r * QL + ql] = m[r];
+            shared_l[warp * QB + r * QL + ql] = l[r];
+        }
+    }
+    if constexpr (P::COUNT % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < P::COUNT; i += 4) {
+            int at = offset + i;
+            *reinterpret_cast<float4*>(region + (at / W * QL + ql) * ROW + at % W) =
+                make_float4(acc[i], acc[i + 1], acc[i + 2], acc[i + 3]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < P::COUNT; ++i) {
+            int at = offset + i;
+            region[(at / W * QL + ql) * ROW + at % W] = acc[i];
+        }
+    }
+    __syncthreads();
+
+    for (int x = threadIdx.x; x < QB * W / 4; x += NW * 32) {
+        int qi = x / (W / 4), col = x % (W / 4) * 4;
+        if (q0 + qi >= N) continue;
+        float top = shared_m[qi];
+#pragma unroll
+        for (int w = 1; w < NW; ++w) top = fmaxf(top, shared_m[w * QB + qi]);
+        float sum = 0.0f;
+        float4 o = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+        for (int w = 0; w < NW; ++w) {
+            float f = ex2(shared_m[w * QB + qi] - top);
+            float4 a = *reinterpret_cast<const float4*>(smem + w * P::REGION + qi * ROW + col);
+            sum = fmaf(shared_l[w * QB + qi], f, sum);
+            o.x = fmaf(a.x, f, o.x);
+            o.y = fmaf(a.y, f, o.y);
+            o.z = fmaf(a.z, f, o.z);
+            o.w = fmaf(a.w, f, o.w);
+        }
+        float inverse = 1.0f / sum;
+        *reinterpret_cast<float4*>(output + (size_t)(q0 + qi) * d_model + (size_t)head * W + col) =
+            make_float4(o.x * inverse, o.y * inverse, o.z * inverse, o.w * inverse);
+    }
+}
+
+template <class P>
+static void launch_small(const float* Q, const float* K, const float* V, float* output, int N, int h)
+{
+    static_assert(P::BYTES <= 48 * 1024, "no need to ask");
+    unsigned blocks = (unsigned)(((long long)N + P::QB - 1) / P::QB * h);
+    float scale = (float)(1.4426950408889634 / std::sqrt((double)P::W));
+    attention<P><<<blocks, P::NW * 32, P::BYTES>>>(Q, K, V, output, N, h, scale);
+}
+
+// ---- any width: a block for each query of a head; unfinished sums wait in the output ----
+
+__global__ void __launch_bounds__(128)
+attention_any(const float* __restrict__ Q, const float* __restrict__ K, const float* __restrict__ V,
+              float* output, int N, int d_model, int h)
+{
+    __shared__ float weights[128];
+    __shared__ float tops[4], sums[4];
+    int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
+    int width = d_model / h;
+    float root = sqrtf((float)width);
+    long long items = (long long)N * h;
+    for (long long item = blockIdx.x; item < items; item += gridDim.x) {
+        size_t i = (size_t)(item / h);
+        size_t first = (size_t)(item % h) * width;
+        const float* query = Q + i * d_model + first;
+        float* out = output + i * d_model + first;
+        float m = -FLT_MAX, l = 0.0f;
+        for (long long j0 = 0; j0 < N; j0 += 128) {
+            long long j = j0 + tid;
+            float s = -INFINITY;
+            if (j < N) {
+                const float* key = K + (size_t)j * d_model + first;
+                float sum = 0.0f;
+                for (int c = 0; c < width; ++c) sum = fmaf(__ldg(query + c), __ldg(key + c), sum);
+                s = sum / root;
+            }
+            __syncwarp();
+            float top = s;
+            for (int d = 16; d > 0; d >>= 1) top = fmaxf(top, __shfl_xor_sync(FULL, top, d));
+            if (lane == 0) tops[warp] = top;
+            __syncthreads();
+            top = fmaxf(fmaxf(fmaxf(tops[0], tops[1]), fmaxf(tops[2], tops[3])), m);
+            float f = expf(m - top);
+            m = top;
+            float p = expf(s - m);
+            weights[tid] = p;
+            for (int d = 16; d > 0; d >>= 1) p += __shfl_xor_sync(FULL, p, d);
+            if (lane == 0) sums[warp] = p;
+            __syncthreads();
+            l = l * f + ((sums[0] + sums[1]) + (sums[2] + sums[3]));
+            int count = N - j0 < 128 ? (int)(N - j0) : 128;
+            bool last = j0 + 128 >= N;
+            for (long long c = tid; c < width; c += 128) {
+                const float* value = V + (size_t)j0 * d_model + first + c;
+                float a = 0.0f;
+                for (int k = 0; k < count; ++k) a = fmaf(weights[k], __ldg(value + (size_t)k * d_model), a);
+                if (j0 > 0) a = fmaf(out[c], f, a);
+                out[c] = last ? a / l : a;
+            }
+            __syncthreads();
+        }
+    }
+}
+
+// ---- widths 16 and 32: split tf32, scores in registers, keys and values through rings ----
+
+// x = hi + lo: hi rounded to 11 bits, lo exact with at most 12 bits, of which the mma takes 11
+__device__ __forceinline__ void split(float x, unsigned& hi, unsigned& lo)
+{
+    hi = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+    lo = __float_as_uint(x - __uint_as_float(hi));
+}
+
+__device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+template <int COUNT>
+__device__ __forceinline__ void read_row(const float* p, float (&v)[COUNT])
+{
+    if constexpr (COUNT == 2) {
+        float2 a = *reinterpret_cast<const float2*>(p);
+        v[0] = a.x;
+        v[1] = a.y;
+    } else {
+#pragma unroll
+        for (int i = 0; i < COUNT / 4; ++i) {
+            float4 a = reinterpret_cast<const float4*>(p)[i];
+            v[4 * i] = a.x;
+            v[4 * i + 1] = a.y;
+            v[4 * i + 2] = a.z;
+            v[4 * i + 3] = a.w;
+        }
+    }
+}
+
+// Not to be hoisted out of the loop over keys: the fragments would not fit.
+__device__ __forceinline__ uint4 lds(unsigned at)
+{
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(at) : "memory");
+    return x;
+}
+
+// Shared memory, in floats: a ring for each warp (16 keys a stage, strides without bank conflicts),
+// which takes the warp's part of the output at the end; maxima and sums; fragments of Q.
+template <int J, int MT, int NW>
+struct Room {
+    static constexpr int W = 8 * J, ROWS = 16 * MT, STR = W + 4;
+    static constexpr int STAGES = 3;
+    static constexpr int KSTR = J == 2 ? 16 : 36;
+    static constexpr int VSTR = J == 2 ? 20 : 36;
+    static constexpr int STAGE = 16 * (KSTR + VSTR);
+    static constexpr int RING = STAGES * STAGE;
+    static constexpr int FLOATS = NW * RING + 2 * NW * ROWS + MT * J * 2 * 32 * 4;
+    static_assert(ROWS * STR <= RING, "the part takes the ring's place");
+};
+
+// Heads of 8 * J columns; a block has 16 * MT queries of a head; each of NW warps every NW-th chunk of 16 keys.
+// Columns are dealt to the mma's k so that a lane reads neighbours: k = t, t + 4 of step s are columns
+// t * 2J + 2s, + 1; column n of tile j of the output is column n * J + j.
+template <int J, int MT, int NW>
+__global__ void __launch_bounds__(NW * 32, 1)
+attend(const float* __restrict__ Q, const float* __restrict__ K, const float* __restrict__ V,
+       float* __restrict__ out, int N, int d_model, int tiles)
+{
+    using R = Room<J, MT, NW>;
+    constexpr int W = R::W, ROWS = R::ROWS, STR = R::STR, STAGES = R::STAGES, KSTR = R::KSTR, VSTR = R::VSTR;
+    constexpr bool KEEP = MT * J <= 6;      // fragments of Q in registers
+    constexpr float SCALE = (float)(1.4426950408889634 * (J == 2 ? 0.25 : 0.17677669529663689));
+    static_assert(J == 2 || J == 4, "width 16 or 32");
+    extern __shared__ __align__(16) float room[];
+    float* sm = room + NW * R::RING;
+    float* sl = sm + NW * ROWS;
+    uint4* sq = reinterpret_cast<uint4*>(sl + NW * ROWS);
+
+    const int lane = threadIdx.x & 31;
+    const int warp = threadIdx.x >> 5;
+    const int g = lane >> 2;
+    const int t = lane & 3;
+    const int head = blockIdx.x / tiles;
+    const int q0 = (blockIdx.x - head * tiles) * ROWS;
+    const int chunks = (N + 15) / 16;
+    const size_t dm = (size_t)d_model;
+    const float* Kh = K + (size_t)head * W;
+    const float* Vh = V + (size_t)head * W;
+    float* ring = room + warp * R::RING;
+    const unsigned ring_at = (unsigned)__cvta_generic_to_shared(ring);
+
+    auto fill = [&](int c, int stage) {
+        if (c < chunks) {
+            const unsigned to = ring_at + stage * (R::STAGE * 4);
+#pragma unroll
+            for (int i = 0; i < J; ++i) {
+                const int at = i * 32 + lane;
+                const int row = at / (W / 4);
+                const int col = at % (W / 4) * 4;
+                const size_t from = (size_t)min(c * 16 + row, N - 1) * dm + col;
+                copy16(to + (row * KSTR + col) * 4, Kh + from);
+                copy16(to + (16 * KSTR + row * VSTR + col) * 4, Vh + from);
+            }
+        }
+        commit();
+    };
+#pragma unroll
+    for (int s = 0; s < STAGES; ++s) {
+        fill(warp + s * NW, s);
+    }
+
+    // each row of a fragment of Q is split once: (hi, hi, lo, lo) of k = t, t + 4
+    for (int u = warp; u < 2 * MT; u += NW) {
+        int row = min(q0 + (u >> 1) * 16 + (u & 1) * 8 + g, N - 1);
+        const float4* from = reinterpret_cast<const float4*>(Q + (size_t)row * dm + (size_t)head * W + t * 2 * J);
+        float qr[2 * J];
+#pragma unroll
+        for (int i = 0; i < J / 2; ++i) {
+            float4 a = __ldg(from + i);
+            qr[4 * i] = a.x;
+            qr[4 * i + 1] = a.y;
+            qr[4 * i + 2] = a.z;
+            qr[4 * i + 3] = a.w;
+        }
+#pragma unroll
+        for (int s = 0; s < J; ++s) {
+            uint4 x;
+            split(qr[2 * s] * SCALE, x.x, x.z);
+            split(qr[2 * s + 1] * SCALE, x.y, x.w);
+            sq[(((u >> 1) * J + s) * 2 + (u & 1)) * 32 + lane] = x;
+        }
+    }
+    __syncthreads();
+
+    const unsigned sqa = (unsigned)__cvta_generic_to_shared(sq + lane);
+    uint4 qa[KEEP ? MT * J * 2 : 1];
+    if constexpr (KEEP) {
+#pragma unroll
+        for (int i = 0; i < MT * J * 2; ++i) {
+            qa[i] = lds(sqa + i * 512);
+        }
+    }
+
+    float o[MT][J][4];
+    float m[MT][2];
+    float l[MT][2];
+#pragma unroll
+    for (int mt = 0; mt < MT; ++mt) {
+        m[mt][0] = m[mt][1] = -INFINITY;
+        l[mt][0] = l[mt][1] = 0.0f;
+#pragma unroll
+        for (int j = 0; j < J; ++j) {
+            o[mt][j][0] = o[mt][j][1] = o[mt][j][2] = o[mt][j][3] = 0.0f;
+        }
+    }
+
+    float kr[2][2 * J];
+    auto read_k = [&](int stage) {
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+            read_row<2 * J>(ring + stage * R::STAGE + (n * 8 + g) * KSTR + t * 2 * J, kr[n]);
+        }
+    };
+    int stage = 0;
+    if (warp < chunks) {
+        wait_groups<STAGES - 1>();
+        __syncwarp();
+        read_k(0);
+    }
+
+#pragma unroll 1
+    for (int c = warp; c < chunks; c += NW) {
+        // scores: x sums the large products of the first half of the steps, y all else
+        float x[MT][2][4];
+        float y[MT][2][4];
+#pragma unroll
+        for (int mt = 0; mt < MT; ++mt) {
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    x[mt][n][i] = 0.0f;
+                    y[mt][n][i] = 0.0f;
+                }
+            }
+        }
+#pragma unroll
+        for (int s = 0; s < J; ++s) {
+            unsigned kh[2][2];
+            unsigned kl[2][2];
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+                split(kr[n][2 * s], kh[n][0], kl[n][0]);
+                split(kr[n][2 * s + 1], kh[n][1], kl[n][1]);
+            }
+#pragma unroll
+            for (int mt = 0; mt < MT; ++mt) {
+                uint4 a;
+                uint4 b;
+                if constexpr (KEEP) {
+                    a = qa[(mt * J + s) * 2];
+                    b = qa[(mt * J + s) * 2 + 1];
+                } else {
+                    a = lds(sqa + ((mt * J + s) * 2) * 512);
+                    b = lds(sqa + ((mt * J + s) * 2 + 1) * 512);
+                }
+                unsigned qh[4] = {a.x, b.x, a.y, b.y};
+                unsigned ql[4] = {a.z, b.z, a.w, b.w};
+                mma(y[mt][0], ql, kh[0]);
+                mma(y[mt][1], ql, kh[1]);
+                mma(y[mt][0], qh, kl[0]);
+                mma(y[mt][1], qh, kl[1]);
+                if (s < J / 2) {
+                    mma(x[mt][0], qh, kh[0]);
+                    mma(x[mt][1], qh, kh[1]);
+                } else {
+                    mma(y[mt][0], qh, kh[0]);
+                    mma(y[mt][1], qh, kh[1]);
+                }
+            }
+        }
+
+        // the values leave the ring, the stage is filled anew, the next keys come
+        float va[2][J];
+        float vb[2][J];
+        {
+            const float* from = ring + stage * R::STAGE + 16 * KSTR + g * J;
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+                read_row<J>(from + (n * 8 + 2 * t) * VSTR, va[n]);
+                read_row<J>(from + (n * 8 + 2 * t + 1) * VSTR, vb[n]);
+            }
+        }
+        __syncwarp();
+        fill(c + STAGES * NW, stage);
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        if (c + NW < chunks) {
+            wait_groups<STAGES - 1>();
+            __syncwarp();
+            read_k(stage);
+        }
+
+#pragma unroll
+        for (int mt = 0; mt < MT; ++mt) {
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    x[mt][n][i] += y[mt][n][i];
+                }
+            }
+        }
+        if (c * 16 + 16 > N) {
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+                const int key = c * 16 + n * 8 + 2 * t;
+#pragma unroll
+                for (int mt = 0; mt < MT; ++mt) {
+                    if (key >= N) {
+                        x[mt][n][0] = x[mt][n][2] = -INFINITY;
+                    }
+                    if (key + 1 >= N) {
+                        x[mt][n][1] = x[mt][n][3] = -INFINITY;
+                    }
+                }
+            }
+        }
+        // the subtracted number follows the largest score only when that is far above
+        bool over = false;
+#pragma unroll
+        for (int mt = 0; mt < MT; ++mt) {
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                float top = fmaxf(fmaxf(x[mt][0][2 * r], x[mt][0][2 * r + 1]),
+                                  fmaxf(x[mt][1][2 * r], x[mt][1][2 * r + 1]));
+                over = over || top > m[mt][r] + 16.0f;
+            }
+        }
+        if (__any_sync(FULL, over)) {
+#pragma unroll
+            for (int mt = 0; mt < MT; ++mt) {
+#pragma unroll
+                for (int r = 0; r < 2; ++r) {
+                    float top = fmaxf(fmaxf(x[mt][0][2 * r], x[mt][0][2 * r + 1]),
+                                      fmaxf(x[mt][1][2 * r], x[mt][1][2 * r + 1]));
+                    top = fmaxf(top, __shfl_xor_sync(FULL, top, 1));
+                    top = fmaxf(top, __shfl_xor_sync(FULL, top, 2));
+                    top = fmaxf(top, m[mt][r]);
+                    float f = ex2(m[mt][r] - top);
+                    m[mt][r] = top;
+                    l[mt][r] *= f;
+#pragma unroll
+                    for (int j = 0; j < J; ++j) {
+                        o[mt][j][2 * r] *= f;
+                        o[mt][j][2 * r + 1] *= f;
+                    }
+                }
+            }
+        }
+        // weights, as the left operand of the second product
+        unsigned ph[MT][2][4];
+        unsigned pl[MT][2][4];
+#pragma unroll
+        for (int mt = 0; mt < MT; ++mt) {
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+                float p0 = ex2(x[mt][n][0] - m[mt][0]);
+                float p1 = ex2(x[mt][n][1] - m[mt][0]);
+                float p2 = ex2(x[mt][n][2] - m[mt][1]);
+                float p3 = ex2(x[mt][n][3] - m[mt][1]);
+                l[mt][0] += p0 + p1;
+                l[mt][1] += p2 + p3;
+                split(p0, ph[mt][n][0], pl[mt][n][0]);
+                split(p2, ph[mt][n][1], pl[mt][n][1]);
+                split(p1, ph[mt][n][2], pl[mt][n][2]);
+                split(p3, ph[mt][n][3], pl[mt][n][3]);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < J; ++j) {
+            unsigned vh[2][2];
+            unsigned vl[2][2];
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+                split(va[n][j], vh[n][0], vl[n][0]);
+                split(vb[n][j], vh[n][1], vl[n][1]);
+            }
+            float d[MT][4];
+#pragma unroll
+            for (int mt = 0; mt < MT; ++mt) {
+                d[mt][0] = d[mt][1] = d[mt][2] = d[mt][3] = 0.0f;
+            }
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+#pragma unroll
+                for (int mt = 0; mt < MT; ++mt) {
+                    mma(d[mt], pl[mt][n], vh[n]);
+                }
+#pragma unroll
+                for (int mt = 0; mt < MT; ++mt) {
+                    mma(d[mt], ph[mt][n], vl[n]);
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < 2; ++n) {
+#pragma unroll
+                for (int mt = 0; mt < MT; ++mt) {
+                    mma(d[mt], ph[mt][n], vh[n]);
+                }
+            }
+#pragma unroll
+            for (int mt = 0; mt < MT; ++mt) {
+                o[mt][j][0] += d[mt][0];
+                o[mt][j][1] += d[mt][1];
+                o[mt][j][2] += d[mt][2];
+                o[mt][j][3] += d[mt][3];
+            }
+        }
+    }
+    wait_groups<0>();
+    __syncwarp();
+
+    // every warp leaves its maximum, sum and output, the latter in place of its ring
+#pragma unroll
+    for (int mt = 0; mt < MT; ++mt) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            float sum = l[mt][r];
+            sum += __shfl_xor_sync(FULL, sum, 1);
+            sum += __shfl_xor_sync(FULL, sum, 2);
+            int row = mt * 16 + g + 8 * r;
+            if (t == 0) {
+                sm[warp * ROWS + row] = m[mt][r];
+                sl[warp * ROWS + row] = sum;
+            }
+            float4* to = reinterpret_cast<float4*>(ring + row * STR + t * 2 * J);
+            if constexpr (J == 4) {
+                to[0] = make_float4(o[mt][0][2 * r], o[mt][1][2 * r], o[mt][2][2 * r], o[mt][3][2 * r]);
+                to[1] = make_float4(o[mt][0][2 * r + 1], o[mt][1][2 * r + 1],
+                                    o[mt][2][2 * r + 1], o[mt][3][2 * r + 1]);
+            } else {
+                to[0] = make_float4(o[mt][0][2 * r], o[mt][1][2 * r],
+                                    o[mt][0][2 * r + 1], o[mt][1][2 * r + 1]);
+            }
+        }
+    }
+    __syncthreads();
+
+    for (int i = threadIdx.x; i < ROWS * (W / 4); i += NW * 32) {
+        int row = i / (W / 4);
+        int col = (i - row * (W / 4)) * 4;
+        if (q0 + row < N) {
+            float most = sm[row];
+#pragma unroll
+            for (int w = 1; w < NW; ++w) {
+                most = fmaxf(most, sm[w * ROWS + row]);
+            }
+            float sum = 0.0f;
+            float4 all = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+            for (int w = 0; w < NW; ++w) {
+                float f = ex2(sm[w * ROWS + row] - most);
+                float4 part = *reinterpret_cast<const float4*>(room + w * R::RING + row * STR + col);
+                sum = fmaf(f, sl[w * ROWS + row], sum);
+                all.x = fmaf(f, part.x, all.x);
+                all.y = fmaf(f, part.y, all.y);
+                all.z = fmaf(f, part.z, all.z);
+                all.w = fmaf(f, part.w, all.w);
+            }
+            float inverse = 1.0f / sum;
+            *reinterpret_cast<float4*>(out + (size_t)(q0 + row) * dm + (size_t)head * W + col) =
+                make_float4(all.x * inverse, all.y * inverse, all.z * inverse, all.w * inverse);
+        }
+    }
+}
+
+template <int J, int MT, int NW>
+static void launch(const float* Q, const float* K, const float* V, float* output, int N, int d_model, int h)
+{
+    constexpr int BYTES = Room<J, MT, NW>::FLOATS * 4;
+    static const cudaError_t asked =
+        cudaFuncSetAttribute(attend<J, MT, NW>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    (void)asked;
+    int tiles = (N - 1) / (16 * MT) + 1;
+    attend<J, MT, NW><<<(unsigned)((size_t)tiles * h), NW * 32, BYTES>>>(Q, K, V, output, N, d_model, tiles);
+}
+
+extern "C" void solve(const float* Q, const float* K, const float* V, float* output, int N, int d_model, int h)
+{
+    int width = d_model / h;
+    long long by8 = ((long long)(N - 1) / 8 + 1) * h;
+    long long by48 = ((long long)(N - 1) / 48 + 1) * h;
+    long long by64 = ((long long)(N - 1) / 64 + 1) * h;
+    bool fits = N <= 0x40000000;
+    if (width == 16 && N >= 128 && fits && by48 >= 100 && by48 <= 0x7fffffffLL) {
+        launch<2, 3, 8>(Q, K, V, output, N, d_model, h);
+    } else if (width == 32 && fits && by64 <= 0x7fffffffLL) {
+        launch<4, 4, 8>(Q, K, V, output, N, d_model, h);
+    } else if (width == 8 && fits && by8 <= 0x7fffffffLL) {
+        //                W RQ QL NW CH STAGES
+        if (N <= 64)
+            launch_small<Plan<8, 2, 4, 4, 2, 2>>(Q, K, V, output, N, h);
+        else
+            launch_small<Plan<8, 2, 4, 8, 2, 2>>(Q, K, V, output, N, h);
+    } else if (width == 16 && fits && by8 <= 0x7fffffffLL) {
+        launch_small<Plan<16, 2, 8, 8, 4, 2>>(Q, K, V, output, N, h);
+    } else {
+        long long items = (long long)N * h;
+        unsigned blocks = items < (1ll << 20) ? (unsigned)items : (1u << 20);
+        attention_any<<<blocks, 128>>>(Q, K, V, output, N, d_model, h);
+    }
+}

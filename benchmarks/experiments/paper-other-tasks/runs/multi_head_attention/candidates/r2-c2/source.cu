@@ -1,0 +1,756 @@
+// Bulk-copied key rings feed split-tf32 mma; fp32 tiles when small.
+
+#include <cfloat>
+#include <cmath>
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stddef.h>
+
+#define FULL 0xffffffffu
+
+__device__ __forceinline__ float ex2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// ------------------------------------------------------------ small sizes: fp32 register tiles
+
+namespace small_sizes {
+
+__device__ __forceinline__ void copy16(unsigned dst, const float* src, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(dst), "l"(src), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int LEFT>
+__device__ __forceinline__ void wait_groups()
+{
+    asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
+}
+
+// Sum over the lanes that differ in the bits of kl; each keeps its share of the COUNT sums.
+template <int COUNT, int BIT, int UNIT>
+__device__ __forceinline__ void scatter(float* a, int kl, int& offset)
+{
+    if constexpr (BIT >= 1) {
+        constexpr int HALF = COUNT / 2;
+        bool up = (kl & BIT) != 0;
+#pragma unroll
+        for (int i = 0; i < HALF; ++i) {
+            float send = up ? a[i] : a[i + HALF];
+            float keep = up ? a[i + HALF] : a[i];
+            a[i] = keep + __shfl_xor_sync(FULL, send, BIT * UNIT);
+        }
+        if (up) offset += HALF;
+        scatter<HALF, BIT / 2, UNIT>(a, kl, offset);
+    }
+}
+
+// W: columns of a head. A lane holds RQ queries; a warp QL lanes of queries, KL of keys. The NW warps
+// of a block share its queries and take keys in turn, TK at a time, through rings of STAGES tiles.
+template <int W_, int RQ_, int QL_, int NW_, int CH_, int STAGES_>
+struct Plan {
+    static constexpr int W = W_, RQ = RQ_, QL = QL_, NW = NW_, CH = CH_, STAGES = STAGES_;
+    static constexpr int KL = 32 / QL;
+    static constexpr int TK = CH * KL;
+    static constexpr int QB = RQ * QL;
+    static constexpr int ROW = W + 4;
+    static constexpr int STAGE = 2 * TK * ROW;                     // floats
+    static constexpr int PART = QB * ROW;
+    static constexpr int REGION = STAGES * STAGE > PART ? STAGES * STAGE : PART;
+    static constexpr int BYTES = (NW * REGION + 2 * NW * QB) * 4;
+    static constexpr int COUNT = RQ * W / KL;
+};
+
+template <class P>
+__device__ __forceinline__ void fetch(unsigned dst, const float* K, const float* V, int tile, int tiles,
+                                      int N, size_t d_model, int lane)
+{
+    constexpr int PER_ROW = P::W / 4;
+    constexpr int ROUNDS = P::TK * PER_ROW / 32;
+    static_assert(P::TK * PER_ROW % 32 == 0, "whole rounds");
+    if (tile < tiles) {
+#pragma unroll
+        for (int i = 0; i < ROUNDS; ++i) {
+            int c = i * 32 + lane;
+            int row = c / PER_ROW, col = c % PER_ROW * 4;
+            int key = tile * P::TK + row;
+            int bytes = key < N ? 16 : 0;
+            size_t at = (size_t)(key < N ? key : N - 1) * d_model + col;
+            unsigned d = dst + (row * P::ROW + col) * 4;
+            copy16(d, K + at, bytes);
+            copy16(d + P::TK * P::ROW * 4, V + at, bytes);
+        }
+    }
+    commit();
+}
+
+template <class P>
+__global__ void __launch_bounds__(P::NW * 32, 1)
+attention(const float* __restrict__ Q, const float* __restrict__ K, const float* __restrict__ V,
+          float* __restrict__ output, int N, int h, float scale)
+{
+    constexpr int W = P::W, RQ = P::RQ, QL = P::QL, NW = P::NW, CH = P::CH;
+    constexpr int KL = P::KL, TK = P::TK, QB = P::QB, ROW = P::ROW, STAGES = P::STAGES;
+    extern __shared__ __align__(128) float smem[];
+    float* shared_m = smem + NW * P::REGION;
+    float* shared_l = shared_m + NW * QB;
+
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    int ql = lane % QL;
+    int kl = lane / QL;
+    int head = (int)(blockIdx.x % (unsigned)h);
+    int q0 = (int)(blockIdx.x / (unsigned)h) * QB;
+    size_t d_model = (size_t)h * W;
+    const float* Kh = K + (size_t)head * W;
+    const float* Vh = V + (size_t)head * W;
+
+    float* region = smem + warp * P::REGION;
+    unsigned ring = (unsigned)__cvta_generic_to_shared(region);
+    int tiles = (N + TK - 1) / TK;
+
+#pragma unroll
+    for (int s = 0; s < STAGES; ++s) {
+        fetch<P>(ring + s * P::STAGE * 4, Kh, Vh, warp + s * NW, tiles, N, d_model, lane);
+    }
+
+    float q[RQ][W];
+#pragma unroll
+    for (int r = 0; r < RQ; ++r) {
+        int i = q0 + r * QL + ql;
+        i = i < N ? i : N - 1;
+        const float4* from = reinterpret_cast<const float4*>(Q + (size_t)i * d_model + (size_t)head * W);
+#pragma unroll
+        for (int d = 0; d < W / 4; ++d) {
+            float4 x = __ldg(from + d);
+            q[r][4 * d] = x.x * scale;
+            q[r][4 * d + 1] = x.y * scale;
+            q[r][4 * d + 2] = x.z * scale;
+            q[r][4 * d + 3] = x.w * scale;
+        }
+    }
+
+    float acc[RQ * W];
+    float m[RQ], l[RQ];
+#pragma unroll
+    for (int i = 0; i < RQ * W; ++i) acc[i] = 0.0f;
+#pragma unroll
+    for (int r = 0; r < RQ; ++r) {
+        m[r] = -FLT_MAX;
+        l[r] = 0.0f;
+    }
+
+    int stage = 0;
+    for (int t = warp; t < tiles; t += NW) {
+        wait_groups<STAGES - 1>();
+        __syncwarp();
+        const float* Kn = region + stage * P::STAGE + kl * ROW;
+        const float* Vn = Kn + TK * ROW;
+        float s[CH][RQ];
+#pragma unroll
+        for (int c = 0; c < CH; ++c) {
+#pragma unroll
+            for (int r = 0; r < RQ; ++r) s[c][r] = 0.0f;
+        }
+#pragma unroll
+        for (int d = 0; d < W; d += 4) {
+#pragma unroll
+            for (int c = 0; c < CH; ++c) {
+                float4 k = *reinterpret_cast<const float4*>(Kn + c * KL * ROW + d);
+#pragma unroll
+                for (int r = 0; r < RQ; ++r) {
+                    s[c][r] = fmaf(q[r][d], k.x, s[c][r]);
+                    s[c][r] = fmaf(q[r][d + 1], k.y, s[c][r]);
+                    s[c][r] = fmaf(q[r][d + 2], k.z, s[c][r]);
+                    s[c][r] = fmaf(q[r][d + 3], k.w, s[c][r]);
+                }
+            }
+        }
+        if ((t + 1) * (long long)TK > N) {
+#pragma unroll
+            for (int c = 0; c < CH; ++c) {
+                if (t * TK + kl + c * KL >= N) {
+#pragma unroll
+                    for (int r = 0; r < RQ; ++r) s[c][r] = -INFINITY;
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < RQ; ++r) {
+            float top = s[0][r];
+#pragma unroll
+            for (int c = 1; c < CH; ++c) top = fmaxf(top, s[c][r]);
+            if (top > m[r] + 4.0f) {       // weights up to 2^4 do no harm
+                float f = ex2(m[r] - top);
+                m[r] = top;
+                l[r] *= f;
+#pragma unroll
+                for (int d = 0; d < W; ++d) acc[r * W + d] *= f;
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < CH; ++c) {
+#pragma unroll
+            for (int r = 0; r < RQ; ++r) {
+                s[c][r] = ex2(s[c][r] - m[r]);
+                l[r] += s[c][r];
+            }
+        }
+#pragma unroll
+        for (int d = 0; d < W; d += 4) {
+#pragma unroll
+            for (int c = 0; c < CH; ++c) {
+                float4 v = *reinterpret_cast<const float4*>(Vn + c * KL * ROW + d);
+#pragma unroll
+                for (int r = 0; r < RQ; ++r) {
+                    acc[r * W + d] = fmaf(s[c][r], v.x, acc[r * W + d]);
+                    acc[r * W + d + 1] = fmaf(s[c][r], v.y, acc[r * W + d + 1]);
+                    acc[r * W + d + 2] = fmaf(s[c][r], v.z, acc[r * W + d + 2]);
+                    acc[r * W + d + 3] = fmaf(s[c][r], v.w, acc[r * W + d + 3]);
+                }
+            }
+        }
+        __syncwarp();
+        fetch<P>(ring + stage * P::STAGE * 4, Kh, Vh, t + STAGES * NW, tiles, N, d_model, lane);
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+    }
+    wait_groups<0>();
+    __syncwarp();
+
+    // The lanes of a warp that had different keys.
+    int offset = 0;
+#pragma unroll
+    for (int r = 0; r < RQ; ++r) {
+        float top = m[r];
+#pragma unroll
+        for (int b = 1; b < KL; b *= 2) top = fmaxf(top, __shfl_xor_sync(FULL, top, b * QL));
+        float f = ex2(m[r] - top);
+        m[r] = top;
+        l[r] *= f;
+#pragma unroll
+        for (int b = 1; b < KL; b *= 2) l[r] += __shfl_xor_sync(FULL, l[r], b * QL);
+#pragma unroll
+        for (int d = 0; d < W; ++d) acc[r * W + d] *= f;
+    }
+    scatter<RQ * W, KL / 2, QL>(acc, kl, offset);
+
+    // The warp's share, over its ring, which nobody else uses.
+    if (kl == 0) {
+#pragma unroll
+        for (int r = 0; r < RQ; ++r) {
+            shared_m[warp * QB + r * QL + ql] = m[r];
+            shared_l[warp * QB + r * QL + ql] = l[r];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < P::COUNT; ++i) {
+        int at = offset + i;
+        int r = at / W, d = at % W;
+        region[(r * QL + ql) * ROW + d] = acc[i];
+    }
+    __syncthreads();
+
+    for (int x = threadIdx.x; x < QB * W / 4; x += NW * 32) {
+        int qi = x / (W / 4), col = x % (W / 4) * 4;
+        if (q0 + qi >= N) continue;
+        float top = shared_m[qi];
+#pragma unroll
+        for (int w = 1; w < NW; ++w) top = fmaxf(top, shared_m[w * QB + qi]);
+        float sum = 0.0f;
+        float4 o = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+        for (int w = 0; w < NW; ++w) {
+            float f = ex2(shared_m[w * QB + qi] - top);
+            float4 a = *reinterpret_cast<const float4*>(smem + w * P::REGION + qi * ROW + col);
+            sum = fmaf(shared_l[w * QB + qi], f, sum);
+            o.x = fmaf(a.x, f, o.x);
+            o.y = fmaf(a.y, f, o.y);
+            o.z = fmaf(a.z, f, o.z);
+            o.w = fmaf(a.w, f, o.w);
+        }
+        float inverse = 1.0f / sum;
+        o.x *= inverse;
+        o.y *= inverse;
+        o.z *= inverse;
+        o.w *= inverse;
+        *reinterpret_cast<float4*>(output + (size_t)(q0 + qi) * d_model + (size_t)head * W + col) = o;
+    }
+}
+
+template <class P>
+static void launch(const float* Q, const float* K, const float* V, float* output, int N, int h)
+{
+    static_assert(P::BYTES <= 48 * 1024, "no attribute needed");
+    unsigned blocks = (unsigned)(((long long)N + P::QB - 1) / P::QB * h);
+    float scale = (float)(1.4426950408889634 / std::sqrt((double)P::W));
+    attention<P><<<blocks, P::NW * 32, P::BYTES>>>(Q, K, V, output, N, h, scale);
+}
+
+}  // namespace small_sizes
+
+// ------------------------------------------------------------ large sizes: split tf32
+
+namespace large_sizes {
+
+// x = hi + lo, both of 11 bits (the mma ignores what lies below)
+__device__ __forceinline__ void split(float x, unsigned& hi, unsigned& lo)
+{
+    hi = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+    lo = __float_as_uint(x - __uint_as_float(hi)) + 0x1000u;
+}
+
+__device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// COUNT neighbours, from global or shared memory
+template <int COUNT>
+__device__ __forceinline__ void load_row(const float* p, float (&v)[COUNT])
+{
+    if constexpr (COUNT == 1) {
+        v[0] = p[0];
+    } else if constexpr (COUNT == 2) {
+        float2 a = *reinterpret_cast<const float2*>(p);
+        v[0] = a.x;
+        v[1] = a.y;
+    } else {
+#pragma unroll
+        for (int i = 0; i < COUNT / 4; ++i) {
+            float4 a = *(reinterpret_cast<const float4*>(p) + i);
+            v[4 * i] = a.x;
+            v[4 * i + 1] = a.y;
+            v[4 * i + 2] = a.z;
+            v[4 * i + 3] = a.w;
+        }
+    }
+}
+
+__device__ __forceinline__ void wait_barrier(unsigned barrier, unsigned parity)
+{
+    unsigned done;
+    do {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n"
+                     "}\n"
+                     : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+    } while (done == 0u);
+}
+
+constexpr int STAGES = 4;
+
+template <int J, int MT, int NW>
+struct Shape {
+    static constexpr int W = 8 * J;
+    static constexpr int ROWS = 16 * MT;
+    static constexpr int STR = W + 4;
+    static constexpr int STAGE = 16 * STR;                         // 8 rows of K, 8 of V
+    static constexpr int REGION = STAGES * STAGE > ROWS * STR ? STAGES * STAGE : ROWS * STR;
+    static constexpr int BYTES = (NW * REGION + 2 * NW * ROWS) * 4;
+};
+
+// Heads of 8 * J columns; a block has 16 * MT queries of a head; each of NW warps every NW-th chunk of
+// 8 keys, brought by bulk copies into a ring of its own. Columns are dealt to the mma's k so that a lane
+// reads neighbours: k = t, t + 4 of step s are columns t * 2J + 2s, + 1; column n of tile j of the
+// output is column n * J + j.
+template <int J, int MT, int NW, int MINB>
+__global__ void __launch_bounds__(NW * 32, MINB)
+attend(const float* __restrict__ Q, const float* __restrict__ K, const float* __restrict__ V,
+       float* __restrict__ out, int N, int d_model, int tiles)
+{
+    using S = Shape<J, MT, NW>;
+    constexpr int W = S::W;
+    constexpr int ROWS = S::ROWS;
+    constexpr int STR = S::STR;
+    constexpr int CH = J > 1 ? 2 : 1;
+    constexpr float SCALE = (float)(1.4426950408889634 * (J == 1 ? 0.35355339059327379
+                                                          : J == 2 ? 0.25 : 0.17677669529663689));
+    extern __shared__ __align__(128) float smem[];
+    __shared__ __align__(8) unsigned long long barriers[NW * STAGES];
+    float* sm = smem + NW * S::REGION;
+    float* sl = sm + NW * ROWS;
+
+    const int lane = threadIdx.x & 31;
+    const int warp = threadIdx.x >> 5;
+    const int g = lane >> 2;
+    const int t = lane & 3;
+    const int head = blockIdx.x / tiles;
+    const int q0 = (blockIdx.x - head * tiles) * ROWS;
+    const int chunks = (N + 7) / 8;
+    const size_t dm = (size_t)d_model;
+
+    float* region = smem + warp * S::REGION;
+    const unsigned ring = (unsigned)__cvta_generic_to_shared(region);
+    const unsigned bars = (unsigned)__cvta_generic_to_shared(&barriers[warp * STAGES]);
+    const float* from = (lane < 8 ? K : V) + (size_t)head * W;
+
+    // Sixteen rows by sixteen lanes; rows beyond the last repeat it.
+    auto fill = [&](int stage, int c) {
+        if (c < chunks) {
+            const unsigned bar = bars + 8u * stage;
+            if (lane == 0) {
+                asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                             :: "r"(bar), "r"(16u * W * 4u) : "memory");
+            }
+            __syncwarp();
+            if (lane < 16) {
+                const float* src = from + (size_t)min(c * 8 + (lane & 7), N - 1) * dm;
+                const unsigned dst = ring + (unsigned)((stage * 16 + lane) * STR * 4);
+                asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                             "[%0], [%1], %2, [%3];"
+                             :: "r"(dst), "l"(src), "r"(W * 4), "r"(bar) : "memory");
+            }
+        }
+    };
+
+    if (lane == 0) {
+#pragma unroll
+        for (int s = 0; s < STAGES; ++s) {
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(bars + 8u * s), "r"(1u) : "memory");
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+    __syncwarp();
+#pragma unroll
+    for (int s = 0; s < STAGES; ++s) {
+        fill(s, warp + s * NW);
+    }
+
+    unsigned qh[MT][J][4];
+    unsigned ql[MT][J][4];
+#pragma unroll
+    for (int mt = 0; mt < MT; ++mt) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            float qr[2 * J];
+            int row = min(q0 + mt * 16 + g + 8 * r, N - 1);
+            load_row<2 * J>(Q + (size_t)row * dm + (size_t)head * W + t * 2 * J, qr);
+#pragma unroll
+            for (int s = 0; s < J; ++s) {
+                split(qr[2 * s] * SCALE, qh[mt][s][r], ql[mt][s][r]);
+                split(qr[2 * s + 1] * SCALE, qh[mt][s][2 + r], ql[mt][s][2 + r]);
+            }
+        }
+    }
+
+    float o[MT][J][4];
+    float m[MT][2];
+    float l[MT][2];
+#pragma unroll
+    for (int mt = 0; mt < MT; ++mt) {
+        m[mt][0] = m[mt][1] = -INFINITY;
+        l[mt][0] = l[mt][1] = 0.0f;
+#pragma unroll
+        for (int j = 0; j < J; ++j) {
+            o[mt][j][0] = o[mt][j][1] = o[mt][j][2] = o[mt][j][3] = 0.0f;
+        }
+    }
+
+    int stage = 0;
+    unsigned parity = 0u;
+#pragma unroll 1
+    for (int c = warp; c < chunks; c += NW) {
+        wait_barrier(bars + 8u * stage, parity);
+        const float* Ks = region + stage * S::STAGE;
+        const float* Vs = Ks + 8 * STR;
+        float kr[2 * J], va[J], vb[J];
+        load_row<2 * J>(Ks + g * STR + t * 2 * J, kr);
+        load_row<J>(Vs + 2 * t * STR + g * J, va);
+        load_row<J>(Vs + (2 * t + 1) * STR + g * J, vb);
+        unsigned kh[J][2];
+        unsigned kl[J][2];
+        unsigned vh[J][2];
+        unsigned vl[J][2];
+#pragma unroll
+        for (int s = 0; s < J; ++s) {
+            split(kr[2 * s], kh[s][0], kl[s][0]);
+            split(kr[2 * s + 1], kh[s][1], kl[s][1]);
+        }
+        const int key = c * 8 + 2 * t;
+#pragma unroll
+        for (int mt = 0; mt < MT; ++mt) {
+            float small[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            float small2[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            float big[CH][4];
+#pragma unroll
+            for (int i = 0; i < CH; ++i) {
+                big[i][0] = big[i][1] = big[i][2] = big[i][3] = 0.0f;
+            }
+#pragma unroll
+            for (int s = 0; s < J; ++s) {
+                mma(small, ql[mt][s], kh[s]);
+                mma(small2, qh[mt][s], kl[s]);
+                mma(big[s % CH], qh[mt][s], kh[s]);
+            }
+            float sc[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                float b = big[0][i];
+                if (CH == 2) {
+                    b += big[CH - 1][i];
+                }
+                sc[i] = b + (small[i] + small2[i]);
+            }
+            if (key >= N) {
+                sc[0] = sc[2] = -INFINITY;
+            }
+            if (key + 1 >= N) {
+                sc[1] = sc[3] = -INFINITY;
+            }
+            float r0 = fmaxf(sc[0], sc[1]);
+            float r1 = fmaxf(sc[2], sc[3]);
+            // the subtracted number follows the largest score only when that is far above
+            if (__any_sync(FULL, r0 > m[mt][0] + 16.0f || r1 > m[mt][1] + 16.0f)) {
+                r0 = fmaxf(r0, __shfl_xor_sync(FULL, r0, 1));
+                r1 = fmaxf(r1, __shfl_xor_sync(FULL, r1, 1));
+                r0 = fmaxf(r0, __shfl_xor_sync(FULL, r0, 2));
+                r1 = fmaxf(r1, __shfl_xor_sync(FULL, r1, 2));
+                r0 = fmaxf(r0, m[mt][0]);
+                r1 = fmaxf(r1, m[mt][1]);
+                float f0 = ex2(m[mt][0] - r0);
+                float f1 = ex2(m[mt][1] - r1);
+                m[mt][0] = r0;
+                m[mt][1] = r1;
+                l[mt][0] *= f0;
+                l[mt][1] *= f1;
+#pragma unroll
+                for (int j = 0; j < J; ++j) {
+                    o[mt][j][0] *= f0;
+                    o[mt][j][1] *= f0;
+                    o[mt][j][2] *= f1;
+                    o[mt][j][3] *= f1;
+                }
+            }
+            float p0 = ex2(sc[0] - m[mt][0]);
+            float p1 = ex2(sc[1] - m[mt][0]);
+            float p2 = ex2(sc[2] - m[mt][1]);
+            float p3 = ex2(sc[3] - m[mt][1]);
+            l[mt][0] += p0 + p1;
+            l[mt][1] += p2 + p3;
+            unsigned ph[4];
+            unsigned pl[4];
+            split(p0, ph[0], pl[0]);
+            split(p2, ph[1], pl[1]);
+            split(p1, ph[2], pl[2]);
+            split(p3, ph[3], pl[3]);
+            if (mt == 0) {
+#pragma unroll
+                for (int j = 0; j < J; ++j) {
+                    split(va[j], vh[j][0], vl[j][0]);
+                    split(vb[j], vh[j][1], vl[j][1]);
+                }
+                __syncwarp();                      // the stage has been read by all lanes
+                fill(stage, c + STAGES * NW);
+            }
+#pragma unroll
+            for (int j = 0; j < J; ++j) {
+                float d[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+                mma(d, pl, vh[j]);
+                mma(d, ph, vl[j]);
+                mma(d, ph, vh[j]);
+                o[mt][j][0] += d[0];
+                o[mt][j][1] += d[1];
+                o[mt][j][2] += d[2];
+                o[mt][j][3] += d[3];
+            }
+        }
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1u;
+        }
+    }
+    __syncwarp();
+
+    // every warp leaves its maximum, sum and output, the latter over its ring
+#pragma unroll
+    for (int mt = 0; mt < MT; ++mt) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            float sum = l[mt][r];
+            sum += __shfl_xor_sync(FULL, sum, 1);
+            sum += __shfl_xor_sync(FULL, sum, 2);
+            int row = mt * 16 + g + 8 * r;
+            if (t == 0) {
+                sm[warp * ROWS + row] = m[mt][r];
+                sl[warp * ROWS + row] = sum;
+            }
+            float* to = region + row * STR + t * 2 * J;
+#pragma unroll
+            for (int j = 0; j < J; ++j) {
+                to[j] = o[mt][j][2 * r];
+                to[J + j] = o[mt][j][2 * r + 1];
+            }
+        }
+    }
+    __syncthreads();
+
+    for (int i = threadIdx.x; i < ROWS * (W / 4); i += NW * 32) {
+        int row = i / (W / 4);
+        int col = (i - row * (W / 4)) * 4;
+        if (q0 + row < N) {
+            float most = sm[row];
+#pragma unroll
+            for (int w = 1; w < NW; ++w) {
+                most = fmaxf(most, sm[w * ROWS + row]);
+            }
+            float sum = 0.0f;
+            float4 all = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+            for (int w = 0; w < NW; ++w) {
+                float f = ex2(sm[w * ROWS + row] - most);
+                float4 part = *reinterpret_cast<const float4*>(smem + w * S::REGION + row * STR + col);
+                sum = fmaf(f, sl[w * ROWS + row], sum);
+                all.x = fmaf(f, part.x, all.x);
+                all.y = fmaf(f, part.y, all.y);
+                all.z = fmaf(f, part.z, all.z);
+                all.w = fmaf(f, part.w, all.w);
+            }
+            float inverse = 1.0f / sum;
+            all.x *= inverse;
+            all.y *= inverse;
+            all.z *= inverse;
+            all.w *= inverse;
+            *reinterpret_cast<float4*>(out + (size_t)(q0 + row) * dm + (size_t)head * W + col) = all;
+        }
+    }
+}
+
+// Any shape: a block a query and head, as many keys at a time as it has threads.
+__global__ void __launch_bounds__(128)
+attend_any(const float* __restrict__ Q, const float* __restrict__ K, const float* __restrict__ V,
+           float* out, int N, int d_model, int h, int w)
+{
+    __shared__ float p[128];
+    const int T = blockDim.x;
+    const int tid = threadIdx.x;
+    const int lane = tid & 31;
+    const float root = sqrtf((float)w);
+    const size_t total = (size_t)N * h;
+    for (size_t b = blockIdx.x; b < total; b += gridDim.x) {
+        const size_t row = b / h;
+        const size_t first = (b - row * h) * (size_t)w;
+        const float* q = Q + row * d_model + first;
+        float* o = out + row * d_model + first;
+        float most = -INFINITY;
+        float sum = 0.0f;
+        for (int j0 = 0; j0 < N; j0 += T) {
+            const int n = min(T, N - j0);
+            if (w < 32) {
+                if (tid < n) {
+                    const float* k = K + (size_t)(j0 + tid) * d_model + first;
+                    float s = 0.0f;
+                    for (int c = 0; c < w; ++c) {
+                        s = fmaf(q[c], k[c], s);
+                    }
+                    p[tid] = s / root;
+                }
+            } else {
+                for (int j = tid >> 5; j < n; j += T >> 5) {
+                    const float* k = K + (size_t)(j0 + j) * d_model + first;
+                    float s = 0.0f;
+#pragma unroll 4
+                    for (int c = lane; c < w; c += 32) {
+                        s = fmaf(q[c], k[c], s);
+                    }
+                    for (int d = 16; d > 0; d >>= 1) {
+                        s += __shfl_xor_sync(FULL, s, d);
+                    }
+                    if (lane == 0) {
+                        p[j] = s / root;
+                    }
+                }
+            }
+            __syncthreads();
+            float now = most;
+            for (int j = 0; j < n; ++j) {
+                now = fmaxf(now, p[j]);
+            }
+            __syncthreads();
+            if (tid < n) {
+                p[tid] = expf(p[tid] - now);
+            }
+            __syncthreads();
+            const float f = expf(most - now);
+            most = now;
+            float part = 0.0f;
+            for (int j = 0; j < n; ++j) {
+                part += p[j];
+            }
+            sum = fmaf(sum, f, part);
+            const bool last = N - j0 <= T;
+            for (int c = tid; c < w; c += T) {
+                const float* v = V + (size_t)j0 * d_model + first + c;
+                float acc = 0.0f;
+#pragma unroll 4
+                for (int j = 0; j < n; ++j) {
+                    acc = fmaf(p[j], v[(size_t)j * d_model], acc);
+                }
+                if (j0 > 0) {
+                    acc = fmaf(o[c], f, acc);
+                }
+                o[c] = last ? acc / sum : acc;
+            }
+            __syncthreads();
+            if (last) {
+                break;
+            }
+        }
+    }
+}
+
+template <int J, int MT, int NW, int MINB>
+static void launch(const float* Q, const float* K, const float* V, float* output, int N, int d_model, int h)
+{
+    constexpr int BYTES = Shape<J, MT, NW>::BYTES;
+    if (BYTES > 47 * 1024) {
+        cudaFuncSetAttribute(attend<J, MT, NW, MINB>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES);
+    }
+    int tiles = (N - 1) / (16 * MT) + 1;
+    attend<J, MT, NW, MINB><<<(unsigned)((size_t)tiles * h), NW * 32, BYTES>>>(Q, K, V, output, N, d_model, tiles);
+}
+
+}  // namespace large_sizes
+
+extern "C" void solve(const float* Q, const float* K, const float* V, float* output, int N, int d_model, int h)
+{
+    const int w = d_model / h;
+    const size_t blocks = (size_t)((N - 1) / 16 + 1) * h;
+    if (N <= 0x40000000 && blocks <= 0x7fffffffULL && (w == 8 || w == 16 || w == 32)) {
+        if (w == 8) {
+            if ((long long)N * d_model * h < 2568476LL) {
+                //                                       W RQ QL NW CH STAGES
+                small_sizes::launch<small_sizes::Plan<8, 2, 4, 4, 2, 2>>(Q, K, V, output, N, h);
+            } else {
+                large_sizes::launch<1, 1, 8, 3>(Q, K, V, output, N, d_model, h);
+            }
+        } else if (w == 16) {
+            const long long tiles48 = ((long long)N + 47) / 48 * h;
+            if (tiles48 < 100) {
+                small_sizes::launch<small_sizes::Plan<16, 2, 8, 8, 4, 2>>(Q, K, V, output, N, h);
+            } else {
+                large_sizes::launch<2, 3, 12, 1>(Q, K, V, output, N, d_model, h);
+            }
+        } else if (blocks > 200) {
+            large_sizes::launch<4, 2, 6, 2>(Q, K, V, output, N, d_model, h);
+        } else {
+            large_sizes::launch<4, 1, 8, 2>(Q, K, V, output, N, d_model, h);
+        }
+        return;
+    }
+    size_t total = (size_t)N * h;
+    unsigned grid = (unsigned)(total < 0x7fffffffULL ? total : 0x7fffffffULL);
+    int threads = N <= 32 && w <= 32 ? 32 : N <= 64 && w <= 64 ? 64 : 128;
+    large_sizes::attend_any<<<grid, threads>>>(Q, K, V, output, N, d_model, h, w);
+}

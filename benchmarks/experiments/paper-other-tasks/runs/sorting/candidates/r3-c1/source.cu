@@ -1,0 +1,458 @@
+// Eight-block cluster slices; matches compacted densely, then wide-digit sort.
+
+#include <cuda_runtime.h>
+
+namespace {
+
+constexpr unsigned ALL = 0xffffffffu;
+constexpr int B = 8; // blocks of the cluster, and slices of the value range
+
+// Unsigned integers in the order of the floats, for the integer reductions.
+__device__ __forceinline__ unsigned to_key(float f)
+{
+    unsigned u = __float_as_uint(f);
+    return u ^ ((unsigned)((int)u >> 31) | 0x80000000u);
+}
+
+__device__ __forceinline__ float from_key(unsigned k)
+{
+    unsigned u = (k & 0x80000000u) ? (k ^ 0x80000000u) : ~k;
+    return __uint_as_float(u);
+}
+
+__device__ __forceinline__ void cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void cluster_wait()
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ unsigned warp_inclusive(unsigned v, int lane)
+{
+#pragma unroll
+    for (int o = 1; o < 32; o *= 2) {
+        unsigned w = __shfl_up_sync(ALL, v, o);
+        if (lane >= o)
+            v += w;
+    }
+    return v;
+}
+
+// Block b owns the keys f with f >= lower and not f >= upper: every key has one owner, since the limits
+// never descend with b. Below the first limit is nothing; the last one is a NaN, which nothing reaches,
+// so infinity is the last block's. An absent key is a NaN and belongs to nobody.
+struct Limits {
+    float lower, upper, from, step;
+};
+
+__device__ __forceinline__ Limits limits_of(float mn, float mx, int b)
+{
+    Limits l;
+    l.step = __fsub_rn(__fmul_rn(mx, 0.125f), __fmul_rn(mn, 0.125f)); // never overflows
+    l.lower = b == 0 ? __uint_as_float(0xff800000u) : __fmaf_rn(l.step, (float)b, mn);
+    l.upper = b == B - 1 ? __uint_as_float(0x7fffffffu) : __fmaf_rn(l.step, (float)(b + 1), mn);
+    l.from = b == 0 ? mn : l.lower;
+    return l;
+}
+
+// Monotone map of a block's own values to 0 .. ND - 1, whatever comes of scale: a NaN becomes 0.
+template <int ND>
+__device__ __forceinline__ unsigned digit_of(float x, float from, float scale)
+{
+    float v = __fmaf_rn(__fsub_rn(x, from), scale, 8388608.0f);
+    v = fminf(fmaxf(v, 8388608.0f), 8388608.0f + (float)(ND - 1));
+    return __float_as_uint(v) - 0x4b000000u;
+}
+
+// Keys of bucket begin .. end - 1 that come before the one at p.
+__device__ __forceinline__ unsigned place_of(const float* keys, float key, unsigned p, unsigned begin, unsigned end)
+{
+    unsigned place = begin;
+    if (end - begin > 1) {
+        for (unsigned j = begin; j < end; ++j) {
+            const float other = keys[j];
+            place += (other < key || (other == key && j < p)) ? 1u : 0u;
+        }
+    }
+    return place;
+}
+
+// Every block of the cluster reads all keys; it counts those below its slice and packs those in it densely,
+// sorts these by a wide digit and by their ranks in the small buckets, and writes when all blocks have read.
+// A thread reads K keys, owns four digits, and usually has up to R keys of the slice.
+template <int T, int K, int R>
+__global__ void __cluster_dims__(B, 1, 1) __launch_bounds__(T) sort_cluster(float* data, int n)
+{
+    constexpr int W = T / 32;
+    constexpr int ND = 4 * T;
+    constexpr int BITS = K == 4 ? 3 : K == 8 ? 4 : 5; // of a number from 0 to K
+    static_assert(K == 4 || K == 8 || K == 16, "whole vectors");
+    static_assert(R <= K, "no more than there are");
+    __shared__ __align__(16) float keys[T * K];
+    __shared__ __align__(16) unsigned cnt[ND + 4];
+    __shared__ unsigned smin[32], smax[32], sreach[32], ssum[32];
+    __shared__ unsigned match_count;
+
+    const int t = threadIdx.x;
+    const int lane = t & 31;
+    const int warp = t >> 5;
+    const int b = blockIdx.x;
+    const float absent = __uint_as_float(0x7fffffffu);
+    const float inf = __uint_as_float(0x7f800000u);
+    uint4* cnt4 = reinterpret_cast<uint4*>(cnt);
+
+    float f[K];
+    if (n == T * K) {
+#pragma unroll
+        for (int j = 0; j < K / 4; ++j) {
+            float4 q = __ldcg(reinterpret_cast<const float4*>(data) + (t + j * T));
+            f[4 * j] = q.x;
+            f[4 * j + 1] = q.y;
+            f[4 * j + 2] = q.z;
+            f[4 * j + 3] = q.w;
+        }
+    } else {
+#pragma unroll
+        for (int j = 0; j < K / 4; ++j) {
+            const int v = t + j * T;
+            const int base = v * 4;
+            if (base + 3 < n) {
+                float4 q = __ldcg(reinterpret_cast<const float4*>(data) + v);
+                f[4 * j] = q.x;
+                f[4 * j + 1] = q.y;
+                f[4 * j + 2] = q.z;
+                f[4 * j + 3] = q.w;
+            } else {
+#pragma unroll
+                for (int c = 0; c < 4; ++c)
+                    f[4 * j + c] = base + c < n ? __ldcg(data + base + c) : absent;
+            }
+        }
+    }
+    cnt4[t] = make_uint4(0u, 0u, 0u, 0u);
+    if (t == 0)
+        match_count = 0;
+
+    // range of the finite values
+    float mn = inf, mx = -inf;
+#pragma unroll
+    for (int j = 0; j < K; ++j) {
+        if (fabsf(f[j]) < inf) { // false for absent ones as well
+            mn = fminf(mn, f[j]);
+            mx = fmaxf(mx, f[j]);
+        }
+    }
+    __syncwarp();
+    unsigned kmin = __reduce_min_sync(ALL, to_key(mn));
+    unsigned kmax = __reduce_max_sync(ALL, to_key(mx));
+    if (lane == 0) {
+        smin[warp] = kmin;
+        smax[warp] = kmax;
+    }
+    __syncthreads();
+    cluster_arrive(); // this block has read everything
+
+    kmin = __reduce_min_sync(ALL, lane < W ? smin[lane] : 0xffffffffu);
+    kmax = __reduce_max_sync(ALL, lane < W ? smax[lane] : 0u);
+    const Limits l = limits_of(from_key(kmin), from_key(kmax), b);
+    const float scale = __fdividef((float)ND, l.step);
+
+    // compare only: keys that reach the lower limit, and those of them in the slice
+    unsigned reach = 0, own_matches = 0;
+#pragma unroll
+    for (int j = 0; j < K; ++j) {
+        const bool above = f[j] >= l.lower;
+        reach += above ? 1u : 0u;
+        own_matches += (above && !(f[j] >= l.upper)) ? 1u : 0u;
+    }
+    // places in the warp from the bits of the lanes' numbers
+    const unsigned before_me = (1u << lane) - 1u;
+    unsigned at = 0, warp_matches = 0;
+#pragma unroll
+    for (int k = 0; k < BITS; ++k) {
+        const unsigned vote = __ballot_sync(ALL, ((own_matches >> k) & 1u) != 0u);
+        at += (unsigned)__popc(vote & before_me) << k;
+        warp_matches += (unsigned)__popc(vote) << k;
+    }
+    unsigned warp_base = 0;
+    if (lane == 0)
+        warp_base = atomicAdd(&match_count, warp_matches);
+    reach = __reduce_add_sync(ALL, reach);
+    if (lane == 0)
+        sreach[warp] = reach;
+    at += __shfl_sync(ALL, warp_base, 0);
+#pragma unroll
+    for (int j = 0; j < K; ++j) {
+        if (f[j] >= l.lower && !(f[j] >= l.upper)) {
+            keys[at] = f[j];
+            ++at;
+        }
+    }
+    __syncthreads();
+
+    // full warps from here on: thread t has keys t, t + T ... of the slice
+    const unsigned m = match_count;
+    if (t == 0)
+        cnt[ND] = m;
+    float x[K];
+    unsigned own[K]; // digit and order of arrival in its bucket
+#pragma unroll
+    for (int j = 0; j < R; ++j)
+        x[j] = (unsigned)(t + j * T) < m ? keys[t + j * T] : absent;
+#pragma unroll
+    for (int j = 0; j < R; ++j) {
+        own[j] = 0;
+        if ((unsigned)(t + j * T) < m) {
+            const unsigned d = digit_of<ND>(x[j], l.from, scale);
+            own[j] = (d << 16) | atomicAdd(&cnt[d], 1u);
+        }
+    }
+    const bool crowded = m > (unsigned)(R * T);
+    if (crowded) {
+#pragma unroll
+        for (int j = R; j < K; ++j) {
+            x[j] = absent;
+            own[j] = 0;
+            if ((unsigned)(t + j * T) < m) {
+                x[j] = keys[t + j * T];
+                const unsigned d = digit_of<ND>(x[j], l.from, scale);
+                own[j] = (d << 16) | atomicAdd(&cnt[d], 1u);
+            }
+        }
+    }
+    __syncthreads();
+
+    // scan: thread t owns four counters
+    const uint4 c = cnt4[t];
+    const unsigned c2 = c.x + c.y;
+    const unsigned c3 = c2 + c.z;
+    const unsigned all = c3 + c.w;
+    const unsigned inc = warp_inclusive(all, lane);
+    if (lane == 31)
+        ssum[warp] = inc;
+    __syncthreads();
+    const unsigned first = __reduce_add_sync(ALL, lane < warp ? ssum[lane] : 0u) + inc - all;
+    cnt4[t] = make_uint4(first, first + c.x, first + c2, first + c3);
+    const unsigned lower = (unsigned)n - __reduce_add_sync(ALL, lane < W ? sreach[lane] : 0u);
+    __syncthreads();
+
+#pragma unroll
+    for (int j = 0; j < R; ++j) {
+        if ((unsigned)(t + j * T) < m)
+            keys[cnt[own[j] >> 16] + (own[j] & 0xffffu)] = x[j];
+    }
+    if (crowded) {
+#pragma unroll
+        for (int j = R; j < K; ++j) {
+            if ((unsigned)(t + j * T) < m)
+                keys[cnt[own[j] >> 16] + (own[j] & 0xffffu)] = x[j];
+        }
+    }
+    __syncthreads();
+
+    cluster_wait(); // all blocks have read
+
+    // Rank within the bucket, by position, so that writes stay almost coalesced.
+    float key[R];
+    unsigned begin[R], end[R];
+#pragma unroll
+    for (int j = 0; j < R; ++j)
+        key[j] = (unsigned)(t + j * T) < m ? keys[t + j * T] : absent;
+#pragma unroll
+    for (int j = 0; j < R; ++j) {
+        const unsigned d = digit_of<ND>(key[j], l.from, scale);
+        begin[j] = cnt[d];
+        end[j] = cnt[d + 1];
+    }
+#pragma unroll
+    for (int j = 0; j < R; ++j) {
+        const unsigned p = (unsigned)(t + j * T);
+        if (p < m)
+            data[lower + place_of(keys, key[j], p, begin[j], end[j])] = key[j];
+    }
+    for (unsigned p = (unsigned)(t + R * T); p < m; p += T) {
+        const float mine = keys[p];
+        const unsigned d = digit_of<ND>(mine, l.from, scale);
+        data[lower + place_of(keys, mine, p, cnt[d], cnt[d + 1])] = mine;
+    }
+}
+
+// At most 512 keys: one a thread, ranked against those of the same slice.
+__global__ void __cluster_dims__(B, 1, 1) __launch_bounds__(512) rank_cluster(float* data, int n)
+{
+    constexpr int T = 512;
+    constexpr int W = T / 32;
+    __shared__ __align__(16) unsigned list[T];
+    __shared__ unsigned taken[T];
+    __shared__ unsigned smin[32], smax[32], slow[32];
+    __shared__ unsigned match_count;
+
+    const int t = threadIdx.x;
+    const int lane = t & 31;
+    const int warp = t >> 5;
+    const int b = blockIdx.x;
+    const float inf = __uint_as_float(0x7f800000u);
+
+    const float f = t < n ? __ldcg(data + t) : __uint_as_float(0x7fffffffu);
+    list[t] = 0xffffffffu;
+    taken[t] = 0;
+    if (t == 0)
+        match_count = 0;
+
+    float mn = inf, mx = -inf;
+    if (fabsf(f) < inf) {
+        mn = f;
+        mx = f;
+    }
+    unsigned kmin = __reduce_min_sync(ALL, to_key(mn));
+    unsigned kmax = __reduce_max_sync(ALL, to_key(mx));
+    if (lane == 0) {
+        smin[warp] = kmin;
+        smax[warp] = kmax;
+    }
+    __syncthreads();
+    cluster_arrive(); // this block has read everything
+
+    kmin = __reduce_min_sync(ALL, lane < W ? smin[lane] : 0xffffffffu);
+    kmax = __reduce_max_sync(ALL, lane < W ? smax[lane] : 0u);
+    const Limits l = limits_of(from_key(kmin), from_key(kmax), b);
+
+    unsigned lower = __popc(__ballot_sync(ALL, f < l.lower));
+    if (lane == 0)
+        slow[warp] = lower;
+    const bool match = f >= l.lower && !(f >= l.upper);
+    const unsigned matches = __ballot_sync(ALL, match);
+    unsigned at = 0;
+    if (lane == 0 && matches != 0)
+        at = atomicAdd(&match_count, (unsigned)__popc(matches));
+    at = __shfl_sync(ALL, at, 0);
+    if (match)
+        list[at + __popc(matches & ((1u << lane) - 1u))] = to_key(f);
+    __syncthreads();
+
+    const int m = (int)match_count;
+    lower = __reduce_add_sync(ALL, lane < W ? slow[lane] : 0u);
+
+    // equal keys are the same bits, so any order of them will do
+    const uint4* list4 = reinterpret_cast<const uint4*>(list);
+    unsigned mine = 0, place = 0;
+    int shift = 5;
+    while (shift > 0 && (m << shift) > T)
+        --shift;
+    const int g = 1 << shift;
+    const int i = t >> shift;
+    const int sub = t & (g - 1);
+    unsigned count = 0;
+    if (i < m) {
+        mine = list[i];
+        for (int v = sub; v * 4 < m; v += g) {
+            const uint4 q = list4[v];
+            count += q.x < mine;
+            count += q.y < mine;
+            count += q.z < mine;
+            count += q.w < mine;
+        }
+    }
+    __syncwarp();
+    for (int o = g >> 1; o > 0; o >>= 1)
+        count += __shfl_xor_sync(ALL, count, o);
+    const bool writer = i < m && sub == 0;
+    if (writer)
+        place = lower + count + atomicAdd(&taken[count], 1u);
+
+    __syncwarp();
+    cluster_wait(); // all blocks have read
+    if (writer)
+        data[place] = from_key(mine);
+}
+
+// ---- larger vectors: a bitonic network whose exchanges all ascend ----
+
+constexpr unsigned TILE = 4096;
+constexpr unsigned TILE_THREADS = 512;
+
+__device__ __forceinline__ void tile_step(float* s, unsigned distance, bool mirrored)
+{
+    for (unsigned pair = threadIdx.x; pair < TILE / 2; pair += TILE_THREADS) {
+        const unsigned below = pair & (distance - 1);
+        const unsigned low = (pair - below) * 2 + below;
+        const unsigned high = mirrored ? low + 2 * (distance - below) - 1 : low + distance;
+        const float left = s[low];
+        const float right = s[high];
+        if (left > right) {
+            s[low] = right;
+            s[high] = left;
+        }
+    }
+    __syncthreads();
+}
+
+template <bool FULL>
+__global__ void __launch_bounds__(TILE_THREADS) tile_kernel(float* data, unsigned n)
+{
+    __shared__ float s[TILE];
+    const unsigned start = blockIdx.x * TILE;
+    for (unsigned i = threadIdx.x; i < TILE; i += TILE_THREADS)
+        s[i] = start + i < n ? data[start + i] : __uint_as_float(0x7f800000u);
+    __syncthreads();
+    if (FULL) {
+        for (unsigned half = 1; half < TILE; half *= 2)
+            for (unsigned distance = half; distance > 0; distance /= 2)
+                tile_step(s, distance, distance == half);
+    } else {
+        for (unsigned distance = TILE / 2; distance > 0; distance /= 2)
+            tile_step(s, distance, false);
+    }
+    for (unsigned i = threadIdx.x; i < TILE; i += TILE_THREADS)
+        if (start + i < n)
+            data[start + i] = s[i];
+}
+
+__global__ void __launch_bounds__(256) global_step(float* data, unsigned n, unsigned distance, bool mirrored)
+{
+    const unsigned pair = blockIdx.x * 256u + threadIdx.x;
+    const unsigned below = pair & (distance - 1);
+    const unsigned low = (pair - below) * 2 + below;
+    const unsigned high = mirrored ? low + 2 * (distance - below) - 1 : low + distance;
+    if (low < n && high < n) {
+        const float left = data[low];
+        const float right = data[high];
+        if (left > right) {
+            data[low] = right;
+            data[high] = left;
+        }
+    }
+}
+
+} // namespace
+
+extern "C" void solve(float* data, int n)
+{
+    if (n <= 1)
+        return;
+    if (n <= 512) {
+        rank_cluster<<<B, 512>>>(data, n);
+    } else if (n <= 1024) {
+        sort_cluster<256, 4, 1><<<B, 256>>>(data, n);
+    } else if (n <= 2048) {
+        sort_cluster<256, 8, 2><<<B, 256>>>(data, n);
+    } else if (n <= 4096) {
+        sort_cluster<512, 8, 2><<<B, 512>>>(data, n);
+    } else if (n <= 8192) {
+        sort_cluster<512, 16, 3><<<B, 512>>>(data, n);
+    } else {
+        const unsigned size = (unsigned)n;
+        const unsigned tiles = (size - 1) / TILE + 1;
+        tile_kernel<true><<<tiles, TILE_THREADS>>>(data, size);
+        for (unsigned half = TILE; half < size; half *= 2) {
+            for (unsigned distance = half; distance >= TILE; distance /= 2) {
+                const unsigned pairs = (size / (2 * distance) + 1) * distance;
+                global_step<<<(pairs + 255) / 256, 256>>>(data, size, distance, distance == half);
+            }
+            tile_kernel<false><<<tiles, TILE_THREADS>>>(data, size);
+        }
+    }
+}

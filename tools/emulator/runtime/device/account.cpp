@@ -145,7 +145,8 @@ uint32_t count_serial(const uint64_t* address, Mask lanes) {
 
 uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at,
                         AccessNumber access, bool polls) {
-  if (polls && polls_again(w, site, at.low)) return 0;
+  const Polled what = polls ? polled_by(lanes, at.address) : Polled{};
+  if (polls && polls_again(w, site, what)) return 0;
   Counters& counters = run_of(w).block->launch->counters;
   SiteCounters& c = counters.sites[site];
   Distinct sectors;
@@ -164,7 +165,7 @@ uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t
     c.serial += count_serial(at.address, lanes);
     pass_lines(w, site, at.address, lanes, !polls);
   }
-  wait(w, site, ticks);
+  if (!polls || !has_polled(w, site, what)) wait(w, site, ticks);
   // L1 looks up a line a clock, and moves four sectors.
   occupy(w, site, std::max<uint64_t>(kPassSectors * lines, sectors.size()));
   if ((site_traits(w, site) & kStrong) == 0) return ticks;
@@ -175,7 +176,7 @@ uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t
     counters.meetings += static_cast<uint64_t>(__builtin_popcount(lanes));
     go_on_at(w, site, line.ticks);
   }
-  if (polls) remember_poll(w, site, at.low, line.ticks);
+  if (polls) remember_poll(w, site, what, line.ticks);
   return ticks;
 }
 
@@ -221,7 +222,8 @@ void account_const(Warp* w, uint32_t site, Mask lanes, const uint64_t* address) 
 
 void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
                     AccessNumber access, bool polls) {
-  if (polls && polls_again(w, site, at.low)) return;
+  const Polled what = polls ? polled_by(lanes, at.address) : Polled{};
+  if (polls && polls_again(w, site, what)) return;
   const Site& facts = w->launch->kernel->sites[site];
   if (facts.width == kPart) return;
   SiteCounters& c = run_of(w).block->launch->counters.sites[site];
@@ -246,9 +248,9 @@ void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& a
     taken = std::max(taken, serial) * (loops ? kLoopPasses : kAtomicPasses);
     if (loops) go_on_at(w, site, w->ticks + serial * 2 * latency);
   }
-  wait(w, site, latency);
+  if (!polls || !has_polled(w, site, what)) wait(w, site, latency);
   occupy(w, site, kPassSectors * taken);
-  if (polls) remember_poll(w, site, at.low, 0);
+  if (polls) remember_poll(w, site, what, 0);
 }
 
 void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes,

@@ -41,33 +41,70 @@ LineUse& line_at(const LaunchRun& launch, uint64_t address) {
   return line;
 }
 
-bool polls_again(Warp* w, uint32_t site, uint64_t address) {
-  WarpRun& run = run_of(w);
-  const uint32_t bytes = w->launch->kernel->register_bytes;
-  if (run.poll_site != site || run.poll_address != address ||
-      run.polled_registers.size() != bytes ||
-      std::memcmp(run.polled_registers.data(), w->regs, bytes) != 0) {
-    return false;
+namespace {
+
+constexpr size_t kMostPolls = 16;  // sites of a loop that polls
+
+Poll* poll_at(const Warp* w, uint32_t site) {
+  std::vector<Poll>& polls = run_of(const_cast<Warp*>(w)).polls;
+  const auto found = std::find_if(polls.begin(), polls.end(), [&](const Poll& one) { return one.site == site; });
+  return found == polls.end() ? nullptr : &*found;
+}
+
+bool is_part_of(const Polled& what, const Poll& before) {
+  if ((what.lanes & ~before.lanes) != 0) return false;
+  for (int i = 0; i < kLanes; ++i) {
+    if ((what.lanes >> i & 1) != 0 && what.address[i] != before.address[i]) return false;
   }
-  w->ticks = run.poll_ticks;
-  run.poll_waits = true;
   return true;
 }
 
-void remember_poll(Warp* w, uint32_t site, uint64_t address, uint64_t written_ticks) {
-  WarpRun& run = run_of(w);
-  const auto* registers = static_cast<const uint8_t*>(w->regs);
-  if (run.poll_site == site && run.poll_address == address && run.poll_waits) {
-    go_on_at(w, site, std::max(run.poll_ticks, written_ticks + 2 * latency_ticks(Level::l2)));
-    // All warps of a block that wait for one event make one meeting.
-    if (run.block->met != written_ticks) ++run.block->launch->counters.waits_for_blocks;
-    run.block->met = written_ticks;
+}  // namespace
+
+bool polls_again(Warp* w, uint32_t site, const Polled& what) {
+  Poll* before = poll_at(w, site);
+  const uint32_t bytes = w->launch->kernel->register_bytes;
+  if (before == nullptr || before->lanes != what.lanes || !is_part_of(what, *before) ||
+      std::memcmp(before->registers.data(), w->regs, bytes) != 0) {
+    return false;
   }
-  run.poll_site = site;
-  run.poll_address = address;
-  run.poll_waits = false;
-  run.poll_ticks = w->ticks;
-  run.polled_registers.assign(registers, registers + w->launch->kernel->register_bytes);
+  w->ticks = before->ticks;
+  run_of(w).polled = before->polled;
+  before->waits = true;
+  return true;
+}
+
+bool has_polled(const Warp* w, uint32_t site, const Polled& what) {
+  const Poll* before = poll_at(w, site);
+  return before != nullptr && is_part_of(what, *before);
+}
+
+void remember_poll(Warp* w, uint32_t site, const Polled& what, uint64_t written_ticks) {
+  WarpRun& run = run_of(w);
+  Poll* poll = poll_at(w, site);
+  if (poll != nullptr && is_part_of(what, *poll)) {
+    const int64_t since = static_cast<int64_t>(w->ticks - poll->ticks) - (run.polled - poll->polled);
+    const uint64_t own = poll->ticks + static_cast<uint64_t>(std::max<int64_t>(since, 0));
+    const uint64_t seen = written_ticks == 0 ? 0 : written_ticks + 2 * latency_ticks(Level::l2);
+    const uint64_t now = std::max(own, seen);
+    run.polled += static_cast<int64_t>(now - w->ticks);
+    if (now > w->ticks) go_on_at(w, site, now);
+    w->ticks = now;
+    // All warps of a block that wait for one event make one meeting.
+    if (poll->waits && run.block->met != written_ticks) ++run.block->launch->counters.waits_for_blocks;
+    if (poll->waits) run.block->met = written_ticks;
+  } else if (poll == nullptr) {
+    if (run.polls.size() == kMostPolls) run.polls.erase(run.polls.begin());
+    poll = &run.polls.emplace_back();
+  }
+  const auto* registers = static_cast<const uint8_t*>(w->regs);
+  poll->site = site;
+  poll->lanes = what.lanes;
+  std::copy(what.address, what.address + kLanes, poll->address);
+  poll->ticks = w->ticks;
+  poll->polled = run.polled;
+  poll->waits = false;
+  poll->registers.assign(registers, registers + w->launch->kernel->register_bytes);
 }
 
 }  // namespace emu

@@ -27,10 +27,27 @@ void occupy(Warp* w, uint32_t site, uint64_t sectors);
 // What the launch did to the line of L2 that holds the address.
 LineUse& line_at(const LaunchRun& launch, uint64_t address);
 
+// The lanes and the addresses of a poll.
+struct Polled {
+  Mask lanes;
+  uint64_t address[kLanes];
+};
+
+template <class T>
+Polled polled_by(Mask lanes, const T* address) {
+  Polled found{lanes, {}};
+  for (int i = 0; i < kLanes; ++i) found.address[i] = (lanes >> i & 1) != 0 ? address[i] : 0;
+  return found;
+}
+
 // Whoever polls waits for others, not for itself: a poll that finds everything as the one before did
 // counts for nothing.
-bool polls_again(Warp* w, uint32_t site, uint64_t address);
-// Remembers the poll. One that has waited, and finds a change, goes on after whoever made it.
-void remember_poll(Warp* w, uint32_t site, uint64_t address, uint64_t written_ticks);
+bool polls_again(Warp* w, uint32_t site, const Polled& what);
+// Whether the same lanes, or some of them, have polled the same there before.
+bool has_polled(const Warp* w, uint32_t site, const Polled& what);
+// Remembers the poll. One that was made before goes on where that did, after what the warp has done since
+// beside polling, and after whoever wrote what it finds: blocks write side by side, so that a poll does not
+// take longer by each that has.
+void remember_poll(Warp* w, uint32_t site, const Polled& what, uint64_t written_ticks);
 
 }  // namespace emu

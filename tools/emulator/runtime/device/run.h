@@ -60,6 +60,17 @@ struct ClusterRun {
   uint64_t complete_ticks = 0;
 };
 
+// The last poll of a warp at a site: of what, and what was known then.
+struct Poll {
+  uint32_t site;
+  Mask lanes;
+  uint64_t address[kLanes];
+  uint64_t ticks;  // the path behind it
+  int64_t polled;  // WarpRun::polled then
+  bool waits;      // it has been made again to no avail
+  std::vector<uint8_t> registers;
+};
+
 // The scheduler's part of a warp (Warp::runtime).
 struct WarpRun {
   BlockRun* block;  // whose shared memory is accessed
@@ -88,12 +99,8 @@ struct WarpRun {
 
   int64_t poll_cost;  // fuel that polling took in this turn
   uint64_t clock;
-  // The last poll: where, what was known then, and the path up to it.
-  uint32_t poll_site;
-  uint64_t poll_address;
-  uint64_t poll_ticks;
-  bool poll_waits;  // it has been made again to no avail
-  std::vector<uint8_t> polled_registers;
+  std::vector<Poll> polls;  // the last of each site that polls
+  int64_t polled = 0;       // ticks that polls have put the warp's path on, less what they took back
 
   std::vector<uint32_t> trips;  // Warp::trips
   uint32_t fills = 0;                 // lines that the warp has brought into L1

@@ -87,8 +87,8 @@ void start_warp(BlockRun& slot, uint32_t index) {
     run.local_fills.assign(launch.launch.kernel->local_bytes / 4 + 1, 0);
   }
   run.waited = slot.waited.empty() ? nullptr : &slot.waited[index * launch.launch.kernel->site_count];
-  run.poll_site = kNone;
-  run.poll_waits = false;
+  run.polls.clear();
+  run.polled = 0;
   run.waited_in_copy.assign(launch.launch.kernel->copies + 1, 0);
   run.waited_in_loop.assign(launch.launch.kernel->loops + 1, 0);
   start_order(run.order);

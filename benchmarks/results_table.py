@@ -1,8 +1,10 @@
-"""Prints the table of results in docs/bench.md from `results/h100_results.json`.
+"""Prints the tables of results in docs/bench.md.
 
-python benchmarks/results_table.py
+python benchmarks/results_table.py            the playbooks, of `results/h100_results.json`
+python benchmarks/results_table.py --model    a model's winners, of `results/h200_paper.json`
 """
 
+import argparse
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -16,6 +18,13 @@ from cuda_llm.graph.benchmark.row import TaskRow
 from cuda_llm.tasks.loader import load_task
 
 RESULTS = record.RESULTS / "h100_results.json"
+PAPER = record.RESULTS / "h200_paper.json"
+SEARCHES = ("paper-without-a-gpu", "paper-other-tasks")
+"""Recorded benchmarks whose winners were timed."""
+MODEL_HEAD = (
+    *("task", "library's time / ours (worst size)", "playbook's time / ours"),
+    *("roofline, ours (baseline's)", "over the baseline (worst size)", "winner", "passed"),
+)
 HEAD = (
     *("task", "library's time / ours (worst size)", "roofline, ours (baseline's)"),
     *("over the baseline (worst size)", "paper: GTX 1660 SUPER", "RTX 3090 Ti"),
@@ -29,8 +38,48 @@ UNINSPECTED = " §"
 
 def main() -> None:
     """Print table and means."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", action="store_true", help="a model's winners")
+    if parser.parse_args().model:
+        print("\n".join(model_table(json.loads(PAPER.read_text(encoding="utf-8")))))
+        return
     found = json.loads(RESULTS.read_text(encoding="utf-8"))
     print("\n".join((*table(found), "", means(found))))
+
+
+def model_table(found: dict[str, Any]) -> list[str]:
+    """Return the lines of a model's winners beside playbooks and libraries, and the means."""
+    playbook, model = (
+        {row.task: row for row in (decode(TaskRow, one) for one in found[side])}
+        for side in ("playbook", "model")
+    )
+    searched = {
+        name: decode(TaskRow, json.loads(file.read_text(encoding="utf-8")))
+        for folder in SEARCHES
+        for file in sorted((record.ROOT / "benchmarks/experiments" / folder).glob("results/*.json"))
+        for name in [file.stem]
+    }
+    over = {
+        name: mean(
+            (known.best_us or 0.0) / (ours.best_us or math.inf)
+            for known, ours in zip(playbook[name].sizes, row.sizes, strict=True)
+        )
+        for name, row in model.items()
+    }
+    lines = ["| " + " | ".join(MODEL_HEAD) + " |", "|" + "---|" * len(MODEL_HEAD)]
+    for name, row in sorted(model.items()):
+        library, roofline, speedup = judged_cells(row)
+        search = searched[name]
+        passed = f"{search.verdicts.get('PASSED', 0)} of {search.evaluations}"
+        cells = (library, f"{over[name]:.2f}x", roofline, speedup, search.best, passed)
+        lines.append("| " + " | ".join((f"`{name}`", *cells)) + " |")
+    (figures,) = aggregate([*model.values()])
+    faster = sum(ratio > 1 for ratio in over.values())
+    beside = (
+        f"Playbook's time over ours, {len(over)} tasks: geometric mean "
+        f"{mean(over.values()):.2f}x, faster on {faster}."
+    )
+    return [*lines, "", " ".join((*mean_sentences(figures), beside))]
 
 
 def table(found: dict[str, Any]) -> list[str]:

@@ -1,6 +1,7 @@
 """wgmma: products of a warpgroup, their fence and their groups, as calls of `emu/wgmma.h`."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from cuda_llm.tools.emulator.codegen.kernel import Act, KernelDraft, SpellLanes, Step
 from cuda_llm.tools.emulator.codegen.memory import fitted
@@ -77,7 +78,7 @@ def _product(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
     product = f"{{{found.n}, {found.k}, {kinds}, {spelled}}}"
     numbers = ", ".join(str(kernel.number(name)) for name in (*d, *held))
 
-    def code(array: SpellLanes) -> str:
+    def call(function: str, array: SpellLanes) -> str:
         held_list = f"const uint32_t* const a[] = {{{', '.join(map(array, a))}}}; "
         operands = "a, nullptr" if in_registers else f"nullptr, {array(a[0])}"
         writer = kernel.unfenced.get(site)
@@ -86,18 +87,22 @@ def _product(kernel: KernelDraft, instruction: Instruction) -> list[Step]:
             f"static constexpr uint16_t n[] = {{{numbers}}}; "
             f"{held_list if in_registers else ''}"
             f"uint32_t* const d[] = {{{', '.join(map(array, d))}}}; "
-            f"emu::multiply_group(w, {site}, p, {{n, {operands}, {array(b)}, "
+            f"emu::{function}(w, {site}, p, {{n, {operands}, {array(b)}, "
             f"{array(adds_register) if adds_register else adds}, d, "
             f"{'emu::kNoWriter' if writer is None else writer}}});"
         )
 
     reads = (*d, *a, b, *((adds_register,) if adds_register else ()))
-
-    def move(array: SpellLanes) -> str:
-        # What a product leaves undefined is not followed: its operands lie in shared memory.
-        return " ".join(f"emu::define(q, {array(name)});" for name in d)
-
-    return [*steps, Act(code, reads=reads, writes=d, moves=move, data=(*d, *held))]
+    return [
+        *steps,
+        Act(
+            partial(call, "multiply_group"),
+            reads=reads,
+            writes=d,
+            moves=partial(call, "multiply_group_undefined"),
+            data=(*d, *held),
+        ),
+    ]
 
 
 def _descriptor(kernel: KernelDraft, operand: Operand, steps: list[Step]) -> str:

@@ -17,6 +17,7 @@ from cuda_llm.outcomes import (
     IllegalAccess,
     InvalidSync,
     Misaligned,
+    UninitialisedRead,
     Verdict,
     WrongResult,
 )
@@ -148,6 +149,20 @@ def test_the_honest_kernel_beside_it_runs(planted: Compiled, mode: int) -> None:
             found = found[:, :8]
             exact = A[:, :16].astype(np.float32) @ B.ravel()[:512].reshape(8, 64)[:, :16].T
         np.testing.assert_array_equal(found, exact)
+
+
+def test_rows_of_a_tile_that_nobody_fills_matter_where_their_sums_are_stored(
+    planted: Compiled,
+) -> None:
+    stored, left = 26, 27
+    exact = A.astype(np.float32) @ B.astype(np.float32).T
+    for level in LEVELS:
+        verdict = call_planted(planted, stored, level).outcome
+        assert isinstance(verdict, UninitialisedRead), verdict
+        check_lines(verdict, "multiplies", "")
+        called = call_planted(planted, left, level)
+        assert called.report, called.outcome
+        np.testing.assert_array_equal(called.outputs["out"][:40], exact[:40])
 
 
 def call_gemm(source: str, level: Level, seed: int = 0) -> Called:

@@ -247,7 +247,7 @@ void land_load(BlockRun& target, uint32_t barrier, BulkLoad& load) {
 }
 
 void read_pieces(const BulkIssue& issue, const std::vector<Piece>& pieces,
-                 std::vector<uint8_t>& data) {
+                 std::vector<uint8_t>& data, Tracks tracks) {
   BlockRun& home = *run_of(issue.w).home;
   home.asynchronous = true;
   next_order_time();
@@ -256,7 +256,7 @@ void read_pieces(const BulkIssue& issue, const std::vector<Piece>& pieces,
     in_chunks<uint32_t>(issue, piece.shared, piece.bytes, nullptr,
                         [&](const Lanes<uint32_t>& at, uint32_t bytes, const void* const*) {
                           if (!all_known(home.shared_known.data() + at.low, bytes)) {
-                            doubt_shared(issue.w, issue.site, issue.bit(), at, bytes, AccessNumber::read);
+                            doubt_shared(issue.w, issue.site, issue.bit(), at, bytes, AccessNumber::read, tracks);
                           }
                           if (!issue.w->watched) return;
                           check_race_read(issue.w, issue.site, issue.bit(), at, bytes);

@@ -39,9 +39,10 @@ void race_bulk_read(const BulkIssue& issue, uint64_t address, uint64_t bytes);
 // Queues a load for the blocks it goes to; its pieces' addresses are inside their shared memory.
 void queue_load(const BulkIssue& issue, uint32_t to, uint32_t barrier, const uint32_t* blocks,
                 uint32_t align, BulkLoad load);
-// Reads pieces of the block's own shared memory, which must be known and fenced.
+// Reads pieces of the block's own shared memory, which must be fenced, and known unless the instruction
+// tracks what is undefined.
 void read_pieces(const BulkIssue& issue, const std::vector<Piece>& pieces,
-                 std::vector<uint8_t>& data);
+                 std::vector<uint8_t>& data, Tracks tracks = Tracks::no);
 void queue_store(const BulkIssue& issue, BulkStore store);
 
 }  // namespace emu

@@ -13,6 +13,7 @@
 #include "device/matrix_descriptor.h"
 #include "device/path.h"
 #include "device/tensor_sums.h"
+#include "device/undefined.h"
 
 namespace emu {
 namespace {
@@ -68,7 +69,7 @@ void read_part(Warp* w, uint32_t site, uint64_t bits, const MatrixPart& part, bo
   if (!values && was_inside(w, bits, part)) return;
   const std::vector<Piece> pieces = pieces_of(MatrixDescriptor::decode(bits), part);
   bytes.resize(size_t{part.lines} * kLineBytes);
-  if (values) return read_pieces(issue, pieces, bytes);
+  if (values) return read_pieces(issue, pieces, bytes, Tracks::yes);
   for (const Piece& piece : pieces) check_shared(issue, piece.shared, piece.bytes, AccessNumber::read);
 }
 
@@ -148,6 +149,38 @@ void add_floats(const GroupProduct& p, const Operands& x, bool adds, uint32_t* c
       });
     }
   }
+}
+
+// Where the undefined elements of each line of a part come from; kNone where all are defined.
+std::vector<uint32_t> undefined_lines(Warp* w, uint32_t site, uint64_t bits, const MatrixPart& part,
+                                      Element element) {
+  const BlockRun& home = *run_of(w).home;
+  const size_t size = bytes_of(element);
+  std::vector<uint32_t> found(part.lines, kNone);
+  for (const Piece& piece : pieces_of(MatrixDescriptor::decode(bits), part)) {
+    for (uint32_t i = 0; i < piece.bytes; ++i) {
+      const uint32_t address = piece.shared + i;
+      if (address >= home.block.shared_bytes || home.shared_known[address] == 0xff) continue;
+      const size_t at = piece.first + i;
+      uint32_t& line = found[part.across ? at / size % part.lines : at / kLineBytes];
+      if (line != kNone) continue;
+      line = known_origin(home.origins, address, 1);
+      if (line == kNone) line = origin_of_read(w, site, 0, SpaceNumber::shared, address, 1);
+    }
+  }
+  return found;
+}
+
+// The same of rows of A in registers, as what the lanes have been given says.
+std::vector<uint32_t> undefined_rows(const Warp* w, const uint32_t* const* held) {
+  std::vector<uint32_t> found(kRows, kNone);
+  for (uint32_t index = 0; index < 4; ++index) {
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      uint32_t& row = found[lane / 4 + index % 2 * 8];
+      if (held[index][lane] != 0 && row == kNone) row = w->origins[lane];
+    }
+  }
+  return found;
 }
 
 void add_integers(const GroupProduct& p, const Operands& x, bool adds, uint32_t* const* d) {
@@ -264,6 +297,29 @@ void multiply_group(Warp* w, uint32_t site, const GroupProduct& p, const GroupOp
   }
   if (p.d == Element::s32) return add_integers(p, o, adds, x.d);
   add_floats(p, o, adds, x.d);
+}
+
+void multiply_group_undefined(Warp* w, uint32_t site, const GroupProduct& p, const GroupOperands& x) {
+  const bool halves = p.d == Element::f16, adds = x.adds != 0;
+  const uint32_t ones = halves ? 0xffffu : ~0u;
+  const MatrixPart a = {w->index % kGroupWarps * kRows, kRows, p.k, p.across_a};
+  const std::vector<uint32_t> rows =
+      x.held != nullptr ? undefined_rows(w, x.held) : undefined_lines(w, site, x.a[0], a, p.a);
+  const std::vector<uint32_t> columns =
+      undefined_lines(w, site, x.b[0], {0, p.n, p.k, p.across_b}, p.b);
+  uint32_t origins[kLanes];
+  std::copy(w->origins, w->origins + kLanes, origins);
+  for (uint32_t first = 0; first < p.n; first += 8) {
+    each_sum(first, halves, [&](uint32_t row, uint32_t column, uint32_t lane, uint32_t number,
+                                uint32_t bit) {
+      uint32_t& word = x.d[number][lane];
+      const uint32_t from = rows[row] != kNone ? rows[row] : columns[first + column];
+      const bool kept = adds && (word >> bit & ones) != 0;
+      if (from != kNone) origins[lane] = from;
+      word = (word & ~(ones << bit)) | (from != kNone || kept ? ones << bit : 0);
+    });
+  }
+  std::copy(origins, origins + kLanes, w->origins);
 }
 
 void group_fence(Warp* w, uint32_t site) {

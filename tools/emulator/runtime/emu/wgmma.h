@@ -27,6 +27,10 @@ struct GroupOperands {
   uint32_t writer;  // site that may have written one of the registers without a fence since
 };
 void multiply_group(Warp* w, uint32_t site, const GroupProduct& product, const GroupOperands& x);
+// `d` and `held` are undefined bits: an element of D is undefined where one of its row of A, or of its
+// column of B, is, or D was and is added.
+void multiply_group_undefined(Warp* w, uint32_t site, const GroupProduct& product,
+                              const GroupOperands& x);
 void group_fence(Warp* w, uint32_t site);
 void group_commit(Warp* w, uint32_t site);
 void group_wait(Warp* w, uint32_t site, uint32_t groups_left);

@@ -2,7 +2,7 @@
 
 A size at which a call and its reference take about a second at most is executed whole once more,
 and its outputs are compared. At the others the stores and the floating-point operations of a kernel
-are held against those of the sizes that were compared, so that no kernel leaves work out where
+are compared with those of the sizes that were compared, so that no kernel leaves work out where
 nobody compares results.
 """
 
@@ -335,7 +335,8 @@ class _Modeller:
         self._in_part: dict[tuple[tuple[str, int], ...], Compared] = {}
         """By size: what was compared of the blocks of its first sample."""
         self.dependent: DependentLaunch | None = None
-        self._uncounted = False
+        """The last launch that could not be sampled."""
+        self._uncounted = self._too_long = False
         self._ends: dict[Level, bool] = {Level.SAMPLE: True, Level.ACCOUNT: True}
         """By level: has no call yet taken too long? Larger sizes take longer."""
 
@@ -344,7 +345,7 @@ class _Modeller:
         """Return why a size was extrapolated."""
         if self._uncounted:
             return "extrapolated from smaller sizes: there are more launches than can be counted"
-        if self.dependent is None:
+        if self.dependent is None or self._too_long:
             return "extrapolated from smaller sizes: a single block takes seconds here"
         return (
             f"extrapolated from smaller sizes: {self.dependent.kernel} decides by what other "
@@ -472,6 +473,7 @@ class _Modeller:
         outcome = await self._call(dims, Level.SAMPLE, nonce, sample)
         if isinstance(outcome, TimedOut):
             self._ends[Level.SAMPLE] = False
+            self._too_long = True
             return None
         if not isinstance(outcome, DependentLaunch):
             return outcome
@@ -492,29 +494,44 @@ class _Modeller:
 
     async def call_smaller(self, dims: Dims) -> tuple[_Executed, ...] | Verdict:
         """Return calls at smaller sizes of the shape of a size that was not executed, the largest
-        last: one of no more work than was verified, and the largest that is then affordable. Empty
-        where the task allows no such size, or none ends in time."""
+        last: one of no more work than was verified, and the largest that is then affordable. Their
+        outputs are compared, as a time may come from no others. Empty where the task allows no such
+        size, or none ends in time."""
         smaller = list(halvings(self._task, dims))
         verified = max((self.work(one) for one, _ in self._verified), default=0.0)
         small = next((one for one in smaller if self.work(one) <= verified), None)
         if small is None:
             return ()
-        first = await self._call_whole(small)
+        first = await self._call_compared(small)
         if not isinstance(first, CallReport):
             return () if first is None or _is_uncounted(first) else first
         found = _Executed(dims=small, report=first)
         executed = max(instructions_of(first), 1.0)
 
         def is_affordable(size: Dims) -> bool:
-            return executed * _times_the_work(self._task, size, small) <= MOST_INSTRUCTIONS
+            times = _times_the_work(self._task, size, small)
+            return executed * times <= MOST_INSTRUCTIONS and self._affords_reference(size)
 
         larger = next((one for one in smaller if is_affordable(one)), small)
         if larger == small:
             return (found,)
-        second = await self._call_whole(larger)
+        second = await self._call_compared(larger)
         if not isinstance(second, CallReport):
             return (found,) if second is None or _is_uncounted(second) else second
         return found, _Executed(dims=larger, report=second)
+
+    async def _call_compared(self, dims: Dims) -> CallReport | Verdict | None:
+        """Return the call at a size whose outputs are compared where kernels are judged; None where
+        one of both does not end in time."""
+        report = await self._call_whole(dims)
+        if not isinstance(report, CallReport) or not self._compares:
+            return report
+        if not self._affords_reference(dims):
+            return None
+        found = await self._check(side_by_side_case(self._task, dims, "bench"))
+        if isinstance(found, TimedOut):
+            return None
+        return report if isinstance(found, CheckedCase) else found
 
     async def _call(
         self, dims: Dims, level: Level, nonce: bytes, sample: int = 0

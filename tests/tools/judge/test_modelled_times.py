@@ -397,6 +397,10 @@ __global__ void one_thread(const float* a, const float* b, float* c, int n) {
     assert both.size_notes[0].startswith("extrapolated from smaller sizes")
     assert both.times[0][1] == pytest.approx(alone.times[0][1], rel=0.2)
 
+    idle = body.replace("{", "{\n    if (n % 4096 == 0 && n < (1 << 28)) return;", 1)
+    verdict = timed(task, f"{before}{slow}extern{idle}")
+    assert isinstance(verdict, WrongResult), "a time comes from sizes whose results are right"
+
 
 LARGE = 1 << 24
 ADD = """\

@@ -43,6 +43,7 @@ def evaluate_winners(
     passes everywhere, else 1. Raises UsageError before any work for what is not there.
     """
     from cuda_llm.cli.json_text import json_text
+    from cuda_llm.graph.runs.elsewhere import read_judged
     from cuda_llm.settings import settings
     from cuda_llm.tools.open_device import open_device
 
@@ -52,15 +53,21 @@ def evaluate_winners(
     opened = [open_device(one) for one in devices or (settings().device,)]
     paths = [check_compiler(one) for one in compilers] or [""]
     found: list[JudgedElsewhere] = []
+    begun: list[str] = []
+    pairs = list(product(opened, contenders))
     try:
         for path in paths:
             with chosen_compiler(path) as nvcc:
-                for device, one in product(opened, contenders):
+                begun.append(nvcc)
+                for device, one in pairs:
                     found.append(judge_one(one, device, nvcc))
     except KeyboardInterrupt:
-        left = len(contenders) * len(opened) * len(paths) - len(found)
+        # What the folders have: an interruption may come between a file and the list.
+        kept = [read_judged(one, device, nvcc) for nvcc in begun for device, one in pairs]
+        every = len(pairs) * len(paths)
+        left = every - sum(one is not None for one in kept)
         raise Interrupted(
-            f"interrupted: {left} of {left + len(found)} are left; the same command goes on"
+            f"interrupted: {left} of {every} are left; the same command goes on"
         ) from None
     if as_json:
         typer.echo(json_text(document(contenders, found)))

@@ -1,7 +1,7 @@
 """Times one known kernel a task on a GPU, beside baselines, libraries and plain copies.
 
     python benchmarks/results_on_gpu.py --out FOLDER
-    python benchmarks/results_on_gpu.py --out FOLDER --winners experiments/paper-without-a-gpu
+    python benchmarks/results_on_gpu.py --out FOLDER --winners BENCHMARK
 
 The kernels are the points of `known_points.toml`, one of every playbook, or the winners of a
 recorded benchmark. This is `cuda-llm bench` without a search: each run judges the kernel alone,

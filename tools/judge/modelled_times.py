@@ -251,9 +251,8 @@ async def model_sizes(
         (dims, reports[number].time_us if number in reports else extrapolated_us(number))
         for number, dims in enumerate(sizes)
     )
-    executed = [number for number in by_work if number in reports]
-    largest = executed[-1] if executed else None
-    instead = [one for number in by_work for one in alike.get(number, ())]
+    largest = next(reversed(reports), None)
+    instead = [one for calls_of_one in alike.values() for one in calls_of_one]
     shown = next(iter(reversed(known or instead)), None)
     return replace(
         verified,
@@ -336,7 +335,7 @@ class _Modeller:
         """By size: what was compared of the blocks of its first sample."""
         self.dependent: DependentLaunch | None = None
         """The last launch that could not be sampled."""
-        self._uncounted = self._too_long = False
+        self._uncounted = False
         self._ends: dict[Level, bool] = {Level.SAMPLE: True, Level.ACCOUNT: True}
         """By level: has no call yet taken too long? Larger sizes take longer."""
 
@@ -345,7 +344,7 @@ class _Modeller:
         """Return why a size was extrapolated."""
         if self._uncounted:
             return "extrapolated from smaller sizes: there are more launches than can be counted"
-        if self.dependent is None or self._too_long:
+        if self.dependent is None or not self._ends[Level.SAMPLE]:
             return "extrapolated from smaller sizes: a single block takes seconds here"
         return (
             f"extrapolated from smaller sizes: {self.dependent.kernel} decides by what other "
@@ -364,7 +363,7 @@ class _Modeller:
         compared: Compared | None = None
         while len(reports) < MOST_SAMPLES:
             outcome = await self._model(dims, len(reports))
-            if isinstance(outcome, Quarantined) and _is_uncounted(outcome):
+            if _is_uncounted(outcome):
                 self._uncounted = True
                 self._ends[Level.SAMPLE] = False
                 return None
@@ -473,7 +472,6 @@ class _Modeller:
         outcome = await self._call(dims, Level.SAMPLE, nonce, sample)
         if isinstance(outcome, TimedOut):
             self._ends[Level.SAMPLE] = False
-            self._too_long = True
             return None
         if not isinstance(outcome, DependentLaunch):
             return outcome
@@ -684,8 +682,8 @@ def _averaged(reports: Sequence[CallReport]) -> CallReport:
     )
 
 
-def _is_uncounted(verdict: Verdict) -> bool:
-    return isinstance(verdict, Quarantined) and verdict.kind == "uncounted-launches"
+def _is_uncounted(outcome: object) -> bool:
+    return isinstance(outcome, Quarantined) and outcome.kind == "uncounted-launches"
 
 
 def _is_sampled(report: CallReport) -> bool:

@@ -1,6 +1,7 @@
 #include "device/account.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "device/distinct.h"
 #include "device/l1.h"
@@ -145,8 +146,8 @@ uint32_t count_serial(const uint64_t* address, Mask lanes) {
 
 uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t>& at,
                         AccessNumber access, bool polls) {
-  const Polled what = polls ? polled_by(lanes, at.address) : Polled{};
-  if (polls && polls_again(w, site, what)) return 0;
+  const std::optional<Polled> what = polls ? std::optional(polled_by(lanes, at.address)) : std::nullopt;
+  if (what && polls_again(w, site, *what)) return 0;
   Counters& counters = run_of(w).block->launch->counters;
   SiteCounters& c = counters.sites[site];
   Distinct sectors;
@@ -165,7 +166,7 @@ uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t
     c.serial += count_serial(at.address, lanes);
     pass_lines(w, site, at.address, lanes, !polls);
   }
-  if (!polls || !has_polled(w, site, what)) wait(w, site, ticks);
+  if (!what || !has_polled(w, site, *what)) wait(w, site, ticks);
   // L1 looks up a line a clock, and moves four sectors.
   occupy(w, site, std::max<uint64_t>(kPassSectors * lines, sectors.size()));
   if ((site_traits(w, site) & kStrong) == 0) return ticks;
@@ -176,7 +177,7 @@ uint64_t account_global(Warp* w, uint32_t site, Mask lanes, const Lanes<uint64_t
     counters.meetings += static_cast<uint64_t>(__builtin_popcount(lanes));
     go_on_at(w, site, line.ticks);
   }
-  if (polls) remember_poll(w, site, what, line.ticks);
+  if (what) remember_poll(w, site, *what, line.ticks);
   return ticks;
 }
 
@@ -222,8 +223,8 @@ void account_const(Warp* w, uint32_t site, Mask lanes, const uint64_t* address) 
 
 void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& at, uint32_t bytes,
                     AccessNumber access, bool polls) {
-  const Polled what = polls ? polled_by(lanes, at.address) : Polled{};
-  if (polls && polls_again(w, site, what)) return;
+  const std::optional<Polled> what = polls ? std::optional(polled_by(lanes, at.address)) : std::nullopt;
+  if (what && polls_again(w, site, *what)) return;
   const Site& facts = w->launch->kernel->sites[site];
   if (facts.width == kPart) return;
   SiteCounters& c = run_of(w).block->launch->counters.sites[site];
@@ -248,9 +249,9 @@ void account_shared(Warp* w, uint32_t site, Mask lanes, const Lanes<uint32_t>& a
     taken = std::max(taken, serial) * (loops ? kLoopPasses : kAtomicPasses);
     if (loops) go_on_at(w, site, w->ticks + serial * 2 * latency);
   }
-  if (!polls || !has_polled(w, site, what)) wait(w, site, latency);
+  if (!what || !has_polled(w, site, *what)) wait(w, site, latency);
   occupy(w, site, kPassSectors * taken);
-  if (polls) remember_poll(w, site, what, 0);
+  if (what) remember_poll(w, site, *what, 0);
 }
 
 void account_local(Warp* w, uint32_t site, Mask lanes, const uint32_t* address, uint32_t bytes,

@@ -122,8 +122,7 @@ Mask cluster_wait(Warp* w, uint32_t site, Mask lanes, bool relaxed, uint32_t pc)
 
 uint32_t cluster_rank(const Warp* w) { return run_of(const_cast<Warp*>(w)).home->rank; }
 uint32_t cluster_size(const Warp* w) {
-  const LaunchRun& launch = *run_of(const_cast<Warp*>(w)).home->launch;
-  return launch.cluster[0] * launch.cluster[1] * launch.cluster[2];
+  return cluster_blocks(*run_of(const_cast<Warp*>(w)).home->launch);
 }
 uint32_t cluster_extent(const Warp* w, int axis) {
   return run_of(const_cast<Warp*>(w)).home->launch->cluster[axis];

@@ -179,6 +179,9 @@ void weigh(const BlockRun& slot) {
 }
 
 
+namespace {
+
+// The block that has this rank in the launch's `number`th cluster.
 uint64_t linear_in_cluster(const LaunchRun& launch, uint64_t number, uint32_t rank) {
   const uint32_t* grid = launch.launch.grid;
   const uint32_t* size = launch.cluster;
@@ -191,6 +194,8 @@ uint64_t linear_in_cluster(const LaunchRun& launch, uint64_t number, uint32_t ra
   }
   return place[0] + grid[0] * (place[1] + uint64_t{grid[1]} * place[2]);
 }
+
+}  // namespace
 
 void start_cluster(LaunchRun& launch, ClusterRun* cluster, const std::vector<BlockRun*>& blocks, uint64_t number,
                    uint64_t started) {

@@ -21,15 +21,7 @@ Outcome run_block(BlockRun& slot);
 // Adds what the block executed to the launch, and weighs it against the heaviest so far.
 void weigh(const BlockRun& slot);
 
-// The blocks of each cluster of the launch; 1 without clusters.
-inline uint32_t cluster_blocks(const LaunchRun& launch) {
-  return launch.cluster[0] * launch.cluster[1] * launch.cluster[2];
-}
-
-// The block that has this rank in the launch's `number`th cluster, counted as clusters are dealt.
-uint64_t linear_in_cluster(const LaunchRun& launch, uint64_t number, uint32_t rank);
-
-// Puts the launch's `number`th cluster into the slots, one a rank; `cluster` is null where a cluster is
+// Puts the launch's `number`th cluster, counted as clusters are dealt, into the slots, one a rank; `cluster` is null where a cluster is
 // one block. So many blocks have `started` before.
 void start_cluster(LaunchRun& launch, ClusterRun* cluster, const std::vector<BlockRun*>& blocks, uint64_t number,
                    uint64_t started);

@@ -223,7 +223,7 @@ void set_up(LaunchRun& launch, const LaunchRequest& r, void** arguments) {
   uint64_t slot = uint64_t{launch.threads + kLanes} * (k.register_bytes / kLanes + k.local_bytes) +
                   6 * (k.static_shared_bytes + r.dynamic_shared_bytes) + 16384;
   launch.resident_blocks = static_cast<uint32_t>(std::clamp<uint64_t>(kSlotMemory / slot, 1, wave));
-  const uint32_t together = launch.cluster[0] * launch.cluster[1] * launch.cluster[2];
+  const uint32_t together = cluster_blocks(launch);
   launch.resident_blocks = std::max(launch.resident_blocks / together * together, together);
   if (r.cooperative && launch.resident_blocks < launch.blocks_total) {
     refuse(Fault::infrastructure, "a cooperative grid needs more memory than the emulator takes");

@@ -51,7 +51,7 @@ Poll* poll_at(const Warp* w, uint32_t site) {
   return found == polls.end() ? nullptr : &*found;
 }
 
-bool is_part_of(const Polled& what, const Poll& before) {
+bool is_part_of(const Polled& what, const Polled& before) {
   if ((what.lanes & ~before.lanes) != 0) return false;
   for (int i = 0; i < kLanes; ++i) {
     if ((what.lanes >> i & 1) != 0 && what.address[i] != before.address[i]) return false;
@@ -64,7 +64,7 @@ bool is_part_of(const Polled& what, const Poll& before) {
 bool polls_again(Warp* w, uint32_t site, const Polled& what) {
   Poll* before = poll_at(w, site);
   const uint32_t bytes = w->launch->kernel->register_bytes;
-  if (before == nullptr || before->lanes != what.lanes || !is_part_of(what, *before) ||
+  if (before == nullptr || before->what.lanes != what.lanes || !is_part_of(what, before->what) ||
       std::memcmp(before->registers.data(), w->regs, bytes) != 0) {
     return false;
   }
@@ -76,13 +76,13 @@ bool polls_again(Warp* w, uint32_t site, const Polled& what) {
 
 bool has_polled(const Warp* w, uint32_t site, const Polled& what) {
   const Poll* before = poll_at(w, site);
-  return before != nullptr && is_part_of(what, *before);
+  return before != nullptr && is_part_of(what, before->what);
 }
 
 void remember_poll(Warp* w, uint32_t site, const Polled& what, uint64_t written_ticks) {
   WarpRun& run = run_of(w);
   Poll* poll = poll_at(w, site);
-  if (poll != nullptr && is_part_of(what, *poll)) {
+  if (poll != nullptr && is_part_of(what, poll->what)) {
     const int64_t since = static_cast<int64_t>(w->ticks - poll->ticks) - (run.polled - poll->polled);
     const uint64_t own = poll->ticks + static_cast<uint64_t>(std::max<int64_t>(since, 0));
     const uint64_t seen = written_ticks == 0 ? 0 : written_ticks + 2 * latency_ticks(Level::l2);
@@ -99,8 +99,7 @@ void remember_poll(Warp* w, uint32_t site, const Polled& what, uint64_t written_
   }
   const auto* registers = static_cast<const uint8_t*>(w->regs);
   poll->site = site;
-  poll->lanes = what.lanes;
-  std::copy(what.address, what.address + kLanes, poll->address);
+  poll->what = what;
   poll->ticks = w->ticks;
   poll->polled = run.polled;
   poll->waits = false;

@@ -27,12 +27,6 @@ void occupy(Warp* w, uint32_t site, uint64_t sectors);
 // What the launch did to the line of L2 that holds the address.
 LineUse& line_at(const LaunchRun& launch, uint64_t address);
 
-// The lanes and the addresses of a poll.
-struct Polled {
-  Mask lanes;
-  uint64_t address[kLanes];
-};
-
 template <class T>
 Polled polled_by(Mask lanes, const T* address) {
   Polled found{lanes, {}};

@@ -60,11 +60,16 @@ struct ClusterRun {
   uint64_t complete_ticks = 0;
 };
 
+// The lanes and the addresses of a poll.
+struct Polled {
+  Mask lanes;
+  uint64_t address[kLanes];
+};
+
 // The last poll of a warp at a site: of what, and what was known then.
 struct Poll {
   uint32_t site;
-  Mask lanes;
-  uint64_t address[kLanes];
+  Polled what;
   uint64_t ticks;  // the path behind it
   int64_t polled;  // WarpRun::polled then
   bool waits;      // it has been made again to no avail
@@ -263,6 +268,10 @@ struct LaunchRun {
 };
 
 inline WarpRun& run_of(Warp* w) { return *static_cast<WarpRun*>(w->runtime); }
+// The blocks of each cluster of the launch; 1 without clusters.
+inline uint32_t cluster_blocks(const LaunchRun& launch) {
+  return launch.cluster[0] * launch.cluster[1] * launch.cluster[2];
+}
 inline uint32_t cluster_blocks(const BlockRun& block) {
   return block.cluster == nullptr ? 1 : static_cast<uint32_t>(block.cluster->blocks.size());
 }

@@ -15,6 +15,7 @@ from cuda_llm.own_part import find_misfit, make_part
 from cuda_llm.run_config import RunConfig
 from cuda_llm.search import Author
 from cuda_llm.source_file import read_source
+from cuda_llm.source_kinds import require_solve
 from cuda_llm.tasks.objective import with_objective
 from cuda_llm.tasks.own_sizes import with_sizes
 from cuda_llm.tasks.task import Task
@@ -55,7 +56,7 @@ def find_parts_by_name(config: RunConfig, brought: Parts) -> RunParts:
     from cuda_llm.tasks.new_task import require_no_guesses
 
     if config.start:
-        read_source(Path(config.start))
+        require_solve(read_source(Path(config.start)), config.start)
     task = brought.task or load_task(config.task)
     require_no_guesses(task)
     task = with_objective(with_sizes(task, config.sizes), config.objective, config.weights)

@@ -6,14 +6,16 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
 
 from cuda_llm.codec import SPARSE
 from cuda_llm.errors import UsageError
+from cuda_llm.source_kinds import foreign_source
 from cuda_llm.source_tokens import blank_strings
 
 MOST_CHARACTERS = 1 << 20
 """A source larger than this is not a kernel."""
+_MOST_BYTES = 4 * MOST_CHARACTERS + 1
+"""A character has at most four bytes."""
 
 MOST_NAME = 60
 """Characters of a kernel's name; a longer name is shortened."""
@@ -48,36 +50,57 @@ class SourceSpot:
 
 
 def read_source(path: Path) -> str:
-    """Read one source file. Raises UsageError: missing, a folder, empty, too large, not text."""
+    """Read one source file. Raises UsageError: missing, a folder, empty, too large,
+    not text, or text of another language than CUDA C++."""
     try:
-        with path.open(encoding="utf-8") as file:
-            return _read(file, str(path))
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES)
     except OSError as error:
         msg = f"{path}: {error.strerror}; expected a CUDA source file"
         raise UsageError(msg) from None
+    return _text_of(data, str(path))
 
 
 def read_stdin() -> str:
     """Read one source from stdin to its end. Raises UsageError as `read_source` does."""
     if sys.stdin is None:
         raise UsageError("stdin: closed; expected CUDA source")
-    with open(sys.stdin.fileno(), encoding="utf-8", closefd=False) as file:
-        return _read(file, "stdin")
+    with open(sys.stdin.fileno(), "rb", closefd=False) as file:
+        return _text_of(file.read(_MOST_BYTES), "stdin")
 
 
-def _read(file: TextIO, name: str) -> str:
+def _text_of(data: bytes, name: str) -> str:
+    """Return what a file holds, with line ends as Python has them."""
     try:
-        text = file.read(MOST_CHARACTERS + 1)
-    except UnicodeDecodeError:
-        msg = f"{name}: not UTF-8 text; expected CUDA source, not a compiled file"
-        raise UsageError(msg) from None
+        text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        is_cut = len(data) == _MOST_BYTES and error.start > _MOST_BYTES - 4
+        if not is_cut:
+            raise UsageError(f"{name}{_not_text(data, error.start, name)}") from None
+        text = data[: error.start].decode()
     if len(text) > MOST_CHARACTERS:
         msg = f"{name}: larger than {MOST_CHARACTERS:,} characters; expected one CUDA source"
         raise UsageError(msg)
     if not text.strip():
         msg = f"{name}: empty; expected CUDA source with a solve()"
         raise UsageError(msg)
+    foreign = foreign_source(text)
+    if foreign:
+        raise UsageError(f"{name}: {foreign}")
     return text
+
+
+def _not_text(data: bytes, at: int, name: str) -> str:
+    """Return what follows the name of a file whose byte `at` is no UTF-8, with the remedy."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return f": UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {name}"
+    if b"\0" in data:
+        return ": not UTF-8 text; expected CUDA source, not a compiled file"
+    line = data.count(b"\n", 0, at) + 1
+    return (
+        f":{line}: byte 0x{data[at]:02x} is not UTF-8, as of a comment in Latin-1; convert it: "
+        f"iconv -f LATIN1 -t UTF-8 {name}"
+    )
 
 
 def short_kernel_name(name: str) -> str:

@@ -14,6 +14,7 @@ import typer
 from cuda_llm.cli.completion import TaskName
 from cuda_llm.cli.evaluate import SizeOption
 from cuda_llm.errors import UsageError, nearest
+from cuda_llm.source_kinds import require_solve
 
 if TYPE_CHECKING:
     from cuda_llm.outcomes import Verdict
@@ -138,6 +139,7 @@ def prepare(
         for option, value in {"--launch": launch, "--entry": entry, "--shape": shapes}.items():
             if value:
                 raise UsageError(f"{option} beside --task: a task says how its solve() is called")
+        require_solve(source, name)
         loaded, text = load_task(task), source
     else:
         named, statement = read_launch(launch, entry, source, name)

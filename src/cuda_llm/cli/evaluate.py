@@ -11,6 +11,7 @@ import typer
 from cuda_llm.cli.completion import TaskName
 from cuda_llm.errors import CudaLLMError, Interrupted, UsageError
 from cuda_llm.source_file import read_source, read_stdin
+from cuda_llm.source_kinds import require_solve
 
 if TYPE_CHECKING:
     from cuda_llm.cli.progress import Progress
@@ -119,6 +120,8 @@ def evaluate(
     if nvcc or (device and len(device) > 1):
         raise UsageError("--nvcc, and more than one --device, judge the kernels of --from-run RUN")
     sources = read_sources(files)
+    for name, text in sources:
+        require_solve(text, name)
     sized = with_sizes(load_task(task), size or ())
     loaded = replace(with_objective(sized, objective, weight or ()), strict=strict)
     chosen = open_device(device[0] if device else settings().device)

@@ -45,6 +45,25 @@ def test_a_file_without_end(command: Command, arguments: tuple[str, ...]) -> Non
     assert "/dev/zero: larger than" in ran.complaint
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("evaluate", "vector_add"),
+        ("check",),
+        ("tasks", "new", "x", "--from"),
+        ("run", "vector_add", "--device", "emulated", "--generator", "tuner", "--start"),
+        ("tune", "vector_add", "--device", "emulated"),
+    ],
+)
+def test_ptx_is_named_by_every_command_that_takes_a_source(
+    command: Command, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "k.ptx").write_text(".version 8.5\n.target sm_90\n.visible .entry k() { ret; }\n")
+    ran = command(*arguments, "k.ptx")
+    assert ran.code == 2
+    assert "k.ptx: PTX, not CUDA C++" in ran.complaint
+
+
 def test_text_that_is_not_cuda(command: Command, tmp_path: Path) -> None:
     (tmp_path / "poem.cu").write_text("Shall I compare thee to a summer's day?\n")
     ran = command("evaluate", "vector_add", "poem.cu")

@@ -5,37 +5,29 @@ Guesses of a draft are marked CONFIRM.
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 from cuda_llm.errors import UsageError, nearest
 from cuda_llm.source_file import SourceSpot
-from cuda_llm.source_tokens import blank_strings, kernels_defined
+from cuda_llm.source_tokens import TokenKind, identifiers
+from cuda_llm.tasks.cuda_source import CudaSource, DefinedFunction, read_cuda
+from cuda_llm.tasks.entry_point import (
+    BYTES,
+    ROW,
+    EntryArgument,
+    EntryPoint,
+    read_entry,
+)
+from cuda_llm.tasks.launches import find_launch
 from cuda_llm.tasks.loader import TASK_NAME, list_tasks, spell_task
+from cuda_llm.tasks.macros import spell
 from cuda_llm.tasks.task import CTYPES, ArgumentRole, Task, is_float
 
 _SKELETON = Path(__file__).resolve().parent / "_skeleton"
 _SKELETON_FILES = ("task.toml", "description.md", "reference.py", "baseline.cu")
-
-_DTYPES = {ctype: dtype for dtype, ctype in CTYPES.items()} | {
-    "__half": "float16",
-    "char": "int8",
-    "int8_t": "int8",
-    "int16_t": "int16",
-    "int32_t": "int32",
-    "uint8_t": "uint8",
-    "uint16_t": "uint16",
-    "unsigned": "uint32",
-    "uint32_t": "uint32",
-}
-"""NumPy types of elements by C++ name; C++ types that differ between platforms are left out."""
-_SCALARS = _DTYPES | {"size_t": "uint64", "int64_t": "int64", "long": "int64", "uint64_t": "uint64"}
-"""NumPy types of by-value arguments by C++ name: C++ converts values, so the exact type need not
-match."""
-
-_QUALIFIERS = re.compile(r"\b(?:__restrict__|__restrict|__grid_constant__|volatile)\b")
 
 _EDGES = (3, 31, 67, 33, 130)
 """Extents of edge sizes, rotated through the dims, so that they differ."""
@@ -95,109 +87,61 @@ def require_no_guesses(task: Task) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parameter:
-    """A parameter of a C++ function."""
-
-    name: str
-    dtype: str
-    """NumPy name of the parameter's element type."""
-    pointer: bool
-    const: bool
-    """Whether the parameter points to const."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CudaFunction:
-    """A function definition found in a source."""
-
-    name: str
-    is_kernel: bool
-    """`__global__`, not a host function."""
-    parameters: tuple[Parameter, ...]
-    body: str
-    """Text between its braces, without comments and strings."""
-
-
-def find_function(source: str, name: str, where: str) -> CudaFunction:
-    """Find the definition of `name`. Raises UsageError in a line that starts with `where`."""
-    text = blank_strings(source)
-    for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
-        closing = _matching(text, match.end() - 1)
-        opening = re.compile(r"\s*\{").match(text, closing + 1)
-        head = re.split(r"[;{}]|#[^\n]*\n", text[: match.start()])[-1]
-        if opening is None or not re.search(r"\bvoid\b", head) or "__device__" in head:
-            continue
-        if re.search(r"\btemplate\b", head):
-            raise UsageError(f"{where}: {name} is a template; expected a function of plain types")
-        parameters = text[match.end() : closing]
-        return CudaFunction(
-            name=name,
-            is_kernel="__global__" in head,
-            parameters=tuple(_parameter(part, where) for part in _split(parameters)),
-            body=text[opening.end() : _matching(text, opening.end() - 1)],
-        )
-    known = ", ".join(kernels_defined(source)) or "no kernel at all"
-    raise UsageError(f"{where}: has no void function {name}; found {known}")
-
-
 def choose_entry(source: str, where: str) -> str:
-    """Return the name of the function that a task is drafted around: `solve`, or the only kernel.
+    """Return the function that a task is drafted around, as `--entry` spells it.
 
-    Raises UsageError in a line that starts with `where` and names the kernels.
+    That is `solve`, the only host function that launches kernels on pointers it is given, or the
+    only kernel. Raises UsageError in a line that starts with `where` and says what to add.
     """
-    if re.search(r"\bvoid\s+solve\s*\([^;{}]*\)\s*\{", blank_strings(source)):
+    read = read_cuda(source)
+    if any(one.name == "solve" and not one.on_device for one in read.functions):
         return "solve"
-    kernels = kernels_defined(source)
-    if not kernels:
+    launchers = [one for one in read.functions if _is_launcher(read, one, where)]
+    called = {name for one in launchers for name in _called(read, one) if name != one.name}
+    first = [one for one in launchers if one.name not in called]
+    if len({one.qualified for one in first}) == 1:
+        return first[0].qualified
+    kernels = list(dict.fromkeys(one.qualified for one in read.kernels))
+    if len(kernels) == 1:
+        return kernels[0]
+    several = list(dict.fromkeys(one.qualified for one in first)) or kernels
+    if not several:
         raise UsageError(f"{where}: has no kernel; expected a __global__ function or a solve")
-    if len(kernels) > 1:
-        raise UsageError(f"{where}: has kernels {', '.join(kernels)}: add --entry {kernels[0]}")
-    return kernels[0]
+    kind = "launchers" if first else "kernels"
+    raise UsageError(f"{where}: has {kind} {', '.join(several)}: add --entry {several[0]}")
 
 
-def _matching(text: str, start: int) -> int:
-    """Return the index of the bracket that closes the one at `start`, or the end of the text."""
-    pairs = {"(": ")", "{": "}"}
-    opening, closing = text[start], pairs[text[start]]
-    depth = 0
-    for index in range(start, len(text)):
-        depth += (text[index] == opening) - (text[index] == closing)
-        if depth == 0:
-            return index
-    return len(text)
+_HOST_MEMORY = frozenset({"cudaMemcpyHostToDevice", "cudaMemcpyDeviceToHost", "malloc", "vector"})
+"""Names in functions that take or fill memory of the host."""
 
 
-def _split(parameters: str) -> list[str]:
-    if parameters.strip() in ("", "void"):
-        return []
-    parts, depth, start = [], 0, 0
-    for index, char in enumerate(parameters):
-        depth += (char in "(<[") - (char in ")>]")
-        if char == "," and depth == 0:
-            parts.append(parameters[start:index])
-            start = index + 1
-    return [*parts, parameters[start:]]
+def _is_launcher(source: CudaSource, function: DefinedFunction, where: str) -> bool:
+    """Return whether a host function launches kernels on device memory that it is given."""
+    if function.is_kernel or function.on_device or function.name == "main":
+        return False
+    within = [function, *(one for one in source.functions if one.name in _called(source, function))]
+    words = {token.text for one in within for token in one.body}
+    if words & _HOST_MEMORY or not ("<<<" in words or words & {"cub", "thrust"}):
+        return False
+    try:
+        point = read_entry(source, function.qualified, where)
+    except UsageError:
+        return False
+    return any(one.is_output for one in point.arguments)
 
 
-def _parameter(text: str, where: str) -> Parameter:
-    shown = " ".join(text.split())
-    plain = _QUALIFIERS.sub(" ", text.split("=")[0])
-    match = re.fullmatch(r"\s*([\w\s]+?)\s*(\*?)\s*(?:const\s+)?(\w+)\s*(\[\s*\w*\s*\])?\s*", plain)
-    if match is None:
-        raise UsageError(f"{where}: parameter `{shown}`; expected a number or a pointer to numbers")
-    words = match[1].split()
-    pointer = bool(match[2] or match[4])
-    ctype = " ".join(word for word in words if word not in ("const", "struct"))
-    dtypes = _DTYPES if pointer else _SCALARS
-    if ctype not in dtypes:
-        raise UsageError(
-            f"{where}: parameter `{shown}` of type {ctype or '?'}; "
-            "expected a built-in number type, half or one of the intN_t"
-        )
-    return Parameter(
-        name=match[3], dtype=dtypes[ctype], pointer=pointer, const="const" in words and pointer
-    )
+def _called(source: CudaSource, function: DefinedFunction) -> set[str]:
+    """Return the names of the source's functions that a function reaches."""
+    by_name = {one.name: one for one in source.functions}
+    reached: set[str] = set()
+    waiting = [function]
+    while waiting:
+        for token in waiting.pop().body:
+            if token.kind == TokenKind.NAME and token.text in by_name:
+                if token.text not in reached:
+                    waiting.append(by_name[token.text])
+                reached.add(token.text)
+    return reached
 
 
 def draft(
@@ -211,104 +155,111 @@ def draft(
 ) -> dict[str, str]:
     """Return the files of a task whose baseline and oracle is `entry` of `source`.
 
-    `where` is the source's name for errors. `launch` is the statement that launches the kernel, in
-    the names of its parameters, and `shapes` the extents of pointers by name; both are guessed
-    where they are not given. Raises UsageError where the entry cannot be used.
+    `entry` is the name of a kernel or host function, with template arguments where it is a
+    template: `ops::k<float, 256>`. `where` is the source's name for errors. `launch` is the
+    statement that launches the kernel, in the names of its parameters, and `shapes` the extents of
+    pointers by name; where they are not given, the launch is the source's own, and what it does
+    not say is guessed. Raises UsageError where the entry cannot be used.
     """
-    function = find_function(source, entry, where)
-    if entry == "solve" and function.is_kernel:
-        raise UsageError(f"{where}: the kernel is itself named solve; expected another name")
-    if entry != "solve" and re.search(r"\bsolve\s*\(", source):
+    read = read_cuda(source)
+    point = read_entry(read, entry, where)
+    function = point.function
+    others = [one for one in read.functions if one.name == "solve" and one is not function]
+    if function.name != "solve" and any(not one.on_device for one in others):
         raise UsageError(f"{where}: has a solve of its own; expected --entry solve")
-    if not any(p.pointer and not p.const for p in function.parameters):
-        raise UsageError(f"{where}: {entry} has no pointer to write to; expected an output")
-    known = [one.name for one in function.parameters if one.pointer]
+    buffers = [one for one in point.arguments if one.role != ArgumentRole.SCALAR]
+    if not any(one.role != ArgumentRole.IN for one in buffers):
+        raise UsageError(
+            f"{where}: {function.qualified} has no pointer to write to; expected an output"
+        )
+    known = [one.name for one in buffers]
     for unknown in shapes.keys() - known:
         raise UsageError(f"{where}: {entry} has no pointer {unknown}; {nearest(unknown, known)}")
-    dims = _dims(function)
+    dims = _dims(point)
+    extents = {one.name: shapes.get(one.name) or _shape(one, point, dims) for one in buffers}
     return {
-        "task.toml": _task_toml(name, function, dims, where, shapes),
+        "task.toml": _task_toml(name, point, dims, where, extents),
         "description.md": (
             f"CONFIRM: say in words what `{entry}` computes, from which inputs, and which sizes\n"
             "may occur. This text goes into the prompt; leave out how to make it fast.\n"
         ),
-        "baseline.cu": source.rstrip("\n") + "\n" + _launcher(function, dims, launch),
+        "baseline.cu": _baseline(source, read, point, dims, extents, launch),
     }
 
 
-def _dims(function: CudaFunction) -> tuple[str, ...]:
-    scalars = (p for p in function.parameters if not p.pointer)
-    return tuple(p.name for p in scalars if not is_float(p.dtype) and p.dtype != "bool") or ("n",)
+def _dims(point: EntryPoint) -> tuple[str, ...]:
+    return tuple(one.name for one in point.arguments if one.is_dim) or ("n",)
 
 
-def _role(parameter: Parameter, body: str) -> ArgumentRole:
-    """Guess a role: const pointers are read; others are written, and read if the body does."""
-    if not parameter.pointer:
-        return ArgumentRole.SCALAR
-    if parameter.const:
-        return ArgumentRole.IN
-    name = re.escape(parameter.name)
-    read_too = (
-        rf"\b{name}\s*\[[^;=]*\]\s*(?:[-+*/%&|^]|<<|>>)=",
-        rf"\batomic\w+\s*\([^;,]*\b{name}\b",
-        rf"[^=!<>]=[^=;][^;]*\b{name}\s*\[",
-    )
-    found = any(re.search(pattern, body) for pattern in read_too)
-    return ArgumentRole.INOUT if found else ArgumentRole.OUT
-
-
-def _shape(parameter: Parameter, function: CudaFunction, dims: Sequence[str]) -> tuple[str, ...]:
+def _shape(argument: EntryArgument, point: EntryPoint, dims: Sequence[str]) -> tuple[str, ...]:
     """Guess a shape: M, N, K with three pointers is a matrix product; else the volume."""
-    pointers = [p.name for p in function.parameters if p.pointer]
-    if len(dims) <= 2:
-        return tuple(dims)
-    by_letter = {dim.lower(): dim for dim in dims}
-    if set(by_letter) == {"m", "n", "k"} and len(dims) == 3 and len(pointers) == 3:
-        letters = ("mk", "kn", "mn")[pointers.index(parameter.name)]
-        return tuple(by_letter[letter] for letter in letters)
-    return (" * ".join(dims),)
+    rest = tuple(dim for dim in dims if dim != argument.axis)
+    front = (argument.axis,) if argument.axis else ()
+    behind = (str(argument.columns),) if argument.columns > 1 else ()
+    pointers = [one.name for one in point.arguments if one.role != ArgumentRole.SCALAR]
+    by_letter = {dim.lower(): dim for dim in rest}
+    if set(by_letter) == {"m", "n", "k"} and len(rest) == 3 and len(pointers) == 3:
+        letters = ("mk", "kn", "mn")[pointers.index(argument.name)]
+        return (*front, *(by_letter[letter] for letter in letters), *behind)
+    if argument.first_only:
+        return (*front, "1", *behind)
+    return (*front, *(rest if len(rest) <= 2 else (" * ".join(rest),)), *behind)
 
 
 def _task_toml(
     name: str,
-    function: CudaFunction,
+    point: EntryPoint,
     dims: Sequence[str],
     where: str,
-    shapes: Mapping[str, tuple[str, ...]],
+    extents: Mapping[str, tuple[str, ...]],
 ) -> str:
+    called = point.called
     lines = [
-        f"# Drafted around {function.name} of {where}. Every line marked CONFIRM is a guess.",
+        f"# Drafted around {called} of {where}. Every line marked CONFIRM is a guess.",
         f'title = "{name}"',
-        f'origin = "drafted around a kernel named {function.name}"',
+        f'origin = "drafted around a kernel named {point.function.name}"',
         "",
         "[dims]",
         *(f'{dim} = "CONFIRM: what {dim} counts"' for dim in dims),
     ]
-    for parameter in function.parameters:
-        guessed = _shape(parameter, function, dims) if parameter.pointer else ()
-        shape = shapes.get(parameter.name, guessed)
-        lines += ["", "[[arguments]]", *_argument(parameter, function.body, dims, shape)]
-    outputs = [p for p in function.parameters if p.pointer and not p.const]
-    exact = not any(is_float(p.dtype) for p in outputs)
+    for argument in _with_values(point.arguments, dims):
+        shape = extents.get(argument.name, ())
+        lines += ["", "[[arguments]]", *_argument(argument, dims, shape)]
+    outputs = [one for one in point.arguments if one.is_output]
+    exact = not any(is_float(one.dtype) for one in outputs)
     lines += ["", *_sizes(dims), "", *_tolerance(dims, exact=exact), "", *_rest(dims)]
     return "\n".join(lines) + "\n"
 
 
-def _argument(
-    parameter: Parameter, body: str, dims: Sequence[str], shape: Sequence[str]
-) -> list[str]:
-    role = _role(parameter, body)
-    lines = [f'name = "{parameter.name}"', f'role = "{role}"', f'dtype = "{parameter.dtype}"']
+def _with_values(
+    arguments: Sequence[EntryArgument], dims: Sequence[str]
+) -> Iterator[EntryArgument]:
+    """Yield arguments, each scalar with a value: numbers that differ, so that a range is none of a
+    single number."""
+    number = 0
+    for one in arguments:
+        if one.role == ArgumentRole.SCALAR and one.name not in dims and not one.value:
+            number += 1
+            tiny = is_float(one.dtype) and one.name.lower().startswith("eps")
+            truth = one.dtype == "bool"
+            yield replace(one, value="1e-5" if tiny else "1" if truth else str(number))
+        else:
+            yield one
+
+
+def _argument(argument: EntryArgument, dims: Sequence[str], shape: Sequence[str]) -> list[str]:
+    role = argument.role
+    lines = [f'name = "{argument.name}"', f'role = "{role}"', f'dtype = "{argument.dtype}"']
     if role == ArgumentRole.SCALAR:
-        if parameter.name not in dims:
-            lines.append('value = "1" # CONFIRM')
+        if argument.name not in dims:
+            lines.append(f'value = "{argument.value}" # CONFIRM')
         return lines
     if role != ArgumentRole.IN:
         lines[1] += " # CONFIRM: out, or inout where it is read before it is written"
     extents = ", ".join(f'"{extent}"' for extent in shape)
     lines.append(f"shape = [{extents}] # CONFIRM")
     if role != ArgumentRole.OUT:
-        drawn = '"normal", "mixed"' if is_float(parameter.dtype) else '"ints(0, 2)"'
+        drawn = '"normal", "mixed"' if is_float(argument.dtype) else '"ints(0, 2)"'
         lines.append(f"distributions = [{drawn}] # CONFIRM")
     return lines
 
@@ -347,43 +298,206 @@ def _rest(dims: Sequence[str]) -> list[str]:
     ]
 
 
-def _launcher(function: CudaFunction, dims: Sequence[str], launch: str) -> str:
-    """Write a `solve` around the entry; nothing where the entry is a host function `solve`.
+def _baseline(
+    source: str,
+    read: CudaSource,
+    point: EntryPoint,
+    dims: Sequence[str],
+    extents: Mapping[str, tuple[str, ...]],
+    launch: str,
+) -> str:
+    """Write the source, without its program, and behind it a `solve` that calls the entry.
 
-    `launch` is the statement that launches the kernel; empty where it is to be guessed.
+    Lines keep their numbers.
     """
-    if function.name == "solve":
-        return ""
-    parameters = ", ".join(
-        f"{'const ' if p.const else ''}{CTYPES[p.dtype]}{'*' if p.pointer else ''} {p.name}"
-        for p in function.parameters
-    )
-    passed = ", ".join(p.name for p in function.parameters)
-    head = f'\nextern "C" void solve({parameters})\n{{\n'
-    if not function.is_kernel:
-        return f"{head}    {function.name}({passed});\n    cudaDeviceSynchronize();\n}}\n"
-    if launch:
-        return f"{head}    {launch}\n    cudaDeviceSynchronize();\n}}\n"
+    is_renamed = point.function.name == "solve" and not _is_solve(point)
+    own = replace(point.function, name=OWN_SOLVE.split()[-1]) if is_renamed else point.function
+    calling = _calling(point, own)
+    wrapper = "" if _is_solve(point) else _solve(read, calling, dims, extents, launch)
+    text = _without_program(source, read, {point.function.name, *identifiers(wrapper)})
+    text = text.rstrip("\n") + "\n"
+    return f"{OWN_SOLVE}\n#line 1\n{text}#undef solve\n{wrapper}" if is_renamed else text + wrapper
+
+
+OWN_SOLVE = "#define solve solve_of_the_file"
+"""Renames a `solve` that a draft wraps in one of the task's signature."""
+
+
+def _calling(point: EntryPoint, function: DefinedFunction) -> EntryPoint:
+    """Return an entry point under the name that its function has behind OWN_SOLVE."""
+    before, after = point.function.qualified, function.qualified
+    statements = tuple(one.replace(f"{before}(", f"{after}(") for one in point.statements)
+    return replace(point, function=function, statements=statements)
+
+
+def _is_solve(point: EntryPoint) -> bool:
+    """Return whether the entry is what a task calls: `void solve` of numbers and pointers."""
+    function = point.function
+    names = tuple(one.name for one in function.parameters)
     return (
-        f"\n// CONFIRM: launch {function.name} the way your program does.{head}"
-        f"{_launch_shape(function, dims)}"
-        f"    {function.name}<<<blocks, threads>>>({passed}); // CONFIRM: shared memory, order\n"
-        "    cudaDeviceSynchronize();\n}\n"
-    )
-
-
-def _launch_shape(function: CudaFunction, dims: Sequence[str]) -> str:
-    """Write blocks and threads that cover the dims, of two axes where the kernel uses `.y`."""
-    if not any(p.name in dims for p in function.parameters):
-        return "    dim3 threads(256);\n    dim3 blocks(1); // CONFIRM: the kernel takes no size\n"
-    if len(dims) >= 2 and re.search(r"\b(?:threadIdx|blockIdx)\s*\.\s*y\b", function.body):
-        x, y = dims[1], dims[0]
-        return (
-            f"    dim3 threads(16, 16); // CONFIRM: x over {x}, y over {y}\n"
-            f"    dim3 blocks(({x} + 15) / 16, ({y} + 15) / 16); // CONFIRM\n"
+        function.qualified == "solve"
+        and not function.is_kernel
+        and not function.templates
+        and function.returns == "void"
+        and point.passed == names
+        and not point.statements
+        and not any(one.reference for one in function.parameters)
+        and all(
+            p.const or a.role != ArgumentRole.IN
+            for p, a in zip(function.parameters, point.arguments, strict=True)
         )
-    total = " * ".join(f"(long long){dim}" if not i else dim for i, dim in enumerate(dims))
-    return (
-        "    dim3 threads(256);\n"
-        f"    dim3 blocks(({total} + 255) / 256); // CONFIRM: one thread an element\n"
     )
+
+
+def _without_program(source: str, read: CudaSource, used: Collection[str]) -> str:
+    """Return `source` with `main` blanked, and the host functions that it alone calls.
+
+    `used` are names that what is behind the source uses.
+    What a program does around a kernel, as printing and reading files, no kernel of a task may.
+    """
+    programs = [one for one in read.functions if one.name == "main" and not one.scope]
+    if not programs or "main" in used:
+        return source
+    of_program = {name for one in programs for name in _called(read, one)}
+    kept: set[str] = set()
+    for one in read.functions:
+        if one not in programs and (
+            one.is_kernel
+            or one.on_device
+            or one.in_class
+            or one.name not in of_program
+            or one.name in used
+        ):
+            kept |= {one.name, *_called(read, one)}
+    dropped = [
+        one
+        for one in read.functions
+        if one in programs or (one.name in of_program and one.name not in kept and not one.in_class)
+    ]
+    for one in sorted(dropped, key=lambda one: -one.start):
+        lines = source.count("\n", one.start, one.end)
+        source = (
+            f"{source[: one.start]}// {one.name}() is left out{chr(10) * lines}{source[one.end :]}"
+        )
+    return source
+
+
+_POINT_TO_ROWS = """
+template <typename T>
+__global__ void point_to_rows(T** rows, T* first, long long row, long long count)
+{
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < count) { rows[i] = first + i * row; }
+}
+"""
+
+
+def _solve(
+    read: CudaSource,
+    point: EntryPoint,
+    dims: Sequence[str],
+    extents: Mapping[str, tuple[str, ...]],
+    launch: str,
+) -> str:
+    """Write a `solve` around the entry.
+
+    `launch` is the statement that launches the kernel; empty where it is to be found or guessed.
+    """
+    function = point.function
+    parameters = ", ".join(
+        f"{'const ' if one.role == ArgumentRole.IN else ''}{CTYPES[one.dtype]}"
+        f"{'' if one.role == ArgumentRole.SCALAR else '*'} {one.name}"
+        for one in point.arguments
+    )
+    passed = ", ".join(_passed(point))
+    before = [_filled_in(one, point, dims, extents) for one in point.statements]
+    before += [
+        f"cudaMemset({one.name}, 0, sizeof(*{one.name}) * {_volume(extents[one.name])});"
+        " // CONFIRM: as its caller does"
+        for one in point.arguments
+        if one.is_cleared
+    ]
+    head = ""
+    if not function.is_kernel:
+        call = [f"{point.called}({passed});"]
+    elif launch:
+        call = [launch]
+    else:
+        found = find_launch(read, function, point.template)
+        if found is None:
+            head = f"\n// CONFIRM: launch {function.qualified} the way your program does."
+            shape = _launch_shape(function, point, dims)
+            grid, mark = "blocks, threads", " // CONFIRM: shared memory, order"
+        else:
+            shape, grid = list(found.statements), ", ".join(found.configuration)
+            mark = " // CONFIRM: as the file does, for one size" * found.has_sizes
+        call = [*shape, f"{point.called}<<<{grid}>>>({passed});{mark}"]
+    lines = [*before, *call, *point.after, "cudaDeviceSynchronize();"]
+    rows = _POINT_TO_ROWS if any(one.axis for one in point.arguments) else ""
+    body = "".join(f"    {line}\n" for line in lines)
+    return f'{rows}{head}\nextern "C" void solve({parameters})\n{{\n{body}}}\n'
+
+
+def _passed(point: EntryPoint) -> Iterator[str]:
+    """Yield what is passed; what is only read through a pointer that is not const needs a cast."""
+    reads = {one.name for one in point.arguments if one.role == ArgumentRole.IN}
+    for parameter, given in zip(point.function.parameters, point.passed, strict=True):
+        is_plain = given == parameter.name and given in reads and not parameter.const
+        yield f"const_cast<{parameter.ctype}*>({given})" if is_plain else given
+
+
+def _filled_in(
+    statement: str, point: EntryPoint, dims: Sequence[str], extents: Mapping[str, tuple[str, ...]]
+) -> str:
+    """Return a statement of an entry point with what follows from dims and shapes."""
+    named = next((one for one in point.arguments if f"({one.name}_rows, " in statement), None)
+    row = _volume(extents[named.name][1:]) if named else ""
+    return statement.replace(ROW, row).replace(BYTES, f"8 * {_volume(dims)} + 32768")
+
+
+def _volume(extents: Sequence[str]) -> str:
+    """Return a product of extents in C++."""
+    factors = [one if re.fullmatch(r"\w+", one) else f"({one})" for one in extents]
+    return " * ".join(f"(long long){one}" if not i else one for i, one in enumerate(factors)) or "1"
+
+
+def _along(function: DefinedFunction, axis: str, dims: Sequence[str]) -> str:
+    """Return the dim that indices along an axis of the grid are compared with; empty for none."""
+    body = spell(function.body)
+    for index in re.findall(rf"\b(\w+) = [^;=]*\bthreadIdx\.{axis}\b", body):
+        for dim in re.findall(rf"\b{index} (?:<|>=) (?:\w+\.)?(\w+)\b", body):
+            if dim in dims:
+                return str(dim)
+    return ""
+
+
+def _launch_shape(function: DefinedFunction, point: EntryPoint, dims: Sequence[str]) -> list[str]:
+    """Write blocks and threads that cover the dims, of two axes where the kernel uses `.y`."""
+    if not any(one.is_dim for one in point.arguments):
+        return ["dim3 threads(256);", "dim3 blocks(1); // CONFIRM: the kernel takes no size"]
+    body = spell(function.body)
+    if len(dims) >= 2 and re.search(r"\b(?:threadIdx|blockIdx)\.y\b", body):
+        x = _along(function, "x", dims) or dims[1]
+        y = _along(function, "y", dims) or next(dim for dim in dims if dim != x)
+        return [
+            f"dim3 threads(16, 16); // CONFIRM: x over {x}, y over {y}",
+            f"dim3 blocks(({x} + 15) / 16, ({y} + 15) / 16); // CONFIRM",
+        ]
+    threads = _block_of(point, body)
+    grid = f"({_volume(dims)} + {threads} - 1) / {threads}"
+    if threads == "256":
+        grid = f"({_volume(dims)} + 255) / 256"
+    return [
+        f"dim3 threads({threads});",
+        f"dim3 blocks({grid}); // CONFIRM: one thread an element",
+    ]
+
+
+def _block_of(point: EntryPoint, body: str) -> str:
+    """Return how many threads a block of a kernel has: what its first index multiplies blocks by,
+    what `__launch_bounds__` allows, or 256."""
+    found = re.search(r"\bblockIdx\.x \* (\w+)\b(?!\()", body)
+    factor = found[1] if found else ""
+    is_number = factor in point.meanings or factor.isupper() or factor.isdigit()
+    named = factor if is_number or factor.startswith("k") else point.function.largest_block
+    return point.meanings.get(named, named) or "256"

@@ -23,6 +23,7 @@ GROUND = {
         "outcomes",
     ),
     *("predictions", "profile", "redaction", "run_config", "search", "settings", "source_file"),
+    "source_kinds",
     *("source_tokens", "time_terms", "verdict_wording", "critique", "lessons"),
 }
 """Modules at the package root that everything may know; they know only each other."""

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cuda_llm.errors import UsageError
+from cuda_llm.tasks.cuda_source import read_cuda
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.new_task import (
     draft,
-    find_function,
     find_guesses,
     require_no_guesses,
     write_task,
@@ -72,10 +72,16 @@ def test_a_matrix_product_is_recognised(tmp_path: Path) -> None:
 
 
 def test_a_kernel_is_launched_from_a_marked_guess(tmp_path: Path) -> None:
-    _, baseline, _ = drafted(tmp_path, "scale")
+    _, baseline, _ = drafted(tmp_path, "accumulate")
     assert baseline.startswith(SOURCE.rstrip("\n"))
+    assert 'extern "C" void solve(const float* x, double* sums, unsigned int n)' in baseline
+    assert "accumulate<<<blocks, threads>>>(x, sums, n); // CONFIRM" in baseline
+
+
+def test_a_kernel_is_launched_as_its_file_launches_it(tmp_path: Path) -> None:
+    _, baseline, _ = drafted(tmp_path, "scale")
     assert 'extern "C" void solve(int n, float factor, const float* x, float* y)' in baseline
-    assert "scale<<<blocks, threads>>>(n, factor, x, y); // CONFIRM" in baseline
+    assert "    scale<<<1, 256>>>(n, factor, x, y);\n" in baseline
 
 
 def test_a_host_function_is_called_as_it_is(tmp_path: Path) -> None:
@@ -94,7 +100,7 @@ def test_a_solve_needs_nothing_around_it() -> None:
     ("entry", "message"),
     [
         ("nothing", "has no void function nothing; found generic, scale, accumulate, product"),
-        ("generic", "generic is a template"),
+        ("generic", "generic is a template; say for which arguments: add --entry 'generic<float>'"),
         ("packed", "parameter `float4* x` of type float4"),
         ("silent", "silent has no pointer to write to"),
     ],
@@ -109,7 +115,6 @@ def test_refuses_what_it_cannot_wrap(entry: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("source", "entry"),
     [
-        ("__global__ void solve(float* x, int n) { x[n] = 0; }", "solve"),
         ("__global__ void k(float* x) { }\nvoid solve(float* x) { k<<<1, 1>>>(x); }", "k"),
     ],
 )
@@ -128,9 +133,9 @@ def test_broken_source_is_one_line(source: str) -> None:
 
 
 def test_finds_the_definition_behind_its_declaration() -> None:
-    function = find_function(SOURCE, "scale", "kernels.cu")
+    (function,) = (one for one in read_cuda(SOURCE).functions if one.name == "scale")
     assert function.is_kernel
-    assert "factor * x[i]" in function.body
+    assert "factor" in [token.text for token in function.body]
 
 
 @pytest.mark.parametrize(("ctype", "kind"), [("int", "exact"), ("float", "reduction")])
@@ -141,7 +146,7 @@ def test_whole_numbers_are_drafted_to_be_exact(tmp_path: Path, ctype: str, kind:
 
 
 def test_guesses_are_found_by_line_until_their_marks_are_gone(tmp_path: Path) -> None:
-    task, _, _ = drafted(tmp_path, "scale")
+    task, _, _ = drafted(tmp_path, "accumulate")
     spots = find_guesses(task)
     assert {Path(spot.file).name for spot in spots} == {
         "task.toml",

@@ -165,21 +165,34 @@ def prepare(
 def read_launch(launch: str, entry: str | None, source: str, name: str) -> tuple[str, str]:
     """Return the kernel that a launch names, and the whole statement; an empty statement where the
     launch is to be guessed. Raises UsageError."""
-    from cuda_llm.tasks.new_task import choose_entry, find_function
+    from cuda_llm.tasks.cuda_source import read_cuda
+    from cuda_llm.tasks.entry_point import read_entry
+    from cuda_llm.tasks.new_task import choose_entry
 
     if not launch:
         return entry or choose_entry(source, name), ""
     if "<<<" not in launch or ">>>" not in launch:
         raise UsageError(f"--launch {launch}: expected '<<<blocks, threads>>>' in it")
-    spelled = re.search(r"(\w+)\s*<<<", launch)
-    named = spelled[1] if spelled else entry or choose_entry(source, name)
+    spelled = re.search(r"([\w:]+(?:\s*<[^<>;]*>)?)\s*<<<", launch)
+    named = spelled[1] if spelled else entry or _only_kernel(source, name)
     text = launch.strip().rstrip(";")
     if spelled is None:
         text = f"{named}{text}"
     if text.rstrip().endswith(">>>"):
-        passed = find_function(source, named, name).parameters
-        text = f"{text}({', '.join(one.name for one in passed)})"
+        text = f"{text}({', '.join(read_entry(read_cuda(source), named, name).passed)})"
     return named, f"{text};"
+
+
+def _only_kernel(source: str, name: str) -> str:
+    """Return the kernel that a launch without a name is of. Raises UsageError."""
+    from cuda_llm.tasks.cuda_source import read_cuda
+
+    kernels = list(dict.fromkeys(one.qualified for one in read_cuda(source).kernels))
+    if not kernels:
+        raise UsageError(f"{name}: has no kernel; expected a __global__ function")
+    if len(kernels) > 1:
+        raise UsageError(f"{name}: has kernels {', '.join(kernels)}: add --entry {kernels[0]}")
+    return kernels[0]
 
 
 def read_shape(text: str) -> tuple[str, ...]:

@@ -4,8 +4,10 @@ A near miss is an error, never a guess.
 """
 
 import difflib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,13 @@ def read_hardware(path: Path) -> Hardware:
     Raises HardwareError, in a line that names file and key, where the file is not valid.
     """
     table = read_table(path, HardwareError)
+    return _of_table(path, json.dumps(table, default=str))
+
+
+@lru_cache(maxsize=128)
+def _of_table(path: Path, written: str) -> Hardware:
+    """Check what a profile says once for each text: whoever looks for a GPU reads all profiles."""
+    table = json.loads(written)
     try:
         hardware = read_as(Hardware, table, {"slug": path.stem})
         sources = _sources(hardware.sources)

@@ -9,7 +9,7 @@ from cuda_llm.agents.kernel_facts import SIGNS, SourceFacts, part_of_kernel, sig
 from cuda_llm.agents.limits import deciding_profile, left_to_gain, whole_profile
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
-from cuda_llm.agents.techniques.technique import AIMS, Technique, fits
+from cuda_llm.agents.techniques.technique import AIMS, Technique, fitting
 from cuda_llm.critique import Objection
 from cuda_llm.profile import Profile
 from cuda_llm.search import Attempt, Hint, Kind
@@ -47,7 +47,7 @@ def sensible_techniques(
     Not what `parent` shows already, nor what one of `hints` or a figure of its profile says is of
     no use, nor, where the hardware may be told, what its arithmetic rules out.
     """
-    kept = [one for one in CATALOGUE if _may_try(one, kind, situation)]
+    kept = [one for one in fitting(CATALOGUE, situation) if _may_try(one, kind, situation)]
     if parent is None or kind == Kind.FIX:
         return kept
     facts = SourceFacts(situation.archive.source(parent.id))
@@ -117,7 +117,7 @@ def _signs_at_work(attempt: Attempt, facts: SourceFacts, profile: Profile | None
 def nameable(situation: Situation, parent: Attempt) -> tuple[str, ...]:
     """Return those of `BRINGS` that matter for a change of `parent`: signs of changes that fit the
     task and that it does not show, and a launch that the sizes cannot afford."""
-    changes = [one for one in CATALOGUE if Kind.IMPROVE in one.kinds and fits(one, situation)]
+    changes = [one for one in fitting(CATALOGUE, situation) if Kind.IMPROVE in one.kinds]
     signs = {one.shown_by for one in changes if one.shown_by} - signs_of_attempt(situation, parent)
     launch = () if _may_launch(2, situation) else (SECOND_LAUNCH,)
     return (*sorted(signs), *launch)
@@ -196,9 +196,9 @@ def left_at_deciding(situation: Situation, attempt: Attempt) -> float | None:
 
 
 def _may_try(technique: Technique, kind: Kind, situation: Situation) -> bool:
-    """Return whether it answers such an order, fits, and gives nothing away."""
+    """Return whether it answers such an order and gives nothing away."""
     hidden = situation.config.hardware_context == "none"
-    if kind not in technique.kinds or not fits(technique, situation):
+    if kind not in technique.kinds:
         return False
     if hidden:
         return technique.needs == (0, 0)

@@ -1,5 +1,6 @@
 """Techniques a candidate may try, and the tasks and devices that they fit."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cuda_llm.agents.situation import Situation
@@ -88,13 +89,17 @@ CHANGE = frozenset({Kind.IMPROVE})
 REPAIR = frozenset({Kind.FIX})
 
 
-def fits(technique: Technique, situation: Situation) -> bool:
-    """Return whether the technique fits the kind of task and its sizes, and task and device allow
-    the technique."""
+def fitting(techniques: Iterable[Technique], situation: Situation) -> list[Technique]:
+    """Return the techniques that fit the kind of task and its sizes, and that task and device
+    allow."""
+    kind = kind_of(situation.task)
+    return [one for one in techniques if kind in one.tasks and _fits(one, situation)]
+
+
+def _fits(technique: Technique, situation: Situation) -> bool:
     task, hardware = situation.task, situation.hardware
     return (
-        kind_of(task) in technique.tasks
-        and _fits_sizes(technique, situation)
+        _fits_sizes(technique, situation)
         and (not technique.library or technique.library in task.capabilities.header_libraries)
         and technique.needs <= hardware.compute_capability <= technique.newest
         and (technique.emulated or situation.capabilities.full_isa)

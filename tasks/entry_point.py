@@ -53,8 +53,6 @@ _STREAMS = frozenset({"cudaStream_t", "CUstream"})
 _SCRATCH = re.compile(r"work|scratch|temp|tmp|buffer", re.IGNORECASE)
 _BATCH = re.compile(r"batch|count|num", re.IGNORECASE)
 _MOST_MEMBERS = 24
-BYTES = "WORKSPACE_BYTES"
-"""Stands for a number of bytes in statements of an entry point."""
 ROW = "ROW_ELEMENTS"
 """Stands for the elements of a row of an array of pointers."""
 QUERY = "QUERY"
@@ -67,7 +65,7 @@ class EntryArgument:
 
     name: str
     dtype: str
-    """NumPy name of its elements."""
+    """NumPy name of its elements; empty for a stream."""
     role: ArgumentRole
     is_dim: bool = False
     """Whether a scalar counts something."""
@@ -81,11 +79,18 @@ class EntryArgument:
     """Whether only the first element is used."""
     is_cleared: bool = False
     """Whether callers set the output to zero first."""
+    workspace: str = ""
+    """The workspace that a scalar gives the bytes of; of a workspace its own name."""
 
     @property
     def is_output(self) -> bool:
-        """Return whether the argument is a buffer that is written."""
+        """Return whether the argument is a buffer whose contents count."""
         return self.role in (ArgumentRole.OUT, ArgumentRole.INOUT)
+
+    @property
+    def is_buffer(self) -> bool:
+        """Return whether the argument is a pointer."""
+        return self.role not in (ArgumentRole.SCALAR, ArgumentRole.STREAM)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,11 +194,22 @@ class _Builder:
         if self.workspace:
             workspace, self.workspace = self.workspace, ""
             is_size = not declared.pointers and re.search(r"size|bytes", name)
-            self._allocate(workspace, declared if is_size else None)
-            if is_size:
+            if is_size and declared.reference and not declared.const:
+                self._ask(workspace, name)
+                return name
+            self.workspace = workspace
+            self.add_workspace()
+            if is_size and declared.ctype in _SCALARS:
+                dtype = _SCALARS[declared.ctype]
+                self._add(
+                    EntryArgument(
+                        name=name, dtype=dtype, role=ArgumentRole.SCALAR, workspace=workspace
+                    )
+                )
                 return name
         if declared.ctype in _STREAMS and not declared.pointers:
-            return "0"
+            self._add(EntryArgument(name=name, dtype="", role=ArgumentRole.STREAM))
+            return name
         enum = self._find(self.source.enums, declared.ctype)
         if enum and not declared.pointers:
             value = self.source.enums[enum]
@@ -213,24 +229,22 @@ class _Builder:
         self._scalar(name, _SCALARS[declared.ctype], declared)
         return name
 
-    def _allocate(self, workspace: str, size: Declared | None) -> None:
-        """Have `solve` allocate a workspace, and say its size in bytes where that is passed."""
-        if size is not None and size.reference and not size.const:
-            self.statements += [
-                f"size_t {size.name} = 0;",
-                QUERY,
-                f"void* {workspace} = nullptr;",
-                f"cudaMalloc(&{workspace}, {size.name});",
-            ]
-        else:
-            name = size.name if size else f"{workspace}_bytes"
-            self.statements += [
-                f"size_t {name} = {BYTES}; // CONFIRM: what {workspace} needs",
-                f"void* {workspace} = nullptr;",
-                f"cudaMalloc(&{workspace}, {name});",
-            ]
+    def _ask(self, workspace: str, size: str) -> None:
+        """Have `solve` ask the function for the bytes of its storage, and allocate it."""
+        self.statements += [
+            f"size_t {size} = 0;",
+            QUERY,
+            f"void* {workspace} = nullptr;",
+            f"cudaMalloc(&{workspace}, {size});",
+        ]
         self.after.append(f"cudaFree({workspace});")
         self.storage = workspace
+
+    def add_workspace(self) -> None:
+        """Add the workspace that the last parameter was."""
+        name, self.workspace = self.workspace, ""
+        role = ArgumentRole.WORKSPACE
+        self._add(EntryArgument(name=name, dtype="uint8", role=role, workspace=name))
 
     def _add(self, argument: EntryArgument) -> None:
         self.taken.add(argument.name)
@@ -405,7 +419,7 @@ def read_entry(source: CudaSource, entry: str, where: str) -> EntryPoint:
     builder = _Builder(source, function, types, where)
     passed = [builder.pass_for(one) for one in function.parameters]
     if builder.workspace:
-        builder._allocate(builder.workspace, None)
+        builder.add_workspace()
     called = "::".join((*function.scope, function.name))
     arguments = f"<{', '.join(template)}>" if template else ""
     asked = ["nullptr" if one == builder.storage else one for one in passed]

@@ -15,7 +15,15 @@ from cuda_llm.tasks.distribution import FAMILIES, parse_distribution
 from cuda_llm.tasks.expressions import evaluate, names_in
 from cuda_llm.tasks.signature import host_context
 from cuda_llm.tasks.sizes import scalar_value, shape_of
-from cuda_llm.tasks.task import ArgumentRole, DimRange, HiddenSizes, Task, TaskArgument, is_float
+from cuda_llm.tasks.task import (
+    CTYPES,
+    ArgumentRole,
+    DimRange,
+    HiddenSizes,
+    Task,
+    TaskArgument,
+    is_float,
+)
 
 TASK_NAME = re.compile(r"[a-z][a-z0-9_]*")
 """Name that a task's folder has; anything else on a command line is a path."""
@@ -26,7 +34,9 @@ _FIELDS: Mapping[ArgumentRole, tuple[str, ...]] = {
     ArgumentRole.SCALAR: ("value",),
     ArgumentRole.IN: ("shape", "distributions", "probe"),
     ArgumentRole.INOUT: ("shape", "distributions", "probe"),
-    ArgumentRole.OUT: ("shape",),
+    ArgumentRole.OUT: ("shape", "initial"),
+    ArgumentRole.WORKSPACE: ("shape",),
+    ArgumentRole.STREAM: (),
 }
 """Keys that an argument of a role may have beside name, role and dtype."""
 
@@ -102,7 +112,7 @@ def _check(task: Task) -> None:
         if argument.name in task.dims and argument.value != argument.name:
             found = f"{argument.name}, which is a dim"
             raise UnfitError(found, "a name no dim has", *place, "name")
-    if not any(a.role in (ArgumentRole.OUT, ArgumentRole.INOUT) for a in task.arguments):
+    if not any(argument.is_output for argument in task.arguments):
         raise UnfitError("no output", "an argument with role out or inout", "arguments")
     for group in ("bench", "edge", "emulated", "large"):
         sizes = getattr(task.sizes, group)
@@ -120,10 +130,13 @@ def _check(task: Task) -> None:
 
 def _check_argument(argument: TaskArgument, dims: Mapping[str, str], place: Place) -> None:
     allowed = _FIELDS[argument.role]
-    for key in ("shape", "value", "distributions", "probe"):
+    for key in ("shape", "initial", "value", "distributions", "probe"):
         given = getattr(argument, key)
         if given and key not in allowed:
             raise UnfitError(given, f"no {key} where the role is {argument.role}", *place, key)
+    if bool(argument.dtype) == (argument.role == ArgumentRole.STREAM):
+        needed = f"one of {', '.join(CTYPES)}" if not argument.dtype else "no dtype for a stream"
+        raise UnfitError(argument.dtype or "nothing", needed, *place, "dtype")
     if "value" in allowed and not argument.value:
         raise UnfitError("nothing", "an expression in dims", *place, "value")
     if "shape" in allowed and not argument.shape:
@@ -161,8 +174,10 @@ def _check_size(task: Task, size: Mapping[str, int], place: Place) -> None:
         try:
             if argument.role == ArgumentRole.SCALAR:
                 scalar_value(argument, size)
-            else:
+            elif argument.is_buffer:
                 shape_of(argument, size)
+            if argument.initial:
+                evaluate(argument.initial, size)
             for text in argument.distributions:
                 for value in parse_distribution(text).arguments:
                     evaluate(value, size)

@@ -15,7 +15,6 @@ from cuda_llm.source_file import SourceSpot
 from cuda_llm.source_tokens import TokenKind, identifiers
 from cuda_llm.tasks.cuda_source import CudaSource, DefinedFunction, read_cuda
 from cuda_llm.tasks.entry_point import (
-    BYTES,
     ROW,
     EntryArgument,
     EntryPoint,
@@ -167,8 +166,8 @@ def draft(
     others = [one for one in read.functions if one.name == "solve" and one is not function]
     if function.name != "solve" and any(not one.on_device for one in others):
         raise UsageError(f"{where}: has a solve of its own; expected --entry solve")
-    buffers = [one for one in point.arguments if one.role != ArgumentRole.SCALAR]
-    if not any(one.role != ArgumentRole.IN for one in buffers):
+    buffers = [one for one in point.arguments if one.is_buffer]
+    if not any(one.is_output for one in buffers):
         raise UsageError(
             f"{where}: {function.qualified} has no pointer to write to; expected an output"
         )
@@ -193,10 +192,12 @@ def _dims(point: EntryPoint) -> tuple[str, ...]:
 
 def _shape(argument: EntryArgument, point: EntryPoint, dims: Sequence[str]) -> tuple[str, ...]:
     """Guess a shape: M, N, K with three pointers is a matrix product; else the volume."""
+    if argument.workspace:
+        return (_workspace_bytes(dims),)
     rest = tuple(dim for dim in dims if dim != argument.axis)
     front = (argument.axis,) if argument.axis else ()
     behind = (str(argument.columns),) if argument.columns > 1 else ()
-    pointers = [one.name for one in point.arguments if one.role != ArgumentRole.SCALAR]
+    pointers = [one.name for one in point.arguments if one.is_buffer]
     by_letter = {dim.lower(): dim for dim in rest}
     if set(by_letter) == {"m", "n", "k"} and len(rest) == 3 and len(pointers) == 3:
         letters = ("mk", "kn", "mn")[pointers.index(argument.name)]
@@ -204,6 +205,11 @@ def _shape(argument: EntryArgument, point: EntryPoint, dims: Sequence[str]) -> t
     if argument.first_only:
         return (*front, "1", *behind)
     return (*front, *(rest if len(rest) <= 2 else (" * ".join(rest),)), *behind)
+
+
+def _workspace_bytes(dims: Sequence[str]) -> str:
+    """Guess the bytes of a workspace: two words an element, and some for each block."""
+    return f"8 * {' * '.join(dims)} + 32768"
 
 
 def _task_toml(
@@ -238,7 +244,9 @@ def _with_values(
     single number."""
     number = 0
     for one in arguments:
-        if one.role == ArgumentRole.SCALAR and one.name not in dims and not one.value:
+        if one.role == ArgumentRole.SCALAR and one.workspace:
+            yield replace(one, value=_workspace_bytes(dims))
+        elif one.role == ArgumentRole.SCALAR and one.name not in dims and not one.value:
             number += 1
             tiny = is_float(one.dtype) and one.name.lower().startswith("eps")
             truth = one.dtype == "bool"
@@ -249,16 +257,21 @@ def _with_values(
 
 def _argument(argument: EntryArgument, dims: Sequence[str], shape: Sequence[str]) -> list[str]:
     role = argument.role
-    lines = [f'name = "{argument.name}"', f'role = "{role}"', f'dtype = "{argument.dtype}"']
+    lines = [f'name = "{argument.name}"', f'role = "{role}"']
+    if role == ArgumentRole.STREAM:
+        return lines
+    lines.append(f'dtype = "{argument.dtype}"')
     if role == ArgumentRole.SCALAR:
         if argument.name not in dims:
             lines.append(f'value = "{argument.value}" # CONFIRM')
         return lines
-    if role != ArgumentRole.IN:
+    if argument.is_output:
         lines[1] += " # CONFIRM: out, or inout where it is read before it is written"
     extents = ", ".join(f'"{extent}"' for extent in shape)
     lines.append(f"shape = [{extents}] # CONFIRM")
-    if role != ArgumentRole.OUT:
+    if argument.is_cleared:
+        lines.append('initial = "0" # CONFIRM: as its caller does')
+    if role in (ArgumentRole.IN, ArgumentRole.INOUT):
         drawn = '"normal", "mixed"' if is_float(argument.dtype) else '"ints(0, 2)"'
         lines.append(f"distributions = [{drawn}] # CONFIRM")
     return lines
@@ -405,18 +418,13 @@ def _solve(
     """
     function = point.function
     parameters = ", ".join(
-        f"{'const ' if one.role == ArgumentRole.IN else ''}{CTYPES[one.dtype]}"
-        f"{'' if one.role == ArgumentRole.SCALAR else '*'} {one.name}"
+        f"{'const ' if one.role == ArgumentRole.IN else ''}"
+        f"{CTYPES[one.dtype] if one.dtype else 'cudaStream_t'}"
+        f"{'*' if one.is_buffer else ''} {one.name}"
         for one in point.arguments
     )
     passed = ", ".join(_passed(point))
-    before = [_filled_in(one, point, dims, extents) for one in point.statements]
-    before += [
-        f"cudaMemset({one.name}, 0, sizeof(*{one.name}) * {_volume(extents[one.name])});"
-        " // CONFIRM: as its caller does"
-        for one in point.arguments
-        if one.is_cleared
-    ]
+    before = [_filled_in(one, point, extents) for one in point.statements]
     head = ""
     if not function.is_kernel:
         call = [f"{point.called}({passed});"]
@@ -446,13 +454,11 @@ def _passed(point: EntryPoint) -> Iterator[str]:
         yield f"const_cast<{parameter.ctype}*>({given})" if is_plain else given
 
 
-def _filled_in(
-    statement: str, point: EntryPoint, dims: Sequence[str], extents: Mapping[str, tuple[str, ...]]
-) -> str:
+def _filled_in(statement: str, point: EntryPoint, extents: Mapping[str, tuple[str, ...]]) -> str:
     """Return a statement of an entry point with what follows from dims and shapes."""
     named = next((one for one in point.arguments if f"({one.name}_rows, " in statement), None)
     row = _volume(extents[named.name][1:]) if named else ""
-    return statement.replace(ROW, row).replace(BYTES, f"8 * {_volume(dims)} + 32768")
+    return statement.replace(ROW, row)
 
 
 def _volume(extents: Sequence[str]) -> str:

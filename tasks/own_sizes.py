@@ -60,8 +60,9 @@ def _check(task: Task, text: str, size: Mapping[str, int]) -> None:
         raise UsageError(f"--size {text}: {task.name} requires {task.requires}")
     for argument in task.arguments:
         try:
-            if argument.role is not ArgumentRole.SCALAR:
+            if argument.is_buffer:
                 shape_of(argument, size)
+            if argument.role is not ArgumentRole.SCALAR:
                 continue
             value = scalar_value(argument, size)
         except TaskError as error:

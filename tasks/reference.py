@@ -81,10 +81,9 @@ def load_reference(task: Task) -> Reference:
 
     limit_s = settings().reference_limit_s
     module = import_module_file(task.reference, limit_s)
-    known = set(task.dims) | {a.name for a in task.arguments if a.role != ArgumentRole.OUT}
-    outputs = {
-        a.name: a for a in task.arguments if a.role in (ArgumentRole.OUT, ArgumentRole.INOUT)
-    }
+    given = (ArgumentRole.IN, ArgumentRole.INOUT, ArgumentRole.SCALAR)
+    known = set(task.dims) | {a.name for a in task.arguments if a.role in given}
+    outputs = {a.name: a for a in task.arguments if a.is_output}
 
     batched = bool(getattr(module, "BATCHED", False))
     promoted = bool(getattr(module, "PROMOTED", True))

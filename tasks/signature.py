@@ -32,6 +32,8 @@ def host_context(task: Task) -> str:
 
 
 def _parameter(argument: TaskArgument) -> str:
+    if argument.role == ArgumentRole.STREAM:
+        return f"cudaStream_t {argument.name}"
     ctype = CTYPES[argument.dtype]
     if argument.role == ArgumentRole.SCALAR:
         return f"{ctype} {argument.name}"
@@ -40,18 +42,27 @@ def _parameter(argument: TaskArgument) -> str:
 
 
 def _includes(task: Task) -> str:
-    ctypes = {CTYPES[argument.dtype] for argument in task.arguments}
-    return "".join(f"#include <{HEADERS[ctype]}>\n" for ctype in sorted(ctypes & set(HEADERS)))
+    ctypes = {CTYPES[argument.dtype] for argument in task.arguments if argument.dtype}
+    headers = {HEADERS[ctype] for ctype in ctypes & set(HEADERS)}
+    if any(argument.role == ArgumentRole.STREAM for argument in task.arguments):
+        headers.add("cuda_runtime_api.h")
+    return "".join(f"#include <{header}>\n" for header in sorted(headers))
 
 
 def _contract(argument: TaskArgument) -> str:
     if argument.role == ArgumentRole.SCALAR:
         return "" if argument.value == argument.name else f"= {argument.value}"
+    if argument.role == ArgumentRole.STREAM:
+        return "is the stream that is waited for and timed: the default stream"
     extents = "".join(f"[{text}]" for text in argument.shape)
     match argument.role:
         case ArgumentRole.IN:
             return f"{extents} read only"
+        case ArgumentRole.OUT if argument.initial:
+            return f"{extents} arrives filled with {argument.initial}, to be overwritten"
         case ArgumentRole.OUT:
             return f"{extents} to be written, every element"
+        case ArgumentRole.WORKSPACE:
+            return f"{extents} for work between, arrives with garbage"
         case _:
             return f"{extents} read and overwritten"

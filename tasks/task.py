@@ -59,12 +59,17 @@ Precision = Annotated[str, _one_of(("fp32", "tf32", "fp16", "bf16", "fp64"))]
 
 
 class ArgumentRole(StrEnum):
-    """Role of an argument of `solve`: input, output, both, or scalar."""
+    """Role of an argument of `solve`: a buffer (input, output, both, or one for the work between
+    them), a number, or the stream to work on."""
 
     IN = "in"
     OUT = "out"
     INOUT = "inout"
+    WORKSPACE = "workspace"
+    """A buffer that arrives with garbage, and whose contents nobody looks at afterwards."""
     SCALAR = "scalar"
+    STREAM = "stream"
+    """A `cudaStream_t`: the stream that is timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,16 +78,28 @@ class TaskArgument:
 
     name: Identifier
     role: ArgumentRole
-    dtype: Dtype
-    """NumPy name: `float32`, `int32`, `float16` ...; for scalars too."""
+    dtype: Dtype = ""
+    """NumPy name: `float32`, `int32`, `float16` ...; for scalars too. A stream has none."""
     shape: tuple[Expression, ...] = ()
     """Expressions in dims, e.g. `("H - R + 1", "W - S + 1")`; empty for scalars."""
+    initial: OptionalExpression = ""
+    """Outputs: an expression in dims, the value that every element arrives with; empty: garbage."""
     value: OptionalExpression = ""
     """Scalars: an expression in dims, e.g. `n`."""
     distributions: tuple[str, ...] = ()
     """Distributions of an input, spelled as in `tasks.distribution`; timing uses the first."""
     probe: str = ""
     """Float inputs of linear tasks: the distribution of the exactness probe."""
+
+    @property
+    def is_buffer(self) -> bool:
+        """Return whether the argument is a pointer to device memory."""
+        return self.role not in (ArgumentRole.SCALAR, ArgumentRole.STREAM)
+
+    @property
+    def is_output(self) -> bool:
+        """Return whether the argument is a buffer whose contents are compared after a call."""
+        return self.role in (ArgumentRole.OUT, ArgumentRole.INOUT)
 
 
 class ToleranceClass(StrEnum):

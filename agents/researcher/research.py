@@ -148,7 +148,7 @@ def _tile_row(
 ) -> dict[str, Any]:
     """Count the blocks of one tile and the bytes of their operands."""
     task = situation.task
-    output = next(one for one in task.arguments if one.role != ArgumentRole.IN and one.shape)
+    output = next(one for one in task.arguments if one.is_output)
     *others, height, width = (1, *shape_of(output, dims))
     blocks = prod(others) * -(-height // tile[0]) * -(-width // tile[1])
     terms = float(evaluate(task.tolerance.terms, dims))

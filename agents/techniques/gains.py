@@ -21,7 +21,6 @@ from cuda_llm.predictions import tally
 from cuda_llm.profile import Profile
 from cuda_llm.search import Attempt
 from cuda_llm.tasks.sizes import item_bytes, shape_of
-from cuda_llm.tasks.task import ArgumentRole
 
 MOST_SAVED = 0.99
 """Largest part of the time that a bottleneck is said to cost: something has to be left."""
@@ -139,7 +138,7 @@ def _added(situation: Situation, attempt: Attempt, technique: Technique) -> tupl
     if not more and not technique.output_passes:
         return ()
     hardware = situation.hardware
-    outputs = [one for one in situation.task.arguments if one.role != ArgumentRole.IN and one.shape]
+    outputs = [one for one in situation.task.arguments if one.is_output]
     passes_us = [
         technique.output_passes
         * sum(prod(shape_of(one, dims)) * item_bytes(one.dtype) for one in outputs)

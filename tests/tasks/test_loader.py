@@ -127,7 +127,7 @@ def test_a_path_without_a_folder_lists_no_tasks(path: str | Path) -> None:
         (
             'role = "in"',
             'role = "input"',
-            "arguments[0].role: found input; expected 'in', 'out', 'inout' or",
+            "arguments[0].role: found input; expected 'in', 'out', 'inout', 'workspace'",
         ),
         (
             'dtype = "float32"',

@@ -22,11 +22,10 @@ async def build_baseline(task: Task, target: str) -> Baseline | Verdict:
 def baseline_call(task: Task) -> LibraryCall:
     """Return the call that is the task's baseline; it depends on the Python files beside it."""
     texts = [one.read_bytes() for one in sorted(task.folder.glob("*.py"))]
-    written = (ArgumentRole.OUT, ArgumentRole.INOUT)
     return LibraryCall(
         file=task.baseline,
-        arguments=tuple(one.name for one in task.arguments),
-        outputs=tuple(one.name for one in task.arguments if one.role in written),
+        arguments=tuple(one.name for one in task.arguments if one.role is not ArgumentRole.STREAM),
+        outputs=tuple(one.name for one in task.arguments if one.is_output),
         source=task.baseline.read_text(encoding="utf-8"),
         key=hashlib.blake2b(b"\0".join(texts), digest_size=16).hexdigest(),
     )

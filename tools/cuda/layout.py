@@ -14,7 +14,7 @@ from cuda_llm.tools.cuda.protocol import MAX_REGIONS, MAX_STEPS, SharedBy, Solve
 from cuda_llm.tools.cuda.sealing import SealedColumn
 from cuda_llm.tools.device import SCRATCH_BYTES, Argument, CallOptions
 from cuda_llm.tools.device.arguments import put_arguments
-from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Role, Slots
+from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
 
 GUARD_BYTES = 4096
 ALIGNMENT = 256
@@ -91,7 +91,7 @@ class SlotLayout:
         return {
             name: index
             for index, (name, span) in enumerate(self.spans.items())
-            if span.spec.role is not Role.IN
+            if span.spec.is_output
         }
 
     def room(self, wanted_bytes: int) -> int:
@@ -140,7 +140,7 @@ def lay_out(
     sealed: dict[str, int] = {}
     if seals:
         for spec in buffers:
-            if spec.role is not Role.OUT:
+            if spec.is_filled:
                 sealed[spec.name] = cursor
                 cursor = round_up(cursor + spec.nbytes, ALIGNMENT)
     stride = round_up(cursor, GUARD_BYTES)

@@ -110,8 +110,10 @@ def argument_word(argument: TaskArgument, dims: Mapping[str, int]) -> str:
         if not is_float(argument.dtype):
             return f"int:{value}"
         return f"{'double' if argument.dtype == 'float64' else 'float'}:{value!r}"
+    if argument.role == ArgumentRole.STREAM:
+        return "int:0"
     count = math.prod(shape_of(argument, dims))
-    if argument.role == ArgumentRole.OUT:
+    if argument.role in (ArgumentRole.OUT, ArgumentRole.WORKSPACE):
         return f"out:{count * item_bytes(argument.dtype)}"
     low, high = _range(argument, dims)
     return f"in:{argument.dtype}:{count}:{low!r}:{high!r}"

@@ -61,11 +61,12 @@ HOST = Arrays(xp=np, generator=np.random.default_rng, to_host=np.asarray)
 
 
 class Role(StrEnum):
-    """Whether a candidate reads a buffer, writes a buffer, or both."""
+    """Whether a candidate reads a buffer, writes a buffer, or both, or keeps its own work there."""
 
     IN = "in"
     OUT = "out"
     INOUT = "inout"
+    WORKSPACE = "workspace"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,16 @@ class BufferSpec:
     shape: tuple[int, ...]
     shift_bytes: int = 0
     """Bytes by which the buffer begins later, after a longer guard: a multiple of 256."""
+
+    @property
+    def is_filled(self) -> bool:
+        """Return whether the buffer has contents before a call, not poison."""
+        return self.role in (Role.IN, Role.INOUT)
+
+    @property
+    def is_output(self) -> bool:
+        """Return whether the buffer's contents are compared after a call."""
+        return self.role in (Role.OUT, Role.INOUT)
 
     @cached_property
     def nbytes(self) -> int:

@@ -32,7 +32,7 @@ _ALIGNMENT = 256
 CERTAIN_BYTES = 1 << 20
 """Room for the ranges of outputs that a sampled call is sure of."""
 _LEVELS = {Level.CHECK: 0, Level.ACCOUNT: 1, Level.FULL: 2, Level.SAMPLE: 3}
-_ROLES = {Role.IN: 0, Role.OUT: 1, Role.INOUT: 2}
+_ROLES = {Role.IN: 0, Role.OUT: 1, Role.INOUT: 2, Role.WORKSPACE: 1}
 _BACK_EDGES_PER_S = 200_000_000
 """Allowed loop iterations per second of a call's time limit: more than any machine emulates, so
 that the time limit ends an endless launch."""

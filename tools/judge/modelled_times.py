@@ -54,7 +54,12 @@ from cuda_llm.tools.timing.times import (
     time_sizes,
 )
 from cuda_llm.tools.validator.budget import affords_on_host
-from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
+from cuda_llm.tools.validator.buffers import (
+    buffer_specs,
+    call_arguments,
+    call_options,
+    stated_contents,
+)
 from cuda_llm.tools.validator.cases import (
     NONCE_BYTES,
     Case,
@@ -593,6 +598,8 @@ def place_unfilled(
         name: draw(spelling, rng, _drawn_shape(specs[name]), specs[name].dtype, dims)
         for name, spelling in case.distributions.items()
     }
+    small = [replace(one, shape=_drawn_shape(one)) for one in specs.values()]
+    drawn |= stated_contents(task, small, dims)
     is_part = {name: specs[name].nbytes > POOL_BYTES for name in drawn}
     pools = {name: values.tobytes() for name, values in drawn.items() if is_part[name]}
     placed = session.place_unfilled(tuple(specs.values()), pools)

@@ -19,7 +19,7 @@ from cuda_llm.outcomes import (
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Level, Session, Site
-from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Role
+from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.timing.measurement import open_oracle
 from cuda_llm.tools.validator.budget import reference_cost
@@ -115,7 +115,7 @@ async def _find_refusal(
             size = ", ".join(f"{name} = {extent:,}" for name, extent in dims.items())
             if not isinstance(report, CallReport):
                 return f"{report.code} at {size}"
-            got = {name: one.data for name, one in placed.items() if one.spec.role is not Role.IN}
+            got = {name: one.data for name, one in placed.items() if one.spec.is_output}
             async for name, expected, part in _expected_parts(task, site, oracle, inputs, dims):
                 if beyond(part.of(got)[name], expected, tolerance, site.arrays):
                     return f"{name} is off by more than {tolerance:g} at {size}"

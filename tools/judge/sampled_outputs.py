@@ -19,7 +19,7 @@ from cuda_llm.tasks.reference import Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tasks.tolerances import limits
 from cuda_llm.tools.device import SamplingSession
-from cuda_llm.tools.device.buffers import Array, PlacedBuffer, Role
+from cuda_llm.tools.device.buffers import Array, PlacedBuffer
 from cuda_llm.tools.validator.budget import affords_on_host
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.cases import Case, terms_of
@@ -53,7 +53,7 @@ def compare_sampled(call: SampledCall, reference: Reference, seed: int) -> Compa
     """
     task, dims = call.task, call.case.dims
     every = elements(task, dims)[1]
-    outputs = [one for one in buffer_specs(task, dims) if one.role is not Role.IN]
+    outputs = [one for one in buffer_specs(task, dims) if one.is_output]
     sure = {one.name: _elements_at(call, one.name) for one in outputs}
     if not all(one.size for one in sure.values()):
         return Compared(elements=every, compared=0, why_not="mixed")
@@ -67,7 +67,7 @@ def compare_sampled(call: SampledCall, reference: Reference, seed: int) -> Compa
     inputs = {
         one.name: _input(call, one.name, one.shape, axes.get(one.name), indices)
         for one in buffer_specs(task, dims)
-        if one.role is not Role.OUT
+        if one.is_filled
     }
     with one_blas_thread():
         values = reference.compute(np, inputs, part)

@@ -12,12 +12,12 @@ import numpy as np
 
 from cuda_llm.outcomes import LateWrite, Passed, Verdict, fault_key, findings_of
 from cuda_llm.tasks.reference import Dims
-from cuda_llm.tasks.task import ArgumentRole, Task
+from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import CallReport, Device, Level, Session, Site, Work
 from cuda_llm.tools.device.buffers import HOST, Array
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.compile import compile_source
-from cuda_llm.tools.validator.buffers import find_late_write
+from cuda_llm.tools.validator.buffers import buffer_specs, find_late_write
 from cuda_llm.tools.validator.cases import (
     MOST_SCHEDULES,
     POISONS,
@@ -234,11 +234,11 @@ def _remarks(task: Task, dims: Dims, calls: Sequence[SanitizedCall]) -> list[Rem
         found.append(
             Remark(kind="held-memory", dims=dims, count=held.held_bytes, of=held.held_allocations)
         )
-    arriving = {one.name for one in task.arguments if one.role is not ArgumentRole.OUT}
+    poisoned = {one.name for one in buffer_specs(task, dims) if not one.is_filled}
     for name, first in calls[0].outputs.items():
         by_poison = {one.poison: one.outputs[name] for one in calls}
         unwritten = np.zeros(first.size, bool)
-        if name not in arriving and len(by_poison) > 1:
+        if name in poisoned and len(by_poison) > 1:
             unwritten = _still_poisoned(by_poison)
         unlike = np.zeros(first.size, bool)
         for one in calls[1:]:

@@ -10,9 +10,14 @@ from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.reference import Dims, Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES, Level, TimeClass, TimedSession
-from cuda_llm.tools.device.buffers import Array, Arrays, BufferSpec, Role, Slots
+from cuda_llm.tools.device.buffers import Array, Arrays, BufferSpec, Slots
 from cuda_llm.tools.timing.failures import baseline_refused
-from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
+from cuda_llm.tools.validator.buffers import (
+    buffer_specs,
+    call_arguments,
+    call_options,
+    stated_contents,
+)
 from cuda_llm.tools.validator.cases import POISONS, Case, probe_densities, timed_case
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.columns import fill
@@ -76,12 +81,12 @@ class SlotGroup:
 
 def input_bytes(specs: Sequence[BufferSpec]) -> int:
     """Return the bytes of one call's inputs."""
-    return sum(spec.nbytes for spec in specs if spec.role is not Role.OUT)
+    return sum(spec.nbytes for spec in specs if spec.is_filled)
 
 
 def split_into_groups(input_plan: InputPlan, slots: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Yield the slots, as many at a time as are drawn at once."""
-    outputs = sum(spec.nbytes for spec in input_plan.specs if spec.role is not Role.IN)
+    outputs = sum(spec.nbytes for spec in input_plan.specs if spec.is_output)
     each = max(1, input_bytes(input_plan.specs), outputs)
     size = max(1, GROUP_BYTES // each)
     for first in range(0, len(slots), size):
@@ -115,7 +120,8 @@ def draw_group(input_plan: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
             drawn[name] = input_plan.arrays.xp.empty(shape, spec.dtype)
             for row in range(len(group.slots)):
                 drawn[name][row, ...] = fresh(spec.shape)
-    return drawn
+    many = [replace(one, shape=(len(group.slots), *one.shape)) for one in input_plan.specs]
+    return drawn | stated_contents(input_plan.task, many, input_plan.dims, input_plan.arrays)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +226,7 @@ def poison_outputs(
     input_plan: InputPlan, slots: Slots, numbers: Sequence[int], poison: int
 ) -> None:
     """Fill outputs with poison, so that what a call does not write is found."""
-    outputs = [one.data for one in slots.buffers.values() if one.spec.role is Role.OUT]
+    outputs = [one.data for one in slots.buffers.values() if not one.spec.is_filled]
     fill(outputs, numbers, poison, input_plan.arrays)
 
 

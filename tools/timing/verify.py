@@ -183,7 +183,7 @@ def outputs_of(kernel: PreparedKernel, numbers: Sequence[int]) -> dict[str, Arra
     return {
         name: gather(buffer.data, numbers, kernel.input_plan.arrays)
         for name, buffer in kernel.slots.buffers.items()
-        if buffer.spec.role is not Role.IN
+        if buffer.spec.is_output
     }
 
 

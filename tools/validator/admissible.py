@@ -163,7 +163,7 @@ async def _unused_inputs(task: Task, drawn: _Draw, oracle: Oracle, arrays: Array
     """Return a line for each input the result does not depend on."""
     rng = generator(fresh_nonce(), task.name, "soundness", 0, arrays)
     problems = []
-    for name in drawn.inputs:
+    for name in drawn.case.distributions:
         other = {**drawn.inputs, name: draw_inputs(task, drawn.case, rng, arrays)[name]}
         changed = await oracle(other, drawn.case.dims)
         if isinstance(changed, Expectation) and _passes(

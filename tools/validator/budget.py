@@ -8,7 +8,7 @@ from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims, Reference, load_reference
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.device.buffers import Arrays, Role
+from cuda_llm.tools.device.buffers import Arrays
 from cuda_llm.tools.validator.buffers import buffer_specs
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.distributions import drawing_bytes
@@ -241,8 +241,8 @@ def check_bytes(task: Task, dims: Dims, reference: Reference | None, arrays: Arr
 def buffer_bytes(task: Task, dims: Dims) -> tuple[int, int, int]:
     """Return the bytes of one slot: buffers with guards, inputs alone, outputs."""
     specs = buffer_specs(task, dims)
-    inputs = sum(spec.nbytes for spec in specs if spec.role is not Role.OUT)
-    outputs = sum(spec.nbytes for spec in specs if spec.role is not Role.IN)
+    inputs = sum(spec.nbytes for spec in specs if spec.is_filled)
+    outputs = sum(spec.nbytes for spec in specs if spec.is_output)
     whole = sum(spec.nbytes + GUARD_BYTES for spec in specs)
     return whole, inputs, outputs
 

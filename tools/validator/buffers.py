@@ -3,7 +3,7 @@
 Arrays stay where the buffers are; a check of all of them costs one transfer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from cuda_llm.settings import settings
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.sizes import scalar_value, shape_of
-from cuda_llm.tasks.task import CTYPES, ArgumentRole, Task
+from cuda_llm.tasks.task import CTYPES, ArgumentRole, Task, TaskArgument
 from cuda_llm.tools.device import Argument, CallOptions, Level, Scalar
 from cuda_llm.tools.device.buffers import (
     HOST,
@@ -33,23 +33,42 @@ def buffer_specs(task: Task, dims: Dims) -> tuple[BufferSpec, ...]:
     return tuple(
         BufferSpec(
             name=argument.name,
-            role=Role(argument.role.value),
+            role=Role.INOUT if argument.initial else Role(argument.role.value),
             dtype=argument.dtype,
             shape=shape_of(argument, dims),
         )
         for argument in task.arguments
-        if argument.role is not ArgumentRole.SCALAR
+        if argument.is_buffer
     )
+
+
+def stated_contents(
+    task: Task, specs: Iterable[BufferSpec], dims: Dims, arrays: Arrays = HOST
+) -> dict[str, Array]:
+    """Return what outputs hold before a call, in the shapes of `specs`, where the task states
+    it."""
+    stated = {one.name: one.initial for one in task.arguments if one.initial}
+    return {
+        spec.name: arrays.xp.full(spec.shape, evaluate(stated[spec.name], dims), spec.dtype)
+        for spec in specs
+        if spec.name in stated
+    }
 
 
 def call_arguments(task: Task, dims: Dims) -> tuple[Argument, ...]:
     """Return the arguments of `solve`, in order."""
-    return tuple(
-        Scalar(value=scalar_value(argument, dims), ctype=CTYPES[argument.dtype])
-        if argument.role is ArgumentRole.SCALAR
-        else argument.name
-        for argument in task.arguments
-    )
+    return tuple(_call_argument(argument, dims) for argument in task.arguments)
+
+
+def _call_argument(argument: TaskArgument, dims: Dims) -> Argument:
+    match argument.role:
+        case ArgumentRole.SCALAR:
+            return Scalar(value=scalar_value(argument, dims), ctype=CTYPES[argument.dtype])
+        case ArgumentRole.STREAM:
+            # All work of a candidate is in the runner's one stream, which is its default stream.
+            return Scalar(value=0, ctype="cudaStream_t")
+        case _:
+            return argument.name
 
 
 def call_options(
@@ -93,7 +112,7 @@ def fill(
     for side, noisy in zip(sides, copies, strict=True):
         side[...] = noisy
     for name, buffer in placed.items():
-        if buffer.spec.role is Role.OUT:
+        if not buffer.spec.is_filled:
             bytes_of(buffer.data)[...] = poison
         else:
             buffer.data[...] = contents[name]
@@ -129,9 +148,7 @@ def find_damage(filled: Filled, arrays: Arrays = HOST) -> GuardOverwritten | Inp
 def copy_outputs(filled: Filled) -> dict[str, Array]:
     """Return private copies of the outputs, which no late write can change."""
     return {
-        name: buffer.data.copy()
-        for name, buffer in filled.placed.items()
-        if buffer.spec.role is not Role.IN
+        name: buffer.data.copy() for name, buffer in filled.placed.items() if buffer.spec.is_output
     }
 
 

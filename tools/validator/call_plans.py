@@ -279,7 +279,7 @@ def change_one(
     `begin` is the position of the input tried first. None where there is no such element: inputs
     are empty, or right only as a whole.
     """
-    names = [name for name, array in inputs.items() if array.size]
+    names = [name for name in case.distributions if inputs[name].size]
     for position in range(len(names)):
         name = names[(begin + position) % len(names)]
         old = inputs[name].reshape(-1)
@@ -307,7 +307,7 @@ def permute_one(
     `begin` is the position of the input tried first. None where no input may be reordered, or none
     has elements that differ.
     """
-    names = list(inputs)
+    names = list(case.distributions)
     for position in range(len(names)):
         name = names[(begin + position) % len(names)]
         text = case.distributions[name]

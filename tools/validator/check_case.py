@@ -20,7 +20,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tasks.tolerances import EXACT, ErrorLimits, limits
 from cuda_llm.tools.device import CallReport, Level, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
-from cuda_llm.tools.validator.buffers import buffer_specs, find_late_write
+from cuda_llm.tools.validator.buffers import buffer_specs, find_late_write, stated_contents
 from cuda_llm.tools.validator.call_plans import ONCE, CallPlan, Repeat, change_one, permute_one
 from cuda_llm.tools.validator.cases import (
     POISONS,
@@ -280,9 +280,10 @@ def ran_a_kernel(report: CallReport) -> bool:
 
 def draw_inputs(task: Task, case: Case, rng: Random, arrays: Arrays = HOST) -> dict[str, Array]:
     """Draw every input. Probes are made sparse where their sums would exceed EXACT_SUM."""
-    shapes = {spec.name: spec for spec in buffer_specs(task, case.dims)}
+    specs = buffer_specs(task, case.dims)
+    shapes = {spec.name: spec for spec in specs}
     densities = probe_densities(task, case)
-    return {
+    drawn = {
         name: draw(
             spelling,
             rng,
@@ -294,6 +295,7 @@ def draw_inputs(task: Task, case: Case, rng: Random, arrays: Arrays = HOST) -> d
         )
         for name, spelling in case.distributions.items()
     }
+    return drawn | stated_contents(task, specs, case.dims, arrays)
 
 
 async def run_case(

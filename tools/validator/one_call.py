@@ -68,7 +68,7 @@ class Caller:
     ) -> CompletedCall | Verdict:
         """Call `solve` again as it was; guards and inputs are looked at after the `last`."""
         for name, buffer in before.filled.placed.items():
-            if buffer.spec.role is Role.OUT:
+            if not buffer.spec.is_filled:
                 bytes_of(buffer.data)[...] = case.poison
             elif buffer.spec.role is Role.INOUT:
                 buffer.data[...] = before.filled.contents[name]

@@ -13,7 +13,7 @@ from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tasks.tolerances import ErrorLimits
 from cuda_llm.tools.device import CallReport, Session
-from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Role
+from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare
 
@@ -87,7 +87,7 @@ def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Orac
         return {
             name: buffer.data.astype(np.float64 if buffer.data.dtype.kind == "f" else np.int64)
             for name, buffer in placed.items()
-            if buffer.spec.role is not Role.IN
+            if buffer.spec.is_output
         }
 
     async def expected(inputs: Inputs, dims: Dims) -> Expectation | Verdict:

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from cuda_llm.tasks.reference import Dims, Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tasks.tolerances import ErrorLimits
-from cuda_llm.tools.device.buffers import Array, Role
+from cuda_llm.tools.device.buffers import Array
 from cuda_llm.tools.validator.buffers import buffer_specs
 
 GROUP = 64
@@ -134,15 +134,15 @@ def working_bytes(task: Task, dims: Dims, reference: Reference | None) -> int:
     if reference is None or reference.promoted:
         return WIDE * wide * (inputs + outputs)
     specs = buffer_specs(task, dims)
-    own = sum(spec.nbytes for spec in specs if spec.role is not Role.OUT)
+    own = sum(spec.nbytes for spec in specs if spec.is_filled)
     return own + WIDE * wide * outputs
 
 
 def elements(task: Task, dims: Dims) -> tuple[int, int]:
     """Return the number of elements of the inputs and of the outputs of one call."""
     specs = buffer_specs(task, dims)
-    inputs = sum(prod(spec.shape) for spec in specs if spec.role is not Role.OUT)
-    outputs = sum(prod(spec.shape) for spec in specs if spec.role is not Role.IN)
+    inputs = sum(prod(spec.shape) for spec in specs if spec.is_filled)
+    outputs = sum(prod(spec.shape) for spec in specs if spec.is_output)
     return inputs, outputs
 
 

@@ -59,6 +59,10 @@ class ExampleData:
                 yield f"{EXAMPLE}/{name}.{ending}", content
 
 
+_HEADERS = {**HEADERS, "cudaStream_t": "cuda_runtime_api.h"}
+"""C++ type to the header that declares it, for `solve.h`."""
+
+
 def bind(task: Task, source: str, dims: Mapping[str, int] | None = None) -> dict[str, Any]:
     """Return the values of all templates; the example is called at `dims`.
 
@@ -83,7 +87,9 @@ def bind(task: Task, source: str, dims: Mapping[str, int] | None = None) -> dict
         "inputs": inputs,
         "outputs": [one for one in buffers if one["role"] == "out"],
         "uses_half": any(one["ctype"] == "half" for one in buffers),
-        "headers": sorted({HEADERS[one["ctype"]] for one in arguments if one["ctype"] in HEADERS}),
+        "headers": sorted(
+            {_HEADERS[one["ctype"]] for one in arguments if one["ctype"] in _HEADERS}
+        ),
         "parameters": [one["parameter"] for one in arguments],
         "call": [_value(argument, shown) for argument in task.arguments],
         "dims_text": ", ".join(f"{name} = {extent}" for name, extent in shown.items()),
@@ -124,6 +130,8 @@ def include_folders(task: Task) -> Mapping[str, Path]:
 
 
 def _spell(argument: TaskArgument) -> dict[str, Any]:
+    if argument.role == ArgumentRole.STREAM:
+        return _spell_stream(argument)
     ctype = CTYPES[argument.dtype]
     extents = [_python(text) for text in argument.shape]
     scalar = argument.role == ArgumentRole.SCALAR
@@ -136,12 +144,18 @@ def _spell(argument: TaskArgument) -> dict[str, Any]:
         ArgumentRole.IN: f"{place} read only",
         ArgumentRole.OUT: f"{place} written, every element",
         ArgumentRole.INOUT: f"{place} read and overwritten",
+        ArgumentRole.WORKSPACE: f"{place} for work between, with any contents",
         ArgumentRole.SCALAR: f"= {argument.value}",
     }
+    roles = {ArgumentRole.WORKSPACE: ArgumentRole.OUT}
+    role = roles.get(argument.role, argument.role)
+    contract = contracts[argument.role]
+    if argument.initial:
+        role, contract = ArgumentRole.INOUT, f"{place} filled with {argument.initial}, overwritten"
     return {
         "name": argument.name,
         "python": python_name(argument.name),
-        "role": argument.role.value,
+        "role": role.value,
         "dtype": argument.dtype,
         "ctype": ctype,
         "extents": extents,
@@ -149,7 +163,24 @@ def _spell(argument: TaskArgument) -> dict[str, Any]:
         "names": f"({', '.join(map(_quote, extents))}{',' * (len(extents) == 1)})",
         "value": _python(argument.value) if scalar else "",
         "parameter": f"{const}{ctype}{star} {argument.name}",
-        "contract": contracts[argument.role],
+        "contract": contract,
+    }
+
+
+def _spell_stream(argument: TaskArgument) -> dict[str, Any]:
+    """Return what templates say of a stream: a number that is always that of the default stream."""
+    return {
+        "name": argument.name,
+        "python": python_name(argument.name),
+        "role": ArgumentRole.SCALAR.value,
+        "dtype": "int64",
+        "ctype": "cudaStream_t",
+        "extents": [],
+        "tuple": "()",
+        "names": "()",
+        "value": "0",
+        "parameter": f"cudaStream_t {argument.name}",
+        "contract": "= 0, the default stream",
     }
 
 
@@ -164,6 +195,8 @@ def _example(one: Mapping[str, Any], task: Task, dims: Mapping[str, int]) -> dic
 
 
 def _value(argument: TaskArgument, dims: Mapping[str, int]) -> str:
+    if argument.role == ArgumentRole.STREAM:
+        return "0"
     if argument.role != ArgumentRole.SCALAR:
         return argument.name
     return repr(scalar_value(argument, dims))

@@ -64,7 +64,7 @@ def test_everything_lies_apart_and_aligned(
         assert span.end - span.begin == span.spec.nbytes
     offsets = [layout.stride, layout.tags, layout.scratch, *layout.sealed.values()]
     assert all(offset % ALIGNMENT == 0 for offset in offsets)
-    inputs = {one.name for one in specs(drawn) if one.role is not Role.OUT}
+    inputs = {one.name for one in specs(drawn) if one.is_filled}
     assert set(layout.sealed) == (inputs if seals else set())
 
 

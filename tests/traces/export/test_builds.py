@@ -104,6 +104,16 @@ def test_the_plain_export_of_every_kind_of_task_compiles_with_its_own_makefile(
     assert not (folder / "example").exists()
 
 
+def test_a_stream_a_workspace_and_stated_content_are_exported(tmp_path: Path) -> None:
+    roles = Path(__file__).parents[2] / "fixtures/tasks/argument_roles"
+    folder = export(winner_of(roles), "cu", tmp_path / "plain", example=example_of(roles))
+    make(folder, "ARCH=sm_90")
+    assert "cudaStream_t stream" in (folder / "solve.h").read_text()
+    package = export(winner_of(roles), "cupy", tmp_path / "package")
+    texts = [file.read_text() for file in package.rglob("*.py")]
+    assert any('Argument("total", "inout", "int32"' in text for text in texts)
+
+
 HOST = """
 #pragma once
 #include <cstdlib>

@@ -1,0 +1,43 @@
+"""A stream, a workspace and an output of stated content in the captured graphs of a GPU."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cuda_llm.hardware_profiles.hardware import Hardware
+from cuda_llm.outcomes import Passed, Verdict, WrongResult
+from cuda_llm.tasks.loader import load_task
+from cuda_llm.tools.judge.admission import check_task
+from cuda_llm.tools.judge.judge import judge, open_bench
+from cuda_llm.tools.open_device import open_device
+
+pytestmark = pytest.mark.gpu
+TASK = load_task(Path(__file__).parents[2] / "fixtures/tasks/argument_roles")
+KERNEL = TASK.baseline.read_text()
+
+
+def judged(source: str) -> Verdict:
+    async def run() -> Verdict:
+        bench = open_bench(TASK, open_device("cuda:0"))
+        baseline = asyncio.ensure_future(bench.time_baseline())
+        return (await judge(bench, source, "k.cu", baseline=baseline)).verdict
+
+    return asyncio.run(run())
+
+
+def test_a_task_of_all_roles_is_admissible(gpu: tuple[Hardware, str]) -> None:
+    admission = asyncio.run(check_task(TASK, open_device("cuda:0")))
+    assert admission.ok, admission.problems
+
+
+def test_what_is_launched_on_the_given_stream_is_timed(gpu: tuple[Hardware, str]) -> None:
+    verdict = judged(KERNEL)
+    assert isinstance(verdict, Passed), verdict
+    assert verdict.profile is not None
+    assert all(one.time_us > 0 for one in verdict.profile.sizes)
+
+
+def test_an_output_holds_what_the_task_states_at_each_call(gpu: tuple[Hardware, str]) -> None:
+    overwrites = KERNEL.replace("total[2] = most;", "total[2] = most; total[1] = 0;")
+    assert isinstance(judged(overwrites), WrongResult)

@@ -3,8 +3,8 @@
 A near miss is an error, never a guess.
 """
 
+import contextlib
 import difflib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -22,14 +22,16 @@ def read_hardware(path: Path) -> Hardware:
 
     Raises HardwareError, in a line that names file and key, where the file is not valid.
     """
-    table = read_table(path, HardwareError)
-    return _of_table(path, json.dumps(table, default=str))
+    written = b""
+    with contextlib.suppress(OSError):
+        written = path.read_bytes()
+    return _read(path, written)
 
 
 @lru_cache(maxsize=128)
-def _of_table(path: Path, written: str) -> Hardware:
-    """Check what a profile says once for each text: whoever looks for a GPU reads all profiles."""
-    table = json.loads(written)
+def _read(path: Path, _written: bytes) -> Hardware:
+    """Read a profile once for each of its contents: whoever looks for a GPU reads all profiles."""
+    table = read_table(path, HardwareError)
     try:
         hardware = read_as(Hardware, table, {"slug": path.stem})
         sources = _sources(hardware.sources)

@@ -251,9 +251,13 @@ def build_once(name: str, digest: str, make: Callable[[Path], Path]) -> Path:
 
 def _read_verified(folder: Path) -> dict[str, object] | None:
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-        if manifest["digest"] != _digest(manifest["record"]):
-            return None
+        file = folder / MANIFEST
+        mark = _mark(file)
+        manifest = json.loads(file.read_text())
+        if _verified.get(file) != mark:
+            if manifest["digest"] != _digest(manifest["record"]):
+                return None
+            _verified[file] = mark
         for name, digest in manifest["files"].items():
             if not _matches(folder / name, digest):
                 return None
@@ -265,13 +269,18 @@ def _read_verified(folder: Path) -> dict[str, object] | None:
 
 def _matches(file: Path, digest: str) -> bool:
     """Compare a file with its digest, once for each state of the file."""
-    status = file.stat()
-    mark = status.st_ino, status.st_size, status.st_mtime_ns
+    mark = _mark(file)
     if _verified.get(file) != mark:
         if _file_digest(file) != digest:
             return False
         _verified[file] = mark
     return True
+
+
+def _mark(file: Path) -> tuple[int, int, int]:
+    """Return what changes with the file's contents."""
+    status = file.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _touch(folder: Path) -> None:

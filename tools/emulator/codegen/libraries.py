@@ -74,7 +74,11 @@ KERNEL_LIBRARIES = ("-nodefaultlibs", "-lm", "-lgcc", "-lc")
 """What generated code is linked with: all else that it calls is the emulator's, found when it is
 loaded. Without them the linker reads the whole C++ library, a fourth of the time of a small one."""
 
+MOST_RECORDS = 32
+"""Records that a process keeps as values: those it used last."""
+
 _log = Log(__name__)
+_records: "dict[str, TranslationRecord]" = {}
 
 
 def runtime_library() -> Path:
@@ -138,11 +142,23 @@ async def translate(
     key = _key(text, kernels, source_name, source, tracks=tracks)
     # Who wants the same library meanwhile waits for this one.
     async with lock_of(f"{KIND}/{key}"):
-        known = load(KIND, key)
-        record = None if known is None else read_as(TranslationRecord, known)
+        record = _load_record(key)
         if record is not None and load(KIND, record.library) is not None:
             return _translated(record, cached=True)
         return await _translate(key, text, kernels, source_name, source, tracks=tracks)
+
+
+def _load_record(key: str) -> TranslationRecord | None:
+    """Return what is cached of a module, read once: a kernel is opened for each of its sizes."""
+    known = load(KIND, key)
+    if known is None:
+        _records.pop(key, None)
+        return None
+    record = _records.pop(key, None) or read_as(TranslationRecord, known)
+    _records[key] = record
+    if len(_records) > MOST_RECORDS:
+        _records.pop(next(iter(_records)), None)
+    return record
 
 
 async def _translate(

@@ -498,7 +498,7 @@ def read_declared(tokens: Sequence[Token], number: int = 0) -> Declared:
 
     A parameter without a name gets one from its `number`.
     """
-    shown = re.sub(r" ?([*&]+) ?", r"\1 ", spell(tokens)).strip()
+    shown = re.sub(r" ?([*&]+) ?", r"\1 ", re.sub(r" ?([<>]+) ?", r"\1", spell(tokens))).strip()
     words = [one.text for one in tokens]
     at = words.index("=") if "=" in words else len(words)
     default = spell(tokens[at + 1 :])

@@ -342,7 +342,7 @@ class _Builder:
 
     def _struct(self, name: str, struct: str, parameter: Declared) -> str:
         members = self.source.structs[struct]
-        if members is None or not 0 < len(members) <= _MOST_MEMBERS:
+        if members is None or len(members) > _MOST_MEMBERS:
             raise UsageError(
                 f"{self.where}: parameter `{parameter.shown}`: {struct} has no plain public "
                 "members to give one by one; add a function that takes them and makes it"
@@ -398,9 +398,12 @@ class _Builder:
                 f"float* {name}_x"
             )
         else:
-            edit = "expected a built-in number type, half or one of the intN_t"
+            edit = (
+                "expected a built-in number type, half or one of the intN_t; or add a function of "
+                f"numbers and pointers that calls {self.function.qualified}"
+            )
         return UsageError(
-            f"{self.where}: parameter `{shown}` of type {declared.ctype or '?'}; {edit}"
+            f"{self.where}: parameter `{shown}` of type {_without_gaps(declared.ctype)}; {edit}"
         )
 
 
@@ -433,6 +436,12 @@ def read_entry(source: CudaSource, entry: str, where: str) -> EntryPoint:
         meanings=types,
         after=tuple(builder.after),
     )
+
+
+def _without_gaps(ctype: str) -> str:
+    """Return a type as a person spells it; `?` for none."""
+    plain = re.sub(r" ?([<>]) ?", r"\1", ctype)
+    return "a function" if "(" in plain else plain or "?"
 
 
 def _tokens(text: str) -> list[Token]:

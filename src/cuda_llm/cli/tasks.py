@@ -51,7 +51,9 @@ def new(
     ] = None,
     entry: Annotated[
         str | None,
-        typer.Option(help="Kernel or host function of that file, if it has several."),
+        typer.Option(
+            help="Kernel or host function of that file, if it has several: 'ops::k<float, 256>'."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where to make the folder.")] = Path(),
 ) -> None:

@@ -388,6 +388,12 @@ def _arrays(tree: SyntaxTree, declaration: Node) -> Iterator[SharedArray]:
             yield SharedArray(line_of(one), tree.text(declarator), "".join(reversed(extents)))
 
 
+@lru_cache(maxsize=64)
+def facts_of(text: str) -> SourceFacts:
+    """Return the facts of a source, which share what was read of the same text before."""
+    return SourceFacts(text)
+
+
 @lru_cache(maxsize=256)
 def signs_of(source: SourceFacts) -> frozenset[str]:
     """Return the techniques of `SIGNS` that the kernel's text shows signs of.
@@ -399,6 +405,7 @@ def signs_of(source: SourceFacts) -> frozenset[str]:
     return frozenset((*named, *_vectors(source), *first))
 
 
+@lru_cache(maxsize=256)
 def part_of_kernel(source: SourceFacts, kernel: str) -> SourceFacts:
     """Return the text with the functions blanked that `kernel` does not call, line for line.
 

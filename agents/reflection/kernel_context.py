@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from cuda_llm.agents.kernel_facts import SourceFacts
+from cuda_llm.agents.kernel_facts import SourceFacts, facts_of
 from cuda_llm.agents.prompting.quote import join_parts, one_line, quote_line
 from cuda_llm.agents.situation import Situation
 from cuda_llm.hardware_profiles.hardware import Hardware
@@ -76,7 +76,7 @@ def context_of(situation: Situation, attempt: Attempt) -> KernelContext:
     return KernelContext(
         round=situation.round,
         about=attempt.id,
-        source=SourceFacts(situation.archive.source(attempt.id)),
+        source=facts_of(situation.archive.source(attempt.id)),
         task=situation.task,
         hardware=situation.hardware,
         may_quote=attempt.written_by != "playbook",

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from cuda_llm.agents.kernel_facts import SIGNS, SourceFacts, part_of_kernel, signs_of
+from cuda_llm.agents.kernel_facts import SIGNS, SourceFacts, facts_of, part_of_kernel, signs_of
 from cuda_llm.agents.limits import deciding_profile, left_to_gain, whole_profile
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CATALOGUE
@@ -50,7 +50,7 @@ def sensible_techniques(
     kept = [one for one in fitting(CATALOGUE, situation) if _may_try(one, kind, situation)]
     if parent is None or kind == Kind.FIX:
         return kept
-    facts = SourceFacts(situation.archive.source(parent.id))
+    facts = facts_of(situation.archive.source(parent.id))
     profile = profile_of(situation, parent)
     shown = _signs_at_work(parent, facts, profile)
     refused = refused_aims(hints) | (aims_ruled_out(situation, profile) if profile else set())
@@ -92,13 +92,13 @@ def object_to(situation: Situation, brings: Set[str]) -> Objection | None:
 
 def signs_in_text(situation: Situation, attempt: Attempt) -> frozenset[str]:
     """Return the signs in the whole text of the attempt's kernel."""
-    return signs_of(SourceFacts(situation.archive.source(attempt.id)))
+    return signs_of(facts_of(situation.archive.source(attempt.id)))
 
 
 def signs_of_attempt(situation: Situation, attempt: Attempt) -> frozenset[str]:
     """Return the signs in the text of the attempt's kernel that takes longest where the attempt has
     most to gain."""
-    facts = SourceFacts(situation.archive.source(attempt.id))
+    facts = facts_of(situation.archive.source(attempt.id))
     return _signs_at_work(attempt, facts, profile_of(situation, attempt))
 
 

@@ -5,7 +5,7 @@ kernels of the same structure.
 from collections.abc import Iterator
 from functools import lru_cache
 
-from cuda_llm.agents.kernel_facts import SourceFacts, signs_of
+from cuda_llm.agents.kernel_facts import facts_of, signs_of
 from cuda_llm.agents.limits import NEGLIGIBLE
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.techniques.catalogue import CHANGES
@@ -34,7 +34,7 @@ def _structure(source: str, kind: TaskKind) -> frozenset[str]:
     """Every brief of a round asks for the structures of the same kernels, which takes milliseconds
     each."""
     telling = {one.shown_by for one in STRUCTURES if kind in one.tasks and one.shown_by}
-    facts = SourceFacts(source)
+    facts = facts_of(source)
     shared = {"shared_memory"} if facts.shared_arrays else set[str]()
     return frozenset((signs_of(facts) & telling) | shared)
 

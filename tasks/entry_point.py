@@ -17,23 +17,17 @@ from cuda_llm.tasks.cuda_source import (
     read_declared,
     split_at_commas,
 )
+from cuda_llm.tasks.declared_types import DECLARED_TYPES
+from cuda_llm.tasks.element_types import ELEMENT_TYPES
 from cuda_llm.tasks.launches import clears, passed_as
 from cuda_llm.tasks.macros import spell
 from cuda_llm.tasks.pointer_use import Use, accesses
 from cuda_llm.tasks.task import CTYPES, ArgumentRole, is_float
 
-_ELEMENTS = {ctype: dtype for dtype, ctype in CTYPES.items()} | {
-    "__half": "float16",
-    "char": "int8",
-    "int8_t": "int8",
-    "int16_t": "int16",
-    "int32_t": "int32",
-    "uint8_t": "uint8",
-    "uint16_t": "uint16",
-    "unsigned": "uint32",
-    "uint32_t": "uint32",
-}
-"""NumPy types of elements by C++ name; C++ types that differ between platforms are left out."""
+_ELEMENTS = {ctype: one.name for one in ELEMENT_TYPES.values() for ctype in one.ctypes}
+"""Element types by C++ name; C++ types that differ between platforms are left out."""
+_SAME = {name: {*one.ctypes} - {"char"} for name, one in ELEMENT_TYPES.items()}
+"""Spellings of one and the same C++ type, by element type: a char is no signed char."""
 _SCALARS = _ELEMENTS | {
     "size_t": "uint64",
     "int64_t": "int64",
@@ -47,7 +41,7 @@ _SCALARS = _ELEMENTS | {
     "unsigned long long int": "uint64",
     "uint": "uint32",
 }
-"""NumPy types of by-value arguments by C++ name: C++ converts values, so the exact type need not
+"""Element types of by-value arguments by C++ name: C++ converts values, so the exact type need not
 match."""
 _STREAMS = frozenset({"cudaStream_t", "CUstream"})
 _SCRATCH = re.compile(r"work|scratch|temp|tmp|buffer", re.IGNORECASE)
@@ -75,6 +69,8 @@ class EntryArgument:
     """The dim of an axis in front: that of an array of pointers."""
     columns: int = 1
     """How many elements stand for one in the source: those of a struct."""
+    ctype: str = ""
+    """C++ type that the source's own `solve` declares, where it is not the element type's."""
     first_only: bool = False
     """Whether only the first element is used."""
     is_cleared: bool = False
@@ -257,7 +253,12 @@ class _Builder:
         counts = not is_float(dtype) and dtype not in ("bool", "int8", "uint8") and not value
         self._add(
             EntryArgument(
-                name=name, dtype=dtype, role=ArgumentRole.SCALAR, is_dim=counts, value=value
+                name=name,
+                dtype=dtype,
+                role=ArgumentRole.SCALAR,
+                is_dim=counts,
+                value=value,
+                ctype=self._own_ctype(declared, dtype),
             )
         )
 
@@ -275,10 +276,22 @@ class _Builder:
                 dtype, columns = kinds.pop(), len(members)
                 const = "const " if declared.const else ""
                 passed = f"reinterpret_cast<{const}{struct}*>({name})"
+        known = DECLARED_TYPES.get(declared.ctype)
+        if not struct and known is not None and known.element:
+            dtype, columns = known.element, known.lanes
+            if known.ctype not in _SAME[dtype]:
+                const = "const " if declared.const else ""
+                passed = f"reinterpret_cast<{const}{known.ctype}*>({name})"
         if not dtype:
             raise self._refused(parameter)
         self._add(self._buffer(name, dtype, declared, columns=columns))
         return passed
+
+    def _own_ctype(self, declared: Declared, dtype: str) -> str:
+        """Return the C++ type that a `solve` of the source declares; empty where it is the element
+        type's, or where a `solve` is written around the function."""
+        own = self.function.name == "solve" and declared.ctype in DECLARED_TYPES
+        return declared.ctype if own and declared.ctype not in _SAME[dtype] else ""
 
     def _buffer(
         self, name: str, dtype: str, declared: Declared, *, columns: int = 1, axis: str = ""
@@ -297,6 +310,7 @@ class _Builder:
             role=role,
             columns=columns,
             axis=axis,
+            ctype=self._own_ctype(declared, dtype),
             first_only=bool(used) and all(one.first_only or one.use == Use.CLEAR for one in used)
             and any(one.first_only for one in used),
             is_cleared=cleared and role == ArgumentRole.OUT,
@@ -399,7 +413,8 @@ class _Builder:
             )
         else:
             edit = (
-                "expected a built-in number type, half or one of the intN_t; or add a function of "
+                "expected a built-in number type, half, __nv_bfloat16, one of the intN_t or a "
+                "vector such as float4; or add a function of "
                 f"numbers and pointers that calls {self.function.qualified}"
             )
         return UsageError(

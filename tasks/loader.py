@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def read_task(folder: Path) -> Task:
         "libraries": tuple(filter(Path.is_file, (folder / name for name in LIBRARY_FILES))),
     }
     try:
-        task = _with_values(read_as(Task, table, files))
+        task = _with_whole_vectors(_with_values(read_as(Task, table, files)))
         _check(task)
     except UnfitError as unfit:
         raise TaskError(f"{file}: {_of_argument(unfit, table)}{unfit}") from None
@@ -87,6 +88,30 @@ def _with_values(task: Task) -> Task:
         for argument in task.arguments
     )
     return replace(task, arguments=arguments)
+
+
+def _with_whole_vectors(task: Task) -> Task:
+    """Add to the conditions of a task that its vectors are whole: the sizes have to meet them."""
+    conditions = [task.requires] if task.requires else []
+    for argument in task.arguments:
+        lanes, extents = argument.declared.lanes, argument.shape
+        if lanes == 1 or any(text.isdigit() and int(text) % lanes == 0 for text in extents):
+            continue
+        product = " * ".join(text if text.isidentifier() else f"({text})" for text in extents)
+        whole = f"({product}) % {lanes} == 0" if len(extents) > 1 else f"{product} % {lanes} == 0"
+        if whole not in conditions and not _always_holds(whole, task.dims):
+            conditions.append(whole)
+    if len(conditions) == 1:
+        return replace(task, requires=conditions[0])
+    return replace(task, requires=" and ".join(f"({one})" for one in conditions))
+
+
+def _always_holds(condition: str, dims: Collection[str]) -> bool:
+    """Return whether a condition on remainders holds for extents of every remainder up to 12."""
+    names = names_in(condition) & set(dims)
+    extents = product(range(1, 13), repeat=len(names)) if len(names) <= 3 else ()
+    found = [evaluate(condition, dict(zip(sorted(names), one, strict=True))) for one in extents]
+    return bool(found) and all(found)
 
 
 def _span(task: Task) -> HiddenSizes:
@@ -130,6 +155,13 @@ def _check(task: Task) -> None:
 
 def _check_argument(argument: TaskArgument, dims: Mapping[str, str], place: Place) -> None:
     allowed = _FIELDS[argument.role]
+    declared = argument.declared
+    if argument.dtype and declared.element not in ("", argument.dtype):
+        found = f"{declared.ctype} for elements of {argument.dtype}"
+        raise UnfitError(found, f"a C++ type of {argument.dtype}, or void", *place, "ctype")
+    single = declared.lanes == 1 and declared.element
+    if argument.role == ArgumentRole.SCALAR and argument.dtype and not single:
+        raise UnfitError(declared.ctype, "a type of single numbers by value", *place, "ctype")
     for key in ("shape", "initial", "value", "distributions", "probe"):
         given = getattr(argument, key)
         if given and key not in allowed:

@@ -14,6 +14,7 @@ from cuda_llm.errors import UsageError, nearest
 from cuda_llm.source_file import SourceSpot
 from cuda_llm.source_tokens import TokenKind, identifiers
 from cuda_llm.tasks.cuda_source import CudaSource, DefinedFunction, read_cuda
+from cuda_llm.tasks.element_types import FloatFormat, element_type
 from cuda_llm.tasks.entry_point import (
     ROW,
     EntryArgument,
@@ -232,8 +233,8 @@ def _task_toml(
         shape = extents.get(argument.name, ())
         lines += ["", "[[arguments]]", *_argument(argument, dims, shape)]
     outputs = [one for one in point.arguments if one.is_output]
-    exact = not any(is_float(one.dtype) for one in outputs)
-    lines += ["", *_sizes(dims), "", *_tolerance(dims, exact=exact), "", *_rest(dims)]
+    floats = [element_type(one.dtype).floating for one in outputs if is_float(one.dtype)]
+    lines += ["", *_sizes(dims), "", *_tolerance(dims, floats), "", *_rest(dims)]
     return "\n".join(lines) + "\n"
 
 
@@ -261,6 +262,8 @@ def _argument(argument: EntryArgument, dims: Sequence[str], shape: Sequence[str]
     if role == ArgumentRole.STREAM:
         return lines
     lines.append(f'dtype = "{argument.dtype}"')
+    if argument.ctype:
+        lines.append(f'ctype = "{argument.ctype}"')
     if role == ArgumentRole.SCALAR:
         if argument.name not in dims:
             lines.append(f'value = "{argument.value}" # CONFIRM')
@@ -292,11 +295,16 @@ def _sizes(dims: Sequence[str]) -> list[str]:
     ]
 
 
-def _tolerance(dims: Sequence[str], *, exact: bool) -> list[str]:
+def _tolerance(dims: Sequence[str], floats: Sequence[FloatFormat]) -> list[str]:
+    """Write the tolerance of outputs, those that are floats in these formats."""
     head = "[tolerance] # CONFIRM: exact, elementwise, reduction or dot"
-    if exact:
+    if not floats:
         return [head, 'kind = "exact"']
-    return [head, 'kind = "reduction"', f'terms = "{" * ".join(dims)}"']
+    lines = [head, 'kind = "reduction"', f'terms = "{" * ".join(dims)}"']
+    shortest = min(floats, key=lambda one: one.significand_bits)
+    if shortest.is_short:
+        lines.append(f'precision = "{shortest.name}" # CONFIRM: sums in fp32, rounded once')
+    return lines
 
 
 def _rest(dims: Sequence[str]) -> list[str]:

@@ -10,8 +10,9 @@ passed):
 
 - Float inputs arrive as float64, integers and bools as int64, shaped as in task.toml. They are
   private copies: a reference may overwrite them.
-- `PROMOTED = False` declares that inputs may arrive in their own types, without a copy: the
-  reference may then not write to inputs, and computes float sums in float64 by `dtype`.
+- `PROMOTED = False` declares that inputs may arrive in their own types, without a copy (in
+  float32 where NumPy has no such type): the reference may then not write to inputs, and computes
+  float sums in float64 by `dtype`.
 - `reference` returns the value of every `out` and `inout` argument, float64 or exact integers,
   in the argument's shape; values that are only moved may keep their type.
 - `scale` returns the divisor of each element's error, before the error is counted in rounding
@@ -35,6 +36,7 @@ from typing import Any
 
 from cuda_llm.errors import NoMemory, TaskError, describe_error, lacks_memory
 from cuda_llm.settings import settings
+from cuda_llm.tasks.element_types import ElementType, element_type
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
 from cuda_llm.tasks.task_module import REMEDY, import_module_file, named_parameters
@@ -49,8 +51,9 @@ Dims = Mapping[str, int]
 class Reference:
     """The oracle of a task. `xp` is the array module the inputs belong to.
 
-    All three raise TaskError where reference.py fails or returns something else than promised, and
-    NoMemory where it finds too little of that.
+    Inputs and a candidate's outputs are passed as memory holds them (`element_types`). All three
+    raise TaskError where reference.py fails or returns something else than promised, and NoMemory
+    where it finds too little of that.
     """
 
     compute: Callable[[Any, Arrays, Dims], dict[str, Any]]
@@ -85,6 +88,7 @@ def load_reference(task: Task) -> Reference:
     known = set(task.dims) | {a.name for a in task.arguments if a.role in given}
     outputs = {a.name: a for a in task.arguments if a.is_output}
 
+    types = {one.name: element_type(one.dtype) for one in task.arguments if one.dtype}
     batched = bool(getattr(module, "BATCHED", False))
     promoted = bool(getattr(module, "PROMOTED", True))
 
@@ -97,7 +101,11 @@ def load_reference(task: Task) -> Reference:
 
         def call(xp: Any, *rest: Any) -> dict[str, Any]:
             *got, inputs, dims = rest
-            arrays = _promoted(xp, inputs) if promoted else inputs
+            # Outputs, which a comparator gets; a projection gets vectors of float64.
+            got = [_decoded(xp, types, o) if isinstance(o, Mapping) else o for o in got]
+            arrays = _decoded(xp, types, inputs)
+            if promoted:
+                arrays = _promoted(xp, arrays)
             named = {**dims, **_scalars(task, dims), **arrays}
             try:
                 # Infinities and NaNs among the inputs are no mistake of the reference.
@@ -172,6 +180,11 @@ def _calls(task: Task, inputs: Arrays, batched: bool) -> tuple[int, ...]:
             array = inputs[argument.name]
             return tuple(array.shape[: array.ndim - len(argument.shape)])
     return ()
+
+
+def _decoded(xp: Any, types: Mapping[str, ElementType], arrays: Arrays) -> dict[str, Any]:
+    """Return the numbers of stored elements."""
+    return {name: types[name].decode(array, xp) for name, array in arrays.items()}
 
 
 def _promoted(xp: Any, inputs: Arrays) -> dict[str, Any]:

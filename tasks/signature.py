@@ -1,6 +1,6 @@
 """The entry point of a task as C++ sees it."""
 
-from cuda_llm.tasks.task import CTYPES, HEADERS, ArgumentRole, Task, TaskArgument
+from cuda_llm.tasks.task import CTYPES, ArgumentRole, Task, TaskArgument
 
 
 def signature(task: Task) -> str:
@@ -34,7 +34,7 @@ def host_context(task: Task) -> str:
 def _parameter(argument: TaskArgument) -> str:
     if argument.role == ArgumentRole.STREAM:
         return f"cudaStream_t {argument.name}"
-    ctype = CTYPES[argument.dtype]
+    ctype = argument.declared.ctype
     if argument.role == ArgumentRole.SCALAR:
         return f"{ctype} {argument.name}"
     const = "const " if argument.role == ArgumentRole.IN else ""
@@ -42,10 +42,7 @@ def _parameter(argument: TaskArgument) -> str:
 
 
 def _includes(task: Task) -> str:
-    ctypes = {CTYPES[argument.dtype] for argument in task.arguments if argument.dtype}
-    headers = {HEADERS[ctype] for ctype in ctypes & set(HEADERS)}
-    if any(argument.role == ArgumentRole.STREAM for argument in task.arguments):
-        headers.add("cuda_runtime_api.h")
+    headers = {argument.declared.header for argument in task.arguments} - {""}
     return "".join(f"#include <{header}>\n" for header in sorted(headers))
 
 
@@ -55,6 +52,8 @@ def _contract(argument: TaskArgument) -> str:
     if argument.role == ArgumentRole.STREAM:
         return "is the stream that is waited for and timed: the default stream"
     extents = "".join(f"[{text}]" for text in argument.shape)
+    if argument.declared.element != argument.dtype or argument.declared.lanes > 1:
+        extents += f" of {CTYPES[argument.dtype]}"
     match argument.role:
         case ArgumentRole.IN:
             return f"{extents} read only"

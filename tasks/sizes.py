@@ -7,9 +7,10 @@ from typing import Literal
 from cuda_llm.errors import TaskError
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.roofline import peak_tflops, published_peaks, roof
+from cuda_llm.tasks.element_types import FORMATS, element_type
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.split_products import split_tflops
-from cuda_llm.tasks.task import Task, TaskArgument
+from cuda_llm.tasks.task import Task, TaskArgument, is_float
 
 
 def shape_of(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[int, ...]:
@@ -28,15 +29,14 @@ def shape_of(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[int, ...]
 
 
 def item_bytes(dtype: str) -> int:
-    """Return the size of one element in bytes, from the bits in its NumPy name."""
-    bits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return int(bits) // 8 if bits else 1
+    """Return the size of one element of a type in bytes."""
+    return element_type(dtype).item_bytes
 
 
 def scalar_value(argument: TaskArgument, dims: Mapping[str, int]) -> int | float:
     """Return the value of a scalar argument, as a float where its dtype is a float type."""
     value = evaluate(argument.value, dims)
-    return float(value) if argument.dtype.startswith("float") else int(value)
+    return float(value) if is_float(argument.dtype) else int(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ def core_precision(task: Task, hardware: Hardware) -> str:
     """
     if task.tolerance.kind == "exact":
         return fastest_precision(hardware)
-    narrow = task.tolerance.precision in ("fp16", "bf16")
+    narrow = FORMATS[task.tolerance.precision].is_short
     peaks = published_peaks(hardware)
     return max(("fp16", "fp32") if narrow else ("fp32",), key=lambda one: peaks.get(one, 0.0))
 

@@ -12,31 +12,19 @@ from typing import Annotated, Any, ClassVar
 
 from cuda_llm.data_file import Amount, Count, Identifier, Positive, Rule, Text, UnfitError
 from cuda_llm.profile import Objective
+from cuda_llm.tasks.declared_types import DECLARED_TYPES, STREAM, DeclaredType
+from cuda_llm.tasks.element_types import ELEMENT_TYPES, FORMATS, element_type
 from cuda_llm.tasks.expressions import Expression, OptionalExpression
 
 CTYPES: Mapping[str, str] = MappingProxyType(
-    {
-        "float16": "half",
-        "float32": "float",
-        "float64": "double",
-        "int8": "signed char",
-        "int16": "short",
-        "int32": "int",
-        "int64": "long long",
-        "uint8": "unsigned char",
-        "uint16": "unsigned short",
-        "uint32": "unsigned int",
-        "uint64": "unsigned long long",
-        "bool": "bool",
-    }
+    {name: one.ctypes[0] for name, one in ELEMENT_TYPES.items()}
 )
-HEADERS: Mapping[str, str] = MappingProxyType({"half": "cuda_fp16.h"})
-"""C++ type to the header that declares it."""
+"""Element type to the C++ type that `solve` declares."""
 
 
 def is_float(dtype: str) -> bool:
     """Return whether elements of `dtype` are floating-point numbers."""
-    return dtype.startswith("float")
+    return element_type(dtype).is_float
 
 
 def _one_of(names: Iterable[str]) -> Rule:
@@ -55,7 +43,14 @@ RelativeFolder = Annotated[
     Path, Rule(lambda core: core.with_info_plain_validator_function(_folder_below_task))
 ]
 Dtype = Annotated[str, _one_of(CTYPES)]
-Precision = Annotated[str, _one_of(("fp32", "tf32", "fp16", "bf16", "fp64"))]
+Ctype = Annotated[
+    str,
+    Rule(
+        lambda core: core.literal_schema(["", *(one for one in DECLARED_TYPES if one != STREAM)]),
+        "a C++ type such as float4, __nv_bfloat162, size_t or void (docs/task-toml.md)",
+    ),
+]
+Precision = Annotated[str, _one_of(FORMATS)]
 
 
 class ArgumentRole(StrEnum):
@@ -79,7 +74,11 @@ class TaskArgument:
     name: Identifier
     role: ArgumentRole
     dtype: Dtype = ""
-    """NumPy name: `float32`, `int32`, `float16` ...; for scalars too. A stream has none."""
+    """Name of an element type: `float32`, `int32`, `bfloat16` ...; for scalars too. A stream has
+    none."""
+    ctype: Ctype = ""
+    """C++ type that `solve` declares, of which a buffer's pointer points to: a vector of the
+    elements, another spelling, or `void`; empty: the element type's own."""
     shape: tuple[Expression, ...] = ()
     """Expressions in dims, e.g. `("H - R + 1", "W - S + 1")`; empty for scalars."""
     initial: OptionalExpression = ""
@@ -100,6 +99,12 @@ class TaskArgument:
     def is_output(self) -> bool:
         """Return whether the argument is a buffer whose contents are compared after a call."""
         return self.role in (ArgumentRole.OUT, ArgumentRole.INOUT)
+
+    @property
+    def declared(self) -> DeclaredType:
+        """Return the C++ type that `solve` declares."""
+        own = CTYPES[self.dtype] if self.dtype else STREAM
+        return DECLARED_TYPES[self.ctype or own]
 
 
 class ToleranceClass(StrEnum):

@@ -5,16 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from cuda_llm.tasks.element_types import FORMATS
 from cuda_llm.tasks.task import SummationOrder, Tolerance, ToleranceClass
 
 ROUNDING_UNIT: Mapping[str, float] = MappingProxyType(
-    {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
+    {name: one.rounding_unit for name, one in FORMATS.items()}
 )
 """Half the distance between 1 and the next number, by precision."""
 
 SMALLEST_NORMAL: Mapping[str, float] = MappingProxyType(
-    {"fp64": 2.0**-1020, "fp32": 2.0**-126, "tf32": 2.0**-126, "fp16": 2.0**-14, "bf16": 2.0**-126}
+    # A rounding unit of it has to be a float64 above 0.
+    {name: max(one.smallest_normal, 2.0**-1020) for name, one in FORMATS.items()}
 )
+"""Below it numbers are subnormal, and their rounding error stays constant; by precision."""
 
 FEWEST_FOR_RMS = 64
 """With fewer elements the root mean square adds nothing to the largest error."""
@@ -88,8 +91,7 @@ def _lost_in_sum(tolerance: Tolerance, terms: Terms) -> float:
 def _elementwise_limits(tolerance: Tolerance) -> ErrorLimits:
     """Allow four units in the last place (each at most two rounding units); one unit in short
     types."""
-    short = tolerance.precision in ("fp16", "bf16")
-    biggest = 2.0 if short else 8.0
+    biggest = 2.0 if FORMATS[tolerance.precision].is_short else 8.0
     return ErrorLimits(
         unit=ROUNDING_UNIT[tolerance.precision], max_units=biggest, rms_units=biggest / 2
     )

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from cuda_llm.agents.situation import Situation
 from cuda_llm.tasks.distribution import FAMILIES, parse_distribution
+from cuda_llm.tasks.element_types import FORMATS
 from cuda_llm.tasks.task import SummationOrder, Task, Tolerance, ToleranceClass
 from cuda_llm.tasks.tolerances import ROUNDING_UNIT, Terms, limits
 
-_UNITS = {"fp64": "2^-53", "fp32": "2^-24", "tf32": "2^-11", "fp16": "2^-11", "bf16": "2^-8"}
 _SCALE = {
     ToleranceClass.ELEMENTWISE: "the size of the element itself",
     ToleranceClass.REDUCTION: "the sum of the magnitudes of its terms",
@@ -68,9 +68,10 @@ def describe_tolerance(task: Task) -> str:
 
 def _allowed(tolerance: Tolerance) -> str:
     """Render `8 roundings in fp32 (2^-24 each), 4 in the mean square`, as `limits` has them."""
-    unit = f"{tolerance.precision} ({_UNITS[tolerance.precision]} each)"
+    precision = FORMATS[tolerance.precision]
+    unit = f"{precision.name} (2^-{precision.significand_bits} each)"
     sums = tolerance.kind in _SUMS and not tolerance.max_units
-    if sums and tolerance.precision not in ("fp32", "fp64"):
+    if sums and precision.significand_bits < 24:
         what = "its operands" if tolerance.precision == "tf32" else "the result"
         return f"the rounding of {what} to {unit} after sums in fp32"
     own = limits(tolerance, Terms(symmetric=True))

@@ -12,6 +12,7 @@ from cuda_llm.agents.strategies.acceptance import noise_margin, passed_by_speed
 from cuda_llm.agents.strategies.partners import single_kernels
 from cuda_llm.figure_wording import name_sizes
 from cuda_llm.search import Attempt, Draft
+from cuda_llm.tasks.element_types import element_type
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import ArgumentRole, Task
@@ -99,7 +100,7 @@ def _telling_scalars(task: Task, sizes: Sequence[Mapping[str, int]]) -> dict[str
         one.name: one.value
         for one in task.arguments
         if one.role == ArgumentRole.SCALAR
-        and one.dtype.startswith(("int", "uint"))
+        and element_type(one.dtype).kind == "int"
         and len({dims.get(one.value) for dims in sizes} - {None}) > 1
         and all(one.value in dims for dims in sizes)
     }

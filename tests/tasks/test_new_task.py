@@ -34,7 +34,8 @@ __global__ void product(const float* a, const float* b, float* c, int M, int N, 
 {
     c[blockIdx.y * N + threadIdx.x] = a[0] * b[0] + M + K;
 }
-__global__ void packed(float4* x, int n) { x[n].x = 0; }
+struct Mixed { float v; int i; };
+__global__ void mixed(Mixed* x, int n) { x[n].v = 0; }
 __global__ void silent(const float* x, int n) { }
 void launch(const float* x, float* y, size_t n) { scale<<<1, 256>>>((int)n, 2.0f, x, y); }
 """
@@ -101,7 +102,7 @@ def test_a_solve_needs_nothing_around_it() -> None:
     [
         ("nothing", "has no void function nothing; found generic, scale, accumulate, product"),
         ("generic", "generic is a template; say for which arguments: add --entry 'generic<float>'"),
-        ("packed", "parameter `float4* x` of type float4"),
+        ("mixed", "parameter `Mixed* x` of type Mixed"),
         ("silent", "silent has no pointer to write to"),
     ],
 )
@@ -162,3 +163,43 @@ def test_guesses_are_found_by_line_until_their_marks_are_gone(tmp_path: Path) ->
         Path(file).write_text(Path(file).read_text().replace("CONFIRM", "sure"))
     assert find_guesses(task) == ()
     require_no_guesses(task)
+
+
+TYPED = """#include <cuda_bf16.h>
+#include <cstdint>
+using element = __nv_bfloat16;
+typedef std::int64_t index_type;
+using alias = index_type;
+"""
+PARAMETERS = (
+    "const element* a, const __nv_bfloat162* b, const alias* c, const char* d, const float4* e, "
+    "element* y, size_t n"
+)
+
+
+def test_types_are_those_that_the_source_names(tmp_path: Path) -> None:
+    source = f"{TYPED}__global__ void k({PARAMETERS}) {{ y[n] = a[n]; }}\n"
+    write_task("mine", tmp_path, draft("mine", source, "k", "k.cu"))
+    task = load_task(tmp_path / "mine")
+    dtypes = {one.name: one.dtype for one in task.arguments}
+    assert dtypes == {
+        **{"a": "bfloat16", "b": "bfloat16", "c": "int64", "d": "int8", "e": "float32"},
+        **{"y": "bfloat16", "n": "uint64"},
+    }
+    assert task.tolerance.precision == "bf16"
+    assert task.arguments[4].shape[-1] == "4"
+    baseline = task.baseline.read_text()
+    assert "const __nv_bfloat16* a, const __nv_bfloat16* b, const long long* c" in baseline
+    for cast in ("const __nv_bfloat162*>(b)", "const int64_t*>(c)", "const float4*>(e)"):
+        assert f"reinterpret_cast<{cast}" in baseline
+
+
+def test_a_solve_keeps_the_types_that_it_declares(tmp_path: Path) -> None:
+    source = f'{TYPED}extern "C" void solve({PARAMETERS}) {{ }}\n'
+    write_task("mine", tmp_path, draft("mine", source, "solve", "k.cu"))
+    task = load_task(tmp_path / "mine")
+    ctypes = {one.name: one.ctype for one in task.arguments}
+    assert ctypes == {
+        **{"a": "", "b": "__nv_bfloat162", "c": "int64_t", "d": "char", "e": "float4"},
+        **{"y": "", "n": "size_t"},
+    }

@@ -242,8 +242,11 @@ class LibrarySession:
 
     def _tensor(self, begin: int, spec: BufferSpec, slot: int) -> Any:
         layout, memory = self.arena.layout, self.arena.memory
-        column = memory.column(begin, spec.dtype, (layout.slots, *spec.shape), layout.stride)
-        return self._torch.as_tensor(column[slot], device="cuda")
+        # PyTorch takes CuPy's arrays of unsigned words in none of its older versions.
+        words = spec.dtype.replace("uint16", "int16") if spec.element else spec.dtype
+        column = memory.column(begin, words, (layout.slots, *spec.shape), layout.stride)
+        kind = getattr(self._torch, spec.element_type.torch_name)
+        return self._torch.as_tensor(column[slot], device="cuda").view(kind)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from cuda_llm.errors import MissingError
 from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.tasks.sizes import scalar_value, shape_of
+from cuda_llm.tasks.sizes import item_bytes, scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument, is_float
 from cuda_llm.tools.compiler.nvcc import Toolkit
 from cuda_llm.tools.device.candidate import Compiled
@@ -117,11 +117,6 @@ def argument_word(argument: TaskArgument, dims: Mapping[str, int]) -> str:
         return f"out:{count * item_bytes(argument.dtype)}"
     low, high = _range(argument, dims)
     return f"in:{argument.dtype}:{count}:{low!r}:{high!r}"
-
-
-def item_bytes(dtype: str) -> int:
-    """Return the bytes of one element: names of all types but `bool` end with their bits."""
-    return 1 if dtype == "bool" else int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
 
 
 def _range(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[float, float]:

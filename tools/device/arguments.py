@@ -3,9 +3,19 @@
 import ctypes
 import struct
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+import numpy as np
+
+from cuda_llm.tasks.element_types import ELEMENT_TYPES
 from cuda_llm.tools.device import Argument, Scalar
 from cuda_llm.tools.device.protocol import MAX_FLOATS, MAX_INTEGERS
+
+_IN_FLOAT_ROW = frozenset({"float", "double"})
+_SHORT_FLOATS = MappingProxyType(
+    {one.ctypes[0]: one for one in ELEMENT_TYPES.values() if one.is_short}
+)
+"""Types of numbers that C++ passes as classes, by C++ name."""
 
 
 def put_arguments(
@@ -19,7 +29,7 @@ def put_arguments(
     integers = floats = 0
     frame.pointers = 0
     for argument in arguments:
-        if isinstance(argument, Scalar) and argument.ctype in {"float", "double"}:
+        if isinstance(argument, Scalar) and argument.ctype in _IN_FLOAT_ROW:
             if floats == MAX_FLOATS:
                 raise ValueError(f"more than {MAX_FLOATS} floating-point arguments")
             frame.floats[floats] = _float_bits(argument)
@@ -42,6 +52,10 @@ def _float_bits(scalar: Scalar) -> int:
 
 
 def _integer_bits(scalar: Scalar) -> int:
+    element = _SHORT_FLOATS.get(scalar.ctype)
+    if element is not None:
+        # A class of one short integer is passed as that.
+        return int(element.encode(np.array([scalar.value]), np).view(f"u{element.item_bytes}")[0])
     value = int(scalar.value)
     if value != scalar.value or not -(1 << 63) <= value < 1 << 64:
         raise ValueError(f"{scalar.value!r} is not a 64-bit integer ({scalar.ctype})")

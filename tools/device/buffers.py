@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cuda_llm.tasks.element_types import ElementType, element_type
+
 Array: TypeAlias = Any
 """A NumPy array, or a CuPy array with the same methods."""
 
@@ -76,10 +78,18 @@ class BufferSpec:
     name: str
     role: Role
     dtype: str
-    """NumPy's name of the elements' type: `float32`, `int32`, `float16`, `uint8` ..."""
+    """NumPy's name of the type that holds the elements: `float32`, `int32`; `uint16` for the bits
+    of a `bfloat16`."""
     shape: tuple[int, ...]
     shift_bytes: int = 0
     """Bytes by which the buffer begins later, after a longer guard: a multiple of 256."""
+    element: str = ""
+    """Name of the elements' type (`tasks.element_types`); empty: that of `dtype`."""
+
+    @property
+    def element_type(self) -> ElementType:
+        """Return the type of the elements, which says what numbers the bits in `dtype` are."""
+        return element_type(self.element or self.dtype)
 
     @property
     def is_filled(self) -> bool:

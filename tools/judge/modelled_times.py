@@ -595,7 +595,7 @@ def place_unfilled(
     rng = generator(nonce, task.name, "sampled", sample)
     case = timed_case(task, dims, level, "bench")
     drawn = {
-        name: draw(spelling, rng, _drawn_shape(specs[name]), specs[name].dtype, dims)
+        name: draw(spelling, rng, _drawn_shape(specs[name]), specs[name].element, dims)
         for name, spelling in case.distributions.items()
     }
     small = [replace(one, shape=_drawn_shape(one)) for one in specs.values()]

@@ -23,10 +23,21 @@ from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.device.candidate import Baseline, Compiled
 from cuda_llm.tools.timing.measurement import open_oracle
 from cuda_llm.tools.validator.budget import reference_cost
-from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
+from cuda_llm.tools.validator.buffers import (
+    buffer_specs,
+    call_arguments,
+    call_options,
+    output_types,
+)
 from cuda_llm.tools.validator.cases import case_generator, timed_case
 from cuda_llm.tools.validator.check_case import draw_inputs
-from cuda_llm.tools.validator.oracle import Expectation, Inputs, Oracle, one_blas_thread
+from cuda_llm.tools.validator.oracle import (
+    Expectation,
+    Inputs,
+    Oracle,
+    one_blas_thread,
+    wide_numbers,
+)
 from cuda_llm.tools.validator.parts import OutputPart, parts
 
 LIMIT_S = 2.0
@@ -100,7 +111,7 @@ async def _find_refusal(
 ) -> str:
     """Return why the first size that is not accepted is refused; empty where all are accepted."""
     assert task.published is not None, "asked of tasks of the benchmark only"
-    tolerance = task.published.absolute_tolerance
+    tolerance, types = task.published.absolute_tolerance, output_types(task)
     async with open_oracle(task, site, baseline) as oracle, site.open(compiled) as session:
         if not isinstance(session, Session):
             return session.code
@@ -117,7 +128,8 @@ async def _find_refusal(
                 return f"{report.code} at {size}"
             got = {name: one.data for name, one in placed.items() if one.spec.is_output}
             async for name, expected, part in _expected_parts(task, site, oracle, inputs, dims):
-                if beyond(part.of(got)[name], expected, tolerance, site.arrays):
+                numbers = wide_numbers(part.of(got)[name], types[name], site.arrays.xp)
+                if beyond(numbers, expected, tolerance, site.arrays):
                     return f"{name} is off by more than {tolerance:g} at {size}"
     return ""
 

@@ -80,8 +80,12 @@ def compare_sampled(call: SampledCall, reference: Reference, seed: int) -> Compa
             continue
         tally, scale = Tally(own), scales.get(one.name)
         got = call.placed[one.name].data.reshape(-1)[at]
-        expected = values[one.name].reshape(-1)[inside]
-        tally.add(got, Expected(expected, None if scale is None else scale.reshape(-1)[inside]))
+        expected = Expected(
+            values[one.name].reshape(-1)[inside],
+            None if scale is None else scale.reshape(-1)[inside],
+            element=one.element_type,
+        )
+        tally.add(got, expected)
         found = tally.comparison()
         if not found.ok:
             first = np.unravel_index(at[found.first[0]], one.shape)

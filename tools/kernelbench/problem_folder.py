@@ -5,14 +5,15 @@ import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cuda_llm.tasks.task import CTYPES, is_float
+from cuda_llm.tasks.element_types import element_type
+from cuda_llm.tasks.sizes import item_bytes
+from cuda_llm.tasks.task import is_float
 from cuda_llm.tools.kernelbench.extents import Expressed
 from cuda_llm.tools.kernelbench.small_sizes import SmallSizes
 from cuda_llm.tools.kernelbench.tolerance import Judging, ScaleRule
 from cuda_llm.tools.kernelbench.trace import ModuleTrace
 
 _TAKEN = frozenset({"xp", "torch", "int", "float", "double", "bool", "char", "register", "signed"})
-_BYTES = {name: int("".join(filter(str.isdigit, name)) or 8) // 8 for name in CTYPES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +107,7 @@ def _task_toml(problem: ImportedProblem) -> str:
         "",
         "[tolerance]",
         f'kind = "{problem.judging.kind}"',
-        *([f'terms = "{problem.judging.terms}"'] if problem.judging.kind != "exact" else []),
+        *(_accuracy(problem) if problem.judging.kind != "exact" else []),
         "",
         "[roofline]",
         f'flops = "{_flops(problem)}"',
@@ -130,6 +131,16 @@ def _argument(one: SolveArgument, role: str) -> list[str]:
     return lines + ([f"distributions = {_list(one.distributions)}"] if role == "in" else [])
 
 
+def _accuracy(problem: ImportedProblem) -> list[str]:
+    """Return the lines for computed outputs: short ones round their sums in fp32 once."""
+    shortest = min(
+        (element_type(one.dtype).floating for one in problem.outputs if is_float(one.dtype)),
+        key=lambda format: format.significand_bits,
+    )
+    lines = [f'terms = "{problem.judging.terms}"']
+    return [*lines, f'precision = "{shortest.name}"'] if shortest.is_short else lines
+
+
 def _typed(one: SolveArgument) -> list[str]:
     return [f'dtype = "{one.dtype}"']
 
@@ -148,7 +159,7 @@ def _product(shape: Sequence[str]) -> str:
 
 def _bytes(problem: ImportedProblem) -> str:
     tensors = (one for one in (*problem.inputs, *problem.state, *problem.outputs) if one.shape)
-    return " + ".join(f"{_BYTES[one.dtype]} * {_product(one.shape)}" for one in tensors)
+    return " + ".join(f"{item_bytes(one.dtype)} * {_product(one.shape)}" for one in tensors)
 
 
 def _flops(problem: ImportedProblem) -> str:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from cuda_llm.errors import TaskError
+from cuda_llm.tasks.element_types import of_torch
 from cuda_llm.tasks.torch_module import execute_with, import_torch
 from cuda_llm.tasks.torch_trace import Operator, record_operators
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extents:
-    """NumPy type name and extents of a tensor."""
+    """Element type, as tasks name it, and extents of a tensor."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -90,7 +91,8 @@ def trace_module(source: str, file: Path, dims: Mapping[str, int]) -> ModuleTrac
 
 
 def _extents(tensor: Any) -> Extents:
-    return Extents(dtype=str(tensor.dtype).removeprefix("torch."), shape=tuple(tensor.shape))
+    dtype = of_torch(str(tensor.dtype).removeprefix("torch."))
+    return Extents(dtype=dtype, shape=tuple(tensor.shape))
 
 
 def _number(value: Any, name: str, file: Path) -> int | float:

@@ -105,7 +105,7 @@ def draw_group(input_plan: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
             draw,
             spelling,
             rng,
-            dtype=spec.dtype,
+            dtype=spec.element,
             dims=input_plan.dims,
             density=densities[name],
             arrays=input_plan.arrays,

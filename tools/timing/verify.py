@@ -164,6 +164,7 @@ def all_are_right(
         name: Expected(
             arrays.xp.stack([one.values[name].value for one in expectations]),
             stacked(arrays.xp, [one.values[name].scale for one in expectations]),
+            element=expectations[0].values[name].element,
         )
         for name in expectations[0].values
     }

@@ -13,13 +13,14 @@ from cuda_llm.outcomes import (
     WrongResult,
     infrastructure_error,
 )
+from cuda_llm.tasks.element_types import ElementType, element_type
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task, ToleranceClass
 from cuda_llm.tools.device import Level, Session, Site
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
 from cuda_llm.tools.device.candidate import Baseline
 from cuda_llm.tools.validator.budget import format_dims
-from cuda_llm.tools.validator.buffers import buffer_specs
+from cuda_llm.tools.validator.buffers import output_types
 from cuda_llm.tools.validator.cases import Case, fresh_nonce, generator, timed_case
 from cuda_llm.tools.validator.check_case import case_limits, draw_inputs
 from cuda_llm.tools.validator.oracle import (
@@ -45,23 +46,33 @@ ROUNDED = 2.0**-10
 
 
 def trivial_outputs(
-    right: Array, inputs: Mapping[str, Array], poison: int, arrays: Arrays = HOST
+    right: Array,
+    inputs: Mapping[str, Array],
+    poison: int,
+    arrays: Arrays = HOST,
+    element: ElementType | None = None,
 ) -> Iterator[tuple[str, Array]]:
     """Yield outputs that need no computation, each with its name in reports.
 
-    Those that happen to equal `right`, as zeros for an empty histogram, are left out.
+    `right` and what is yielded are as memory holds elements of the type `element`, `inputs` are
+    numbers. Those that happen to equal `right`, as zeros for an empty histogram, are left out.
     """
-    xp = arrays.xp
-    candidates = [("zeros", xp.zeros_like(right)), ("one constant", _constant(right, arrays))]
+    xp, element = arrays.xp, element or element_type(right.dtype.name)
+    numbers = element.decode(right, xp)
+    candidates = [
+        ("zeros", xp.zeros_like(right)),
+        ("one constant", element.encode(_constant(numbers, arrays), xp)),
+    ]
     for name, given in inputs.items():
         places = xp.arange(right.size) % given.size
         copied = xp.take(given.reshape(-1), places).reshape(right.shape)
-        candidates.append((f"a copy of {name}", copied.astype(right.dtype)))
+        candidates.append((f"a copy of {name}", element.encode(copied.astype(numbers.dtype), xp)))
     untouched = xp.full(right.nbytes, poison, np.uint8).view(right.dtype).reshape(right.shape)
     candidates.append(("nothing", untouched))
     candidates.append(("all but the last tile", _without_tail(right, untouched)))
     for name, output in candidates:
-        if not arrays.number(xp.array_equal(output, right, equal_nan=right.dtype.kind == "f")):
+        written = element.decode(output, xp)
+        if not arrays.number(xp.array_equal(written, numbers, equal_nan=element.is_float)):
             yield name, output
 
 
@@ -88,7 +99,7 @@ class _Draw:
     inputs: ArraysByName
     expectation: Expectation
     right: ArraysByName
-    """The expected outputs as the outputs' types hold them."""
+    """The expected outputs as memory holds them."""
 
 
 async def find_problems(
@@ -139,10 +150,12 @@ async def _draw(task: Task, case: Case, rng: Random, oracle: Oracle, arrays: Arr
     expectation = await oracle(inputs, case.dims)
     if not isinstance(expectation, Expectation):
         return f"the baseline ends in {expectation.code}"
-    right = _stored(task, case, expectation)
+    right = _stored(task, expectation, arrays)
     # A task that compares for equality chooses values, and infinity may be its choice.
     exact = task.tolerance.kind is ToleranceClass.EXACT
-    for name, value in right.items():
+    types = output_types(task)
+    for name, stored in right.items():
+        value = types[name].decode(stored, arrays.xp)
         wrong = arrays.xp.isnan(value) if exact else ~arrays.xp.isfinite(value)
         if arrays.number(wrong.any()):
             return f"the reference's {name} is not finite for {case.label} inputs"
@@ -150,8 +163,11 @@ async def _draw(task: Task, case: Case, rng: Random, oracle: Oracle, arrays: Arr
 
 
 def _trivial_problems(task: Task, drawn: _Draw, arrays: Arrays) -> Iterator[str]:
+    types = {one.name: element_type(one.dtype) for one in task.arguments if one.dtype}
+    inputs = {name: types[name].decode(one, arrays.xp) for name, one in drawn.inputs.items()}
     for name, value in drawn.right.items():
-        for written, output in trivial_outputs(value, drawn.inputs, drawn.case.poison, arrays):
+        trivial = trivial_outputs(value, inputs, drawn.case.poison, arrays, types[name])
+        for written, output in trivial:
             if _passes(task, drawn, {**drawn.right, name: output}, arrays):
                 yield (
                     f"a kernel that writes {written} into {name} passes; draw other "
@@ -167,7 +183,7 @@ async def _unused_inputs(task: Task, drawn: _Draw, oracle: Oracle, arrays: Array
         other = {**drawn.inputs, name: draw_inputs(task, drawn.case, rng, arrays)[name]}
         changed = await oracle(other, drawn.case.dims)
         if isinstance(changed, Expectation) and _passes(
-            task, drawn, _stored(task, drawn.case, changed), arrays
+            task, drawn, _stored(task, changed, arrays), arrays
         ):
             problems.append(
                 f"the result does not depend on {name}: remove {name}, or name `distributions` in "
@@ -179,14 +195,14 @@ async def _unused_inputs(task: Task, drawn: _Draw, oracle: Oracle, arrays: Array
 async def _half_precision_passes(task: Task, drawn: _Draw, oracle: Oracle, arrays: Arrays) -> bool:
     """Return whether a kernel that rounds its float32 inputs to half precision would pass."""
     floats = [name for name, array in drawn.inputs.items() if array.dtype == np.float32]
-    float_outputs = all(value.dtype.kind == "f" for value in drawn.right.values())
+    float_outputs = all(one.is_float for one in output_types(task).values())
     if task.tolerance.precision != "fp32" or not floats or not float_outputs:
         return False
     with np.errstate(over="ignore"):
         rounded = {n: drawn.inputs[n].astype(np.float16).astype(np.float32) for n in floats}
     result = await oracle({**drawn.inputs, **rounded}, drawn.case.dims)
     return isinstance(result, Expectation) and _passes(
-        task, drawn, _stored(task, drawn.case, result), arrays
+        task, drawn, _stored(task, result, arrays), arrays
     )
 
 
@@ -196,11 +212,14 @@ def _passes(task: Task, drawn: _Draw, outputs: ArraysByName, arrays: Arrays) -> 
     return all(one.ok for one in compared.values())
 
 
-def _stored(task: Task, case: Case, expectation: Expectation) -> dict[str, Array]:
-    """Return expected outputs as the outputs' types hold them."""
-    dtypes = {spec.name: spec.dtype for spec in buffer_specs(task, case.dims)}
+def _stored(task: Task, expectation: Expectation, arrays: Arrays) -> dict[str, Array]:
+    """Return expected outputs as memory holds them."""
+    types = output_types(task)
     with np.errstate(over="ignore", invalid="ignore"):
-        return {name: one.value.astype(dtypes[name]) for name, one in expectation.values.items()}
+        return {
+            name: types[name].encode(one.value, arrays.xp)
+            for name, one in expectation.values.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.tools.device.buffers import Array
-from cuda_llm.tools.validator.float_values import float_limits
+from cuda_llm.tools.validator.float_values import limits_of
 from cuda_llm.tools.validator.whole_numbers import Shape, Source, is_integer
 
 OF = " of "
@@ -123,5 +123,5 @@ def _of_size(source: Source, values: Array, sign: int) -> Array:
 
 
 def _stored(source: Source, wide: Array, like: Array) -> Array:
-    largest = float(float_limits(like.dtype).max)
+    largest = limits_of(source, like.dtype).largest
     return source.xp.clip(wide, -largest, largest).astype(like.dtype)

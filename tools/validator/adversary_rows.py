@@ -7,8 +7,9 @@ from functools import lru_cache
 import numpy as np
 
 from cuda_llm.tasks.distribution import parse_distribution
+from cuda_llm.tasks.element_types import element_type
 from cuda_llm.tasks.reference import Dims
-from cuda_llm.tasks.task import Task, TaskArgument, ToleranceClass
+from cuda_llm.tasks.task import Task, TaskArgument, ToleranceClass, is_float
 from cuda_llm.tools.validator.adversaries import arranged
 from cuda_llm.tools.validator.distributions import draw
 
@@ -53,7 +54,7 @@ def adversary_rows(
     cancels shows at large numbers.
     """
     floats, varied = _loose_floats(task), _varied(task)
-    whole = [one for one in varied if one.dtype.startswith(("int", "uint")) and LOOSE & _names(one)]
+    whole = [one for one in varied if element_type(one.dtype).kind == "int" and LOOSE & _names(one)]
     if floats:
         first, *others = floats
         yield from _largest(rows, dims, {first: "lowest"})
@@ -88,11 +89,7 @@ def _varied(task: Task) -> list[TaskArgument]:
 
 
 def _loose_floats(task: Task) -> list[TaskArgument]:
-    return [
-        one
-        for one in _varied(task)
-        if one.dtype.startswith("float") and "full_rank" not in _names(one)
-    ]
+    return [one for one in _varied(task) if is_float(one.dtype) and "full_rank" not in _names(one)]
 
 
 def _names(argument: TaskArgument) -> frozenset[str]:
@@ -126,7 +123,8 @@ def _allows(span: _Span, arrangement: str) -> bool:
 def _span(spelling: str, dtype: str, dims: tuple[tuple[str, int], ...]) -> _Span:
     """Measure what a distribution draws on a sample that is always the same."""
     rng = np.random.default_rng(SAMPLE_SEED)
-    values = draw(spelling, rng, SAMPLE, dtype, dict(dims)).astype(np.float64)
+    stored = draw(spelling, rng, SAMPLE, dtype, dict(dims))
+    values = element_type(dtype).decode(stored, np).astype(np.float64)
     finite = values[np.isfinite(values)]
     return _Span(
         least=float(finite.min(initial=0.0)),

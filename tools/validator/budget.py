@@ -193,7 +193,7 @@ def most_drawing_bytes(task: Task, dims: Dims) -> int:
     sizes = {spec.name: prod(spec.shape) for spec in buffer_specs(task, dims)}
     return max(
         (
-            drawing_bytes(spelling, sizes[one.name])
+            drawing_bytes(spelling, sizes[one.name], dtype=one.dtype)
             for one in task.arguments
             if one.name in sizes
             for spelling in (*one.distributions, *([one.probe] if one.probe else []))

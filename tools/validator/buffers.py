@@ -11,6 +11,7 @@ import numpy as np
 
 from cuda_llm.outcomes import GuardOverwritten, InputMutated
 from cuda_llm.settings import settings
+from cuda_llm.tasks.element_types import ElementType, element_type
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.sizes import scalar_value, shape_of
@@ -34,8 +35,9 @@ def buffer_specs(task: Task, dims: Dims) -> tuple[BufferSpec, ...]:
         BufferSpec(
             name=argument.name,
             role=Role.INOUT if argument.initial else Role(argument.role.value),
-            dtype=argument.dtype,
+            dtype=element_type(argument.dtype).stored_as,
             shape=shape_of(argument, dims),
+            element=argument.dtype,
         )
         for argument in task.arguments
         if argument.is_buffer
@@ -49,9 +51,21 @@ def stated_contents(
     it."""
     stated = {one.name: one.initial for one in task.arguments if one.initial}
     return {
-        spec.name: arrays.xp.full(spec.shape, evaluate(stated[spec.name], dims), spec.dtype)
+        spec.name: spec.element_type.encode(
+            arrays.xp.full(spec.shape, evaluate(stated[spec.name], dims), spec.element_type.array),
+            arrays.xp,
+        )
         for spec in specs
         if spec.name in stated
+    }
+
+
+def output_types(task: Task) -> dict[str, ElementType]:
+    """Return the element type of each output, by name."""
+    return {
+        argument.name: element_type(argument.dtype)
+        for argument in task.arguments
+        if argument.is_output
     }
 
 

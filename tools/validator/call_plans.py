@@ -280,13 +280,14 @@ def change_one(
     are empty, or right only as a whole.
     """
     names = [name for name in case.distributions if inputs[name].size]
+    types = {argument.name: argument.dtype for argument in task.arguments}
     for position in range(len(names)):
         name = names[(begin + position) % len(names)]
-        old = inputs[name].reshape(-1)
+        old, dtype = inputs[name].reshape(-1), types[name]
         index = _draw_index(old.size, choices)
         before = arrays.to_host(old[index : index + 1])
         for spelling in _spellings(task, case, name, choices):
-            fresh = draw(spelling, rng, inputs[name].shape, old.dtype, case.dims, arrays=arrays)
+            fresh = draw(spelling, rng, inputs[name].shape, dtype, case.dims, arrays=arrays)
             new = fresh.reshape(-1)[index : index + 1]
             if arrays.to_host(new).tobytes() != before.tobytes():
                 changed = inputs[name].copy()

@@ -89,10 +89,11 @@ def wrong_result(
         return mismatch
     to_host = arrays.to_host
     got = to_host(outputs[name])
-    target = Expected(
-        to_host(expected.value),
-        None if expected.scale is None else to_host(expected.scale),
-        None if expected.units is None else to_host(expected.units),
+    target = replace(
+        expected,
+        value=to_host(expected.value),
+        scale=None if expected.scale is None else to_host(expected.scale),
+        units=None if expected.units is None else to_host(expected.units),
     )
     given = {key: to_host(one) for key, one in inputs.items() if one.size <= MOST_EXPLAINED}
     wrong = wrong_elements(got, target, own)
@@ -288,7 +289,7 @@ def draw_inputs(task: Task, case: Case, rng: Random, arrays: Arrays = HOST) -> d
             spelling,
             rng,
             shapes[name].shape,
-            shapes[name].dtype,
+            shapes[name].element,
             case.dims,
             density=densities[name],
             arrays=arrays,

@@ -11,6 +11,7 @@ from cuda_llm.tasks.reference import Reference, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tasks.tolerances import ErrorLimits, limits
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
+from cuda_llm.tools.validator.buffers import output_types
 from cuda_llm.tools.validator.cases import Case, terms_of
 from cuda_llm.tools.validator.check_case import (
     MOST_EXPLAINED,
@@ -19,7 +20,7 @@ from cuda_llm.tools.validator.check_case import (
     wrong_result,
 )
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, Tally, compare
-from cuda_llm.tools.validator.oracle import Expectation, compare_outputs
+from cuda_llm.tools.validator.oracle import Expectation, compare_outputs, wide_numbers
 from cuda_llm.tools.validator.parts import (
     OutputPart,
     axes_of,
@@ -112,7 +113,7 @@ def check_batch(
     for begin in range(0, calls, max(1, together)):
         some = slice(begin, min(begin + max(1, together), calls))
         given, got = ({n: a[some] for n, a in each.items()} for each in (inputs, outputs))
-        if together > 1 and _all_right(known, case.dims, given, got, own, arrays):
+        if together > 1 and _all_right(task, known, case.dims, given, got, own, arrays):
             continue
         for number in range(some.stop - some.start):
             found = check_outputs(
@@ -130,6 +131,7 @@ def check_batch(
 
 
 def _all_right(
+    task: Task,
     known: Reference,
     dims: Mapping[str, int],
     inputs: Mapping[str, Array],
@@ -141,8 +143,10 @@ def _all_right(
     calls = len(next(iter(outputs.values())))
     values = known.compute(arrays.xp, inputs, dims)
     scales = {} if known.scale is None else known.scale(arrays.xp, inputs, dims)
+    types = output_types(task)
     for name, value in values.items():
-        found = compare(outputs[name], Expected(value, scales.get(name)), own, arrays)
+        expected = Expected(value, scales.get(name), element=types[name])
+        found = compare(outputs[name], expected, own, arrays)
         if not found.each_is_right(calls, own):
             return False
     return True
@@ -182,7 +186,11 @@ def _expected(
     xp, scale = call.arrays.xp, call.reference.scale
     values = call.reference.compute(xp, inputs, part.dims)
     scales = {} if scale is None else scale(xp, inputs, part.dims)
-    return {name: Expected(value, scales.get(name)) for name, value in values.items()}
+    types = output_types(call.task)
+    return {
+        name: Expected(value, scales.get(name), element=types[name])
+        for name, value in values.items()
+    }
 
 
 def _at_once(call: _RecordedCall) -> WrongResult | None:
@@ -209,6 +217,7 @@ def _projected(call: _RecordedCall, seed: int) -> WrongResult | None:
     found = _rows(call, chosen_rows(call.case.dims[split], seed))
     if found is not None:
         return found
+    types = output_types(call.task)
     for name, output in call.outputs.items():
         vectors = random_vectors(output.shape[-1], seed)
         tally = Tally(projected_limits(call.own, vectors), call.arrays)
@@ -219,7 +228,8 @@ def _projected(call: _RecordedCall, seed: int) -> WrongResult | None:
                 project(xp, placed, inputs, part.dims)[name],
                 project_scale(xp, placed, inputs, part.dims)[name],
             )
-            tally.add(got.astype(xp.float64) @ placed, expected, part.origin(name, got))
+            numbers = wide_numbers(got, types[name], xp)
+            tally.add(numbers @ placed, expected, part.origin(name, got))
         comparison = tally.comparison()
         if not comparison.ok:
             return _explain_projection(call, name, comparison)

@@ -2,21 +2,19 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from cuda_llm.tasks.element_types import ElementType, element_type
 from cuda_llm.tasks.tolerances import FEWEST_FOR_RMS, ErrorLimits
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
 from cuda_llm.tools.validator.fused import COLUMNS, compare_on_device
 from cuda_llm.tools.validator.whole_numbers import Shape
 
 CHUNK = HOST.at_once
-
-NEARLY_INFINITE = 65520.0 - 32.0
-"""One step below the least number that is rounded to an infinite half."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,17 @@ class Expected:
     """Divisor of errors, as in |A||B|; None: the expected value's magnitude."""
     units: Array | None = None
     """Errors in rounding units where the task's own rule judged the output; NaN is wrong."""
+    element: ElementType | None = None
+    """Type of the output's elements; None where it is NumPy's of the output."""
+
+    def numbers(self, got: Array, xp: Any) -> Array:
+        """Return elements of the output as numbers; `xp` is NumPy or CuPy."""
+        return got if self.element is None else self.element.decode(got, xp)
+
+    @property
+    def short(self) -> ElementType | None:
+        """Return the output's type where its elements are shorter floats than fp32."""
+        return self.element if self.element is not None and self.element.is_short else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +117,8 @@ class Tally:
         if got.shape != expected.value.shape:
             raise ValueError(f"output {got.shape}, reference {expected.value.shape}")
         begins = [0]
-        rows = None
-        if expected.units is None:
+        expected, rows = _typed(expected, got), None
+        if expected.units is None and expected.short is None:
             scale = expected.scale
             rows = compare_on_device(got, expected.value, scale, self._limits, self._arrays)
         if rows is None:
@@ -158,14 +167,20 @@ class Tally:
         return self._tables[0], 0, 0
 
 
+def _typed(expected: Expected, got: Array) -> Expected:
+    """Return what is expected with the type of the output's elements."""
+    return expected if expected.element else replace(expected, element=element_type(got.dtype.name))
+
+
 def _facts(
     got: Array, expected: Expected, limits: ErrorLimits, chunks: list[slice], xp: Any
 ) -> Array:
-    actual, target = got.reshape(-1), expected.value.reshape(-1)
+    stored, target = got.reshape(-1), expected.value.reshape(-1)
     table = xp.empty((len(chunks), COLUMNS))
     for number, part in enumerate(chunks):
-        units = _units(got, expected, limits, part, xp)
-        _note(table[number], units, actual[part], target[part], limits.max_units, xp)
+        actual = expected.numbers(stored[part], xp)
+        units = _units(actual, expected, limits, part, xp)
+        _note(table[number], units, actual, target[part], limits.max_units, xp)
     return table
 
 
@@ -186,9 +201,10 @@ def wrong_elements(
     got: Array, expected: Expected, limits: ErrorLimits, arrays: Arrays = HOST
 ) -> npt.NDArray[np.bool_]:
     """Return which elements are wrong, in the shape of the output, on the host."""
-    bad = np.zeros(got.size, np.bool_)
+    expected, bad, stored = _typed(expected, got), np.zeros(got.size, np.bool_), got.reshape(-1)
     for part in _chunks(got.size, arrays.at_once):
-        units = _units(got, expected, limits, part, arrays.xp)
+        actual = expected.numbers(stored[part], arrays.xp)
+        units = _units(actual, expected, limits, part, arrays.xp)
         bad[part] = arrays.to_host(units > limits.max_units)
     return bad.reshape(got.shape)
 
@@ -198,22 +214,28 @@ def _chunks(size: int, at_once: int) -> Iterator[slice]:
         yield slice(begin, min(begin + at_once, size))
 
 
-def _units(got: Array, expected: Expected, limits: ErrorLimits, part: slice, xp: Any) -> Array:
-    """Return normalised errors of a chunk, never NaN."""
+def _units(actual: Array, expected: Expected, limits: ErrorLimits, part: slice, xp: Any) -> Array:
+    """Return normalised errors of a chunk of numbers, never NaN."""
     if expected.units is not None:
         own = xp.asarray(expected.units, np.float64).reshape(-1)[part]
         return xp.where(xp.isnan(own), np.inf, own)
-    actual, target = got.reshape(-1)[part], expected.value.reshape(-1)[part]
+    target, short = expected.value.reshape(-1)[part], expected.short
     if limits.exact:
-        return _exact_units(actual, target, limits.bits, xp)
+        return _exact_units(actual, target, limits.bits, short, xp)
     scale = None if expected.scale is None else expected.scale.reshape(-1)[part]
-    return _float_units(actual, target, scale, limits, xp)
+    return _float_units(actual, target, scale, limits, short, xp)
 
 
-def _exact_units(actual: Array, target: Array, bits: bool, xp: Any) -> Array:
+def _exact_units(
+    actual: Array, target: Array, bits: bool, short: ElementType | None, xp: Any
+) -> Array:
     if bits and actual.dtype == target.dtype:
         word = f"uint{8 * actual.dtype.itemsize}"
         return xp.where(actual.view(word) == target.view(word), 0.0, np.inf)
+    if short is not None and target.dtype.kind == "f":
+        # The exact value, rounded once: a short type may not hold it.
+        with np.errstate(over="ignore"):
+            target = short.rounded(target, xp)
     same = actual == target
     if actual.dtype.kind == "f":
         same |= (actual != actual) & (target != target)
@@ -221,14 +243,19 @@ def _exact_units(actual: Array, target: Array, bits: bool, xp: Any) -> Array:
 
 
 def _float_units(
-    actual: Array, target: Array, scale: Array | None, limits: ErrorLimits, xp: Any
+    actual: Array,
+    target: Array,
+    scale: Array | None,
+    limits: ErrorLimits,
+    short: ElementType | None,
+    xp: Any,
 ) -> Array:
     wanted = target.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
         units = xp.subtract(actual, wanted, dtype=np.float64)
         xp.abs(units, out=units)
         units /= _unit_of_error(wanted, scale, limits, xp)
-        return xp.where(xp.isfinite(units), units, _non_finite_units(actual, wanted, xp))
+        return xp.where(xp.isfinite(units), units, _non_finite_units(actual, wanted, short, xp))
 
 
 def _unit_of_error(wanted: Array, scale: Array | None, limits: ErrorLimits, xp: Any) -> Array:
@@ -242,14 +269,15 @@ def _unit_of_error(wanted: Array, scale: Array | None, limits: ErrorLimits, xp: 
     return measure
 
 
-def _non_finite_units(actual: Array, wanted: Array, xp: Any) -> Array:
+def _non_finite_units(actual: Array, wanted: Array, short: ElementType | None, xp: Any) -> Array:
     """Return 0 where a value equals the reference in the output's type, NaN too, else infinity.
 
     A half is infinite from half a step above the largest one on, and a sum that is one step below
     that may honestly be rounded across it.
     """
-    stored = wanted.astype(actual.dtype)
+    stored = wanted.astype(actual.dtype) if short is None else short.rounded(wanted, xp)
     agree = (actual == stored) | (xp.isnan(actual) & xp.isnan(stored))
-    if actual.dtype == np.float16:
-        agree |= (xp.abs(wanted) >= NEARLY_INFINITE) & (actual == xp.copysign(np.inf, wanted))
+    if short is not None:
+        nearly = xp.abs(wanted) >= short.floating.nearly_infinite
+        agree |= nearly & (actual == xp.copysign(np.inf, wanted))
     return xp.where(agree, 0.0, np.inf)

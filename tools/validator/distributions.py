@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cuda_llm.tasks.distribution import parse_distribution
+from cuda_llm.tasks.element_types import ElementType, element_type
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
 from cuda_llm.tools.validator.adversaries import ARRANGEMENTS, landmarks, split_arrangement
@@ -123,8 +124,15 @@ def spellings_in(spelling: str) -> list[str]:
     return split_arrangement(spelling)[1].removeprefix(REGIONS).split("; ")
 
 
-def drawing_bytes(spelling: str, size: int, at_once: int = DRAWN_AT_ONCE) -> int:
-    """Return the memory that drawing `size` elements takes beside the array itself."""
+def drawing_bytes(
+    spelling: str, size: int, at_once: int = DRAWN_AT_ONCE, dtype: str = "float32"
+) -> int:
+    """Return the memory that drawing `size` elements of a type takes beside the array itself."""
+    element = element_type(dtype)
+    if not element.is_native:
+        # The numbers, before they are stored as bits.
+        number_bytes = element_type(element.array).item_bytes
+        return number_bytes * size + drawing_bytes(spelling, size, at_once, element.array)
     names = [parse_distribution(one).name for one in spellings_in(spelling)]
     at_most = min(size, at_once)
     parted = [is_in_parts(DISTRIBUTIONS[name]) or name in FILLED for name in names]
@@ -149,12 +157,39 @@ def draw(
     """Draw an array of the distribution a task spells `spelling`; `density` is a probe's.
 
     Several distributions share an array: rows next to each other, or segments of a vector. Large
-    arrays are drawn `at_once` elements at a time where the distribution allows it.
+    arrays are drawn `at_once` elements at a time where the distribution allows it. `dtype` is the
+    name of an element type, or a type of NumPy; elements of types that NumPy lacks are returned as
+    memory holds them.
     """
-    source = Source(rng, arrays, at_once)
+    element = element_type(dtype if isinstance(dtype, str) else np.dtype(dtype).name)
+    source = Source(rng, arrays, at_once, element)
+    values = _numbers(spelling, source, shape, element.array, dims, density)
+    return values if element.is_native else _stored(values, element, source)
+
+
+def _stored(values: Array, element: ElementType, source: Source) -> Array:
+    """Round numbers to elements, a part of a large array at a time."""
+    stored = source.xp.empty(values.shape, element.stored_as)
+    flat, drawn = stored.reshape(-1), values.reshape(-1)
+    for first in range(0, flat.size, source.at_once):
+        part = slice(first, first + source.at_once)
+        flat[part] = element.encode(drawn[part], source.xp)
+    return stored
+
+
+def _numbers(
+    spelling: str,
+    source: Source,
+    shape: Shape,
+    dtype: str,
+    dims: Mapping[str, int],
+    density: float,
+) -> Array:
+    """Draw numbers, not yet rounded to elements of a type that NumPy lacks."""
+    arrays, rng = source.arrays, source.rng
     arrangement, spelling = split_arrangement(spelling)
     if arrangement:
-        values = draw(spelling, rng, shape, dtype, dims, density, arrays, at_once)
+        values = _numbers(spelling, source, shape, dtype, dims, density)
         return ARRANGEMENTS[arrangement](source, values)
     kinds = [_bound(one, source, dtype, dims, density) for one in spellings_in(spelling)]
     if len(kinds) == 1:

@@ -11,7 +11,7 @@ from cuda_llm.tasks.task import ArgumentRole, Task
 from cuda_llm.tasks.tolerances import ErrorLimits
 from cuda_llm.tools.device import Level
 from cuda_llm.tools.device.buffers import HOST, Array
-from cuda_llm.tools.validator.buffers import buffer_specs
+from cuda_llm.tools.validator.buffers import buffer_specs, output_types
 from cuda_llm.tools.validator.cases import generator, timed_case
 from cuda_llm.tools.validator.check_case import case_limits, draw_inputs
 from cuda_llm.tools.validator.compare import Expected
@@ -50,11 +50,12 @@ def draw_example(task: Task) -> ExampleCase:
     if not why:
         found = asyncio.run(_expect(task, inputs, case.dims))
         own = case_limits(task, case, found.values)
-        types = {spec.name: spec.dtype for spec in buffer_specs(task, case.dims)}
+        types = output_types(task)
         for name, one in found.values.items():
-            exact = own.exact or np.dtype(types[name]).kind != "f"
+            exact = own.exact or not types[name].is_float
             value = HOST.to_host(one.value)
-            expected[name] = value.astype(types[name] if exact else np.float64).tobytes()
+            stored = types[name].encode(value, np) if exact else value.astype(np.float64)
+            expected[name] = stored.tobytes()
             if not exact:
                 allowed[name] = _allowed(one, own).tobytes()
     return ExampleCase(

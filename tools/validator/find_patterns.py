@@ -36,13 +36,17 @@ STEPS = (2, 4, 8, 16, 32, 64, 128, 256)
 def find_element_pattern(
     got: HostArray, expected: Expected, wrong: Mask, inputs: Mapping[str, HostArray], poison: int
 ) -> ElementPattern | None:
-    """Return the first pattern that fits, with ratios instead of counts: the size may be hidden."""
-    wanted = expected.value
+    """Return the first pattern that fits, with ratios instead of counts: the size may be hidden.
+
+    `got` and `inputs` are as memory holds them.
+    """
+    wanted, stored = expected.value, got
+    got = expected.numbers(stored, np)
     return (
-        _unwritten(got, wrong, poison)
+        _unwritten(stored, wrong, poison)
         or _not_finite(got, wrong)
         or _uniform(got, wanted)
-        or _copied(got, wanted, inputs)
+        or _copied(stored, inputs)
         or _rearranged(got, expected)
         or _scaled(got, wanted, wrong)
         or _counts(got, wanted, wrong, inputs)
@@ -80,9 +84,7 @@ def _uniform(got: HostArray, wanted: HostArray) -> ElementPattern | None:
     return ElementPattern(kind=ElementKind.ZEROS if is_zero else ElementKind.CONSTANT)
 
 
-def _copied(
-    got: HostArray, wanted: HostArray, inputs: Mapping[str, HostArray]
-) -> ElementPattern | None:
+def _copied(got: HostArray, inputs: Mapping[str, HostArray]) -> ElementPattern | None:
     for name, given in inputs.items():
         same_kind = given.size == got.size and given.dtype == got.dtype
         if got.size > 1 and same_kind and np.array_equal(given.reshape(-1), got.reshape(-1)):

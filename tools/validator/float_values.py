@@ -1,11 +1,10 @@
 """Draws floats in the magnitudes that kernels get wrong: zeros of both signs, denormals, large
 values, heavy tails, and several of these in one array."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
+from cuda_llm.tasks.element_types import FloatFormat
 from cuda_llm.tools.device.buffers import Array
 from cuda_llm.tools.validator.whole_numbers import (
     Shape,
@@ -21,10 +20,9 @@ EXACT_SUM = 2.0**24
 """Whole numbers below this are exact in float32, and so are their sums in any order."""
 
 
-def float_limits(dtype: npt.DTypeLike) -> "np.finfo[Any]":
-    """Return the limits of a float dtype; in two steps as `int_limits`."""
-    kind: np.dtype[Any] = np.dtype(dtype)
-    return np.finfo(kind)
+def limits_of(source: Source, dtype: npt.DTypeLike) -> FloatFormat:
+    """Return range and precision of what numbers drawn in `dtype` are stored in."""
+    return source.element_of(dtype).floating
 
 
 @in_parts
@@ -77,11 +75,10 @@ def large(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 @in_parts
 def denormal(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw subnormal numbers of either sign, which detect a kernel that flushes them."""
-    kind = np.dtype(dtype)
-    smallest = np.finfo(kind).smallest_subnormal
-    steps = 1 << min(np.finfo(kind).nmant, 23)
+    stored_in = limits_of(source, dtype)
+    steps = 1 << min(stored_in.significand_bits - 1, 23)
     counts = source.rng.integers(1, steps, shape) * source.rng.choice((-1, 1), shape)
-    values: Array = (counts * smallest.astype(np.float64)).astype(kind)
+    values: Array = (counts * stored_in.smallest_subnormal).astype(dtype)
     return values
 
 
@@ -137,8 +134,9 @@ def mixed(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 @in_parts
 def magnitudes(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:
     """Draw numbers of every magnitude from 2^low up to 2^(high + 1), where the type has them."""
-    limits = float_limits(dtype)
-    first, last = max(int(low), int(limits.minexp)), min(int(high), int(limits.maxexp) - 1)
+    stored_in = limits_of(source, dtype)
+    most = int(np.frexp(stored_in.largest)[1]) - 1
+    first, last = max(int(low), stored_in.least_exponent), min(int(high), most)
     powers = source.xp.asarray(np.ldexp(1.0, np.arange(first, last + 1)))
     exponents = source.rng.integers(0, last - first + 1, shape)
     # At most 2 - 2^-12, which rounds to less than 2 in every type.
@@ -186,7 +184,7 @@ def spike(source: Source, shape: Shape, dtype: npt.DTypeLike, value: float) -> A
     else:
         # As much as all others together, so that no rounding of their sum hides it.
         weight = flat.size * max(abs(value), 0.125) * int(source.rng.integers(9, 16)) / 8
-        other = sign * min(weight, float(float_limits(dtype).max) / 16)
+        other = sign * min(weight, limits_of(source, dtype).largest / 16)
     for place in few_places(source, flat.size):
         flat[place] = other
     return values
@@ -198,7 +196,7 @@ def outliers(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     flat = values.reshape(-1)
     for place in few_places(source, flat.size):
         power = (-40, -12, 12, 12, 40)[int(source.rng.integers(0, 5))]
-        most = float(float_limits(dtype).max)
+        most = limits_of(source, dtype).largest
         flat[place] = flat[place] * min(2.0**power, most / 16)
     return values
 
@@ -209,7 +207,7 @@ def infinities(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     sign."""
     values = normal(source, shape, dtype)
     kind = source.rng.integers(0, 24, shape)
-    for number, special in enumerate((0.0, np.inf, float(float_limits(dtype).max))):
+    for number, special in enumerate((0.0, np.inf, limits_of(source, dtype).largest)):
         chosen = source.xp.copysign(np.float32(special), values).astype(dtype)
         values = source.xp.where(kind == number, chosen, values)
     return values
@@ -267,7 +265,7 @@ def _with_density(source: Source, values: Array, density: float) -> Array:
 
 def _stored(source: Source, values: Array, dtype: npt.DTypeLike) -> Array:
     """Convert numbers drawn in float32 to `dtype`, finite where that type is short."""
-    largest = float(float_limits(dtype).max)
+    largest = limits_of(source, dtype).largest
     if largest < float(np.finfo(np.float32).max):
         source.xp.clip(values, -largest, largest, out=values)
     return values.astype(dtype, copy=False)

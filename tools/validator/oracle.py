@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.element_types import ElementType, element_type
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tasks.tolerances import ErrorLimits
 from cuda_llm.tools.device import CallReport, Session
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays
-from cuda_llm.tools.validator.buffers import buffer_specs, call_arguments, call_options
+from cuda_llm.tools.validator.buffers import (
+    buffer_specs,
+    call_arguments,
+    call_options,
+    output_types,
+)
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare
 
 if TYPE_CHECKING:
@@ -37,7 +43,7 @@ Oracle = Callable[[Inputs, Dims], Awaitable[Expectation | Verdict]]
 
 def reference_oracle(task: Task, arrays: Arrays = HOST) -> Oracle:
     """Return an oracle that runs the task's reference.py. Raises TaskError where it is broken."""
-    reference, xp = load_reference(task), arrays.xp
+    reference, xp, types = load_reference(task), arrays.xp, output_types(task)
 
     async def expected(inputs: Inputs, dims: Dims) -> Expectation:
         with one_blas_thread():
@@ -45,7 +51,10 @@ def reference_oracle(task: Task, arrays: Arrays = HOST) -> Oracle:
             scales = {} if reference.scale is None else reference.scale(xp, inputs, dims)
         comparator = reference.comparator
         return Expectation(
-            {name: Expected(value, scales.get(name)) for name, value in values.items()},
+            {
+                name: Expected(value, scales.get(name), element=types[name])
+                for name, value in values.items()
+            },
             None if comparator is None else lambda got: comparator(xp, got, inputs, dims),
         )
 
@@ -76,6 +85,7 @@ def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Orac
     Errors are measured against its results on the inputs' magnitudes where the task is linear,
     else against the larger of the value and the output's root mean square.
     """
+    types = {one.name: element_type(one.dtype) for one in task.arguments if one.dtype}
 
     async def run(inputs: Inputs, dims: Dims) -> dict[str, Array] | Verdict:
         placed = session.place(buffer_specs(task, dims))
@@ -85,7 +95,7 @@ def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Orac
         if not isinstance(report, CallReport):
             return report
         return {
-            name: buffer.data.astype(np.float64 if buffer.data.dtype.kind == "f" else np.int64)
+            name: wide_numbers(buffer.data, types[name], arrays.xp)
             for name, buffer in placed.items()
             if buffer.spec.is_output
         }
@@ -96,14 +106,31 @@ def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Orac
             return values
         if not task.linear:
             return Expectation(
-                {n: Expected(value, _spread(value, arrays.xp)) for n, value in values.items()}
+                {
+                    name: Expected(value, _spread(value, arrays.xp), element=types[name])
+                    for name, value in values.items()
+                }
             )
-        scales = await run({name: arrays.xp.abs(array) for name, array in inputs.items()}, dims)
+        magnitudes = {
+            name: types[name].encode(arrays.xp.abs(types[name].decode(one, arrays.xp)), arrays.xp)
+            for name, one in inputs.items()
+        }
+        scales = await run(magnitudes, dims)
         if not isinstance(scales, dict):
             return scales
-        return Expectation({n: Expected(value, scales[n]) for n, value in values.items()})
+        return Expectation(
+            {
+                name: Expected(value, scales[name], element=types[name])
+                for name, value in values.items()
+            }
+        )
 
     return expected
+
+
+def wide_numbers(stored: Array, element: ElementType, xp: Any) -> Array:
+    """Return stored elements as float64, or whole numbers and bools as int64."""
+    return element.decode(stored, xp).astype(np.float64 if element.is_float else np.int64)
 
 
 def _spread(value: Array, xp: Any) -> Array:

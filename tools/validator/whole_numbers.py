@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cuda_llm.tasks.element_types import ElementType, element_type
 from cuda_llm.tools.device.buffers import Array, Arrays, Random
 
 Shape = tuple[int, ...]
@@ -30,6 +31,12 @@ class Source:
     rng: Random
     arrays: Arrays
     at_once: int = DRAWN_AT_ONCE
+    element: ElementType | None = None
+    """Type that the numbers will be stored in; None: that in which they are drawn."""
+
+    def element_of(self, dtype: npt.DTypeLike) -> ElementType:
+        """Return the type of the elements that numbers drawn in `dtype` stand for."""
+        return self.element or element_type(np.dtype(dtype).name)
 
     @property
     def xp(self) -> Any:
@@ -148,10 +155,11 @@ def bit_patterns(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
 
     NaNs are quiet because arithmetic on a signalling NaN is an exception on the host.
     """
-    kind = np.dtype(dtype)
-    word = np.dtype(f"int{8 * kind.itemsize}")
-    significand, rng, where = int(np.finfo(kind).nmant), source.rng, source.xp.where
-    infinite = int(np.array(np.inf, kind).view(word))
+    element = source.element_of(dtype)
+    word = np.dtype(f"int{8 * element.item_bytes}")
+    significand = element.floating.significand_bits - 1
+    rng, where = source.rng, source.xp.where
+    infinite = int(element.encode(np.array([np.inf]), np).view(word)[0])
     bits = rng.integers(0, infinite, shape)
     payloads = rng.integers(0, 1 << significand - 1, shape)
     special = rng.integers(0, 24, shape)
@@ -159,8 +167,7 @@ def bit_patterns(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     bits = where(special == 1, infinite, bits)
     bits = where(special == 2, payloads + (infinite + (1 << significand - 1)), bits)
     signs = rng.integers(0, 2, shape) * int(np.iinfo(word).min)
-    values: Array = (bits + signs).astype(word).view(kind)
-    return values
+    return element.decode((bits + signs).astype(word).view(element.stored_as), source.xp)
 
 
 def _whole(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:

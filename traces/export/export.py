@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cuda_llm.errors import UsageError
+from cuda_llm.tasks.element_types import element_type
 from cuda_llm.tasks.sizes import scalar_value, shape_of
-from cuda_llm.tasks.task import CTYPES, HEADERS, ArgumentRole, Task, TaskArgument
+from cuda_llm.tasks.task import CTYPES, ArgumentRole, Task, TaskArgument
 from cuda_llm.traces.best import SOLUTION
 from cuda_llm.traces.export.carried.call import CTYPES as PASSED_BY_VALUE
 from cuda_llm.traces.export.winner import Winner, proof_text, prove, task_files, verify_here
@@ -59,16 +60,15 @@ class ExampleData:
                 yield f"{EXAMPLE}/{name}.{ending}", content
 
 
-_HEADERS = {**HEADERS, "cudaStream_t": "cuda_runtime_api.h"}
-"""C++ type to the header that declares it, for `solve.h`."""
-
-
-def bind(task: Task, source: str, dims: Mapping[str, int] | None = None) -> dict[str, Any]:
+def bind(
+    task: Task, source: str, dims: Mapping[str, int] | None = None, to: ExportFormat = "torch"
+) -> dict[str, Any]:
     """Return the values of all templates; the example is called at `dims`.
 
-    Raises UsageError for a task that cannot be exported.
+    Types are named as arrays of `to` have them. Raises UsageError for a task that cannot be
+    exported.
     """
-    arguments = [_spell(argument) for argument in task.arguments]
+    arguments = [_spell(argument, to) for argument in task.arguments]
     buffers = [one for one in arguments if one["role"] != "scalar"]
     inputs = [one for one in buffers if one["role"] != "out"]
     shown = dims or task.sizes.emulated[-1]
@@ -86,10 +86,8 @@ def bind(task: Task, source: str, dims: Mapping[str, int] | None = None) -> dict
         "scalars": [one for one in arguments if one["role"] == "scalar"],
         "inputs": inputs,
         "outputs": [one for one in buffers if one["role"] == "out"],
-        "uses_half": any(one["ctype"] == "half" for one in buffers),
-        "headers": sorted(
-            {_HEADERS[one["ctype"]] for one in arguments if one["ctype"] in _HEADERS}
-        ),
+        "short_floats": sorted({one["element"] for one in buffers if one["is_short"]}),
+        "headers": sorted({one.declared.header for one in task.arguments} - {""}),
         "parameters": [one["parameter"] for one in arguments],
         "call": [_value(argument, shown) for argument in task.arguments],
         "dims_text": ", ".join(f"{name} = {extent}" for name, extent in shown.items()),
@@ -129,10 +127,10 @@ def include_folders(task: Task) -> Mapping[str, Path]:
     }
 
 
-def _spell(argument: TaskArgument) -> dict[str, Any]:
+def _spell(argument: TaskArgument, to: ExportFormat) -> dict[str, Any]:
     if argument.role == ArgumentRole.STREAM:
         return _spell_stream(argument)
-    ctype = CTYPES[argument.dtype]
+    ctype, element = argument.declared.ctype, element_type(argument.dtype)
     extents = [_python(text) for text in argument.shape]
     scalar = argument.role == ArgumentRole.SCALAR
     if scalar and argument.dtype not in PASSED_BY_VALUE:
@@ -156,8 +154,11 @@ def _spell(argument: TaskArgument) -> dict[str, Any]:
         "name": argument.name,
         "python": python_name(argument.name),
         "role": role.value,
-        "dtype": argument.dtype,
+        "dtype": element.torch_name if to == "torch" else element.stored_as,
+        "holds": "" if element.is_native or to == "torch" else f" with the bits of {element.name}",
+        "is_short": element.is_short,
         "ctype": ctype,
+        "element": element.ctypes[0],
         "extents": extents,
         "tuple": _in_lines("(", extents, ")" if len(extents) != 1 else ",)", 8),
         "names": f"({', '.join(map(_quote, extents))}{',' * (len(extents) == 1)})",
@@ -174,6 +175,8 @@ def _spell_stream(argument: TaskArgument) -> dict[str, Any]:
         "python": python_name(argument.name),
         "role": ArgumentRole.SCALAR.value,
         "dtype": "int64",
+        "holds": "",
+        "is_short": False,
         "ctype": "cudaStream_t",
         "extents": [],
         "tuple": "()",
@@ -246,7 +249,7 @@ def _contents(
     winner: Winner, to: ExportFormat, package: str, example: ExampleData | None
 ) -> Iterator[tuple[str, str | bytes]]:
     task = winner.task
-    values = bind(task, winner.source, example.dims if example else None) | {
+    values = bind(task, winner.source, example.dims if example else None, to) | {
         "framework": to,
         "package": package,
         "proof": [one_line(line) for line in proof_text(winner)],

@@ -222,8 +222,11 @@ def read_inputs(path: Path | None) -> "dict[str, Array]":
 def fit_inputs(
     task: "Task", sizes: Sequence[Mapping[str, int]], arrays: "Mapping[str, Array]"
 ) -> "Mapping[str, Array]":
-    """Return arrays in the types and shapes of the arguments. Raises UsageError where an array has
-    not as many elements as its argument."""
+    """Return arrays as memory holds the arguments, in their shapes. Raises UsageError where an
+    array has not as many elements as its argument."""
+    import numpy as np
+
+    from cuda_llm.tasks.element_types import element_type
     from cuda_llm.tasks.sizes import shape_of
 
     if not arrays:
@@ -242,7 +245,11 @@ def fit_inputs(
                 f"--inputs: {argument.name} has {array.size:,} elements; expected "
                 f"{count:,}, {' x '.join(map(str, wanted))}"
             )
-        fitted[argument.name] = array.astype(argument.dtype).reshape(wanted)
+        element = element_type(argument.dtype)
+        # Bits of a type that NumPy lacks arrive as they are, numbers are rounded to it.
+        is_stored = not element.is_native and array.dtype.name == element.stored_as
+        stored = array if is_stored else element.encode(array, np)
+        fitted[argument.name] = stored.reshape(wanted)
     return fitted
 
 

@@ -146,3 +146,11 @@ def test_timed_calls_are_described_with_inputs_and_caches() -> None:
     assert words("reduction", config=warm).startswith("cold caches; ")
     left = "caches as the arrival of inputs left them; "
     assert words("reduction", config=warm, capabilities=on_gpu).startswith(left)
+
+
+def test_the_limits_of_bfloat16_name_its_rounding() -> None:
+    task = load_task("gemm_fp16")
+    bf16 = replace(task, tolerance=replace(task.tolerance, precision="bf16"))
+    assert "the rounding of the result to bf16 (2^-8 each) after sums in fp32" in (
+        describe_tolerance(bf16)
+    )

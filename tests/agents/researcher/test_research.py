@@ -30,6 +30,7 @@ from cuda_llm.codec import decode, encode
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.hardware_profiles.lookup import find_hardware, list_hardware
 from cuda_llm.hardware_profiles.occupancy import occupancy
+from cuda_llm.tasks.element_types import element_type
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.sizes import item_bytes, least_time, usable_precision
 from cuda_llm.tasks.task import CTYPES
@@ -202,7 +203,7 @@ def test_a_figure_without_a_source_is_of_unknown_origin() -> None:
 def test_sizes_of_elements_are_those_of_numpy(dtype: str) -> None:
     import numpy as np
 
-    assert item_bytes(dtype) == np.dtype(dtype).itemsize
+    assert item_bytes(dtype) == np.dtype(element_type(dtype).stored_as).itemsize
 
 
 def test_precision_is_what_task_and_chip_allow() -> None:

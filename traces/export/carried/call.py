@@ -25,14 +25,17 @@ CTYPES: dict[str, Any] = {
     "uint64": ctypes.c_uint64,
     "bool": ctypes.c_bool,
 }
-ITEM_BYTES = {name: ctypes.sizeof(kind) for name, kind in CTYPES.items()} | {"float16": 2}
+ITEM_BYTES = {name: ctypes.sizeof(kind) for name, kind in CTYPES.items()} | {
+    "float16": 2,
+    "bfloat16": 2,
+}
 
 
 class View(NamedTuple):
     """What is looked at in an array."""
 
     dtype: str
-    """NumPy's name, e.g. `float32`."""
+    """The framework's name, e.g. `float32`."""
     shape: tuple[int, ...]
     contiguous: bool
     """Row-major without gaps."""

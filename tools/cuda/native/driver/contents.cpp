@@ -31,6 +31,18 @@ struct Half {
     }
 };
 
+// bfloat16, the upper half of a float, rounded towards zero.
+struct Bfloat16 {
+    std::uint16_t bits;
+    explicit Bfloat16(double number)
+    {
+        const auto single = static_cast<float>(number);
+        std::uint32_t word = 0;
+        std::memcpy(&word, &single, sizeof(word));
+        bits = static_cast<std::uint16_t>(word >> 16);
+    }
+};
+
 template <class T>
 std::vector<unsigned char> fill(size_t count, double low, double high, std::uint64_t seed)
 {
@@ -58,7 +70,8 @@ std::vector<unsigned char> draw(const std::string& dtype, size_t count, double l
         const char* dtype;
         std::vector<unsigned char> (*fill)(size_t, double, double, std::uint64_t);
     } known[] = {
-        {"float16", fill<Half>},        {"float32", fill<float>},
+        {"float16", fill<Half>},        {"bfloat16", fill<Bfloat16>},
+        {"float32", fill<float>},
         {"float64", fill<double>},      {"int8", fill<std::int8_t>},
         {"int16", fill<std::int16_t>},  {"int32", fill<std::int32_t>},
         {"int64", fill<std::int64_t>},  {"uint8", fill<std::uint8_t>},

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from asynchronous_oracle import REDUCTIONS, TILES
 from asynchronous_oracle import SOURCE as ASYNCHRONOUS
 from tensor_cases import ROWS, cases_for, operands, pack, source
 from wgmma_cases import THREADS, group_cases, group_source, group_words
-from wgmma_gemms import GEMM, GEMMS, M, N, gemm_operands
+from wgmma_gemms import GEMM
 from wmma_cases import (
     FRAGMENTS,
     SOURCE,
@@ -88,7 +89,9 @@ def _calls() -> tuple[TensorCall, ...]:
 CALLS = _calls()
 
 
-def _group_calls() -> tuple[TensorCall, ...]:
+@cache
+def group_calls() -> tuple[TensorCall, ...]:
+    """Products of warpgroups; drawing their operands takes a second."""
     calls = []
     for part in range(GROUP_PARTS):
         cases = group_cases()[part::GROUP_PARTS]
@@ -100,17 +103,7 @@ def _group_calls() -> tuple[TensorCall, ...]:
     return tuple(calls)
 
 
-def _gemm_calls() -> tuple[TensorCall, ...]:
-    left = (np.zeros((M, N), np.float32),)
-    return tuple(
-        TensorCall(f"gemm{mode}", GEMM, gemm_operands(mode), left, (f"gemm{mode}",), mode)
-        for mode in range(len(GEMMS))
-    )
-
-
 GROUP_PARTS = 4
-GROUP_CALLS = _group_calls()
-GEMM_CALLS = _gemm_calls()
 
 
 KEPT_WORDS = 8192

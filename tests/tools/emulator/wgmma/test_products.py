@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from corpus_sample import sample
 from device_calls import Array, run
-from recorded_tensor import GROUP_CALLS, GROUP_PARTS, recorded, recorded_spellings
+from recorded_tensor import GROUP_PARTS, group_calls, recorded, recorded_spellings
 from wgmma_cases import THREADS, GroupCase, group_cases, group_expected, group_results
 
 from cuda_llm.tools.device import CallOptions, Level
@@ -29,7 +29,7 @@ PARTS = sample(range(GROUP_PARTS), every=GROUP_PARTS)
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_product_of_a_warpgroup_rounds_as_the_hardware_does(part: int) -> None:
-    cases, one = group_cases()[part::GROUP_PARTS], GROUP_CALLS[part]
+    cases, one = group_cases()[part::GROUP_PARTS], group_calls()[part]
     buffers = {"given": one.given, one.name: one.left[0]}
     options = CallOptions(level=Level.FULL if part % 2 else Level.CHECK, limit_s=60.0)
     called = run(one.source, buffers, [one.name], one.rows, device="H200", options=options)

@@ -363,16 +363,16 @@ def phases_shown(profile: Profile) -> tuple[Phase, ...]:
 
 def _longest_path(profile: Profile, *, shown: bool) -> tuple[str, ...]:
     """Render what the clocks of the longest path through an average block go to:
-    `clocks of a block's longest path: load 940 (line 13), merge 300 (line 23)`; where another block
-    takes clearly more, its clocks."""
+    `clocks of an average block's path: load 940 (line 13), merge 300 (line 23); the longest
+    block's path: 7,840`, the latter where that block takes clearly more."""
     parts = [
         f"{one.kind} {one.clk:,.0f}{f' (line {one.spot.line})' if shown and one.spot else ''}"
         for one in phases_shown(profile)
     ]
     longest = max(profile.launches, key=lambda one: one.time_us, default=None)
     clk = longest.figures.get("longest_path_clk") if longest else None
-    other = f" ({clk:,.0f} in the longest block)" if clk else ""
-    return (f"clocks of a block's longest path{other}: {', '.join(parts)}",) if parts else ()
+    other = f"; the longest block's path: {clk:,.0f}" if clk else ""
+    return (f"clocks of an average block's path: {', '.join(parts)}{other}",) if parts else ()
 
 
 def _within(one: Bottleneck, left: float | None) -> Bottleneck:

@@ -56,7 +56,7 @@ def test_the_phases_stand_with_their_lines_in_place_of_the_one_line_of_the_wait(
     chosen, _ = deciding_profile(situation, parent, profile)
     assert chosen.bottlenecks[0].code == "latency"
     first, *others = describe_profile(situation, parent, profile)
-    said = "clocks of a block's longest path: load 940 (line 30), merge 300 (line 36), compute 90"
+    said = "clocks of an average block's path: load 940 (line 30), merge 300 (line 36), compute 90"
     assert said in others
     assert " at line " not in first
 
@@ -67,7 +67,7 @@ def test_the_clocks_of_a_block_with_a_longer_path_are_said() -> None:
     longest = max(chosen.launches, key=lambda one: one.time_us)
     unlike = replace(longest, figures={**longest.figures, "longest_path_clk": 1887.4})
     lines = "\n".join(describe_profile(situation, parent, replace(profile, launches=(unlike,))))
-    assert "longest path (1,887 in the longest block): load 940" in lines
+    assert "; the longest block's path: 1,887" in lines
 
 
 def test_lines_of_the_path_are_numbered_in_the_source() -> None:

@@ -12,7 +12,7 @@ from cuda_llm.profile import KernelResources, LaunchProfile, Profile, limiter
 from cuda_llm.search import Attempt
 from cuda_llm.tasks.objective import scoring_of
 from cuda_llm.tasks.sizes import least_time
-from cuda_llm.time_terms import DATA_PATH, combine
+from cuda_llm.time_terms import DATA_PATH, FIRST_TURN, LATENCY, combine
 
 WASTES = frozenset(
     {
@@ -27,6 +27,7 @@ TERMS_OF: Mapping[str, frozenset[str]] = {
     "shared_bandwidth": DATA_PATH,
     "l1_bandwidth": DATA_PATH,
     "launch_overhead": frozenset({"launch"}),
+    "latency": frozenset({LATENCY, FIRST_TURN}),
     "bank_conflicts": frozenset({"shared"}),
     "uncoalesced_global": frozenset({"l1", "l2", "dram"}),
     "atomic_contention": frozenset({"atomic"}),

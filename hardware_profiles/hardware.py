@@ -97,6 +97,9 @@ class ModelConstants:
     latency_alu_clk: Positive
     launch_us: PositiveOrZero
     """Microseconds from the end of a kernel to the start of the next in a captured graph."""
+    cold_us: PositiveOrZero = 0.0
+    """Microseconds that the first launch of a call waits for its code and parameters, which are in
+    no cache; 0: not known, or part of `launch_us`."""
     latency_l1_clk: Positive = 40.0
     dram_efficiency: Positive = 0.9
     """Part of the published bandwidth that a large copy reaches."""

@@ -76,8 +76,9 @@ def explain_call(
             by_symbol.get(tables[account.kernel].symbol),
             hardware,
             resident_bytes=float(account.reused_bytes),
+            is_first=number == 0,
         )
-        for account in accounts
+        for number, account in enumerate(accounts)
     ]
     bottlenecks = find_bottlenecks(launches, copies)
     spots: dict[str, dict[str, SourceSpot]] = {}

@@ -17,7 +17,13 @@ from cuda_llm.tools.profiler.relief import (
     with_values_reused,
 )
 from cuda_llm.tools.profiler.tables import InstructionClass, InstructionSite
-from cuda_llm.tools.profiler.time_model import LaunchTime, ModelledLaunch, Term, TimeReason
+from cuda_llm.tools.profiler.time_model import (
+    WAITING,
+    LaunchTime,
+    ModelledLaunch,
+    Term,
+    TimeReason,
+)
 from cuda_llm.tools.profiler.traffic import block_clk, load_clk, site_traffic, wait_clk, warp_waits
 
 _PIPES = {
@@ -125,9 +131,9 @@ def _latency(launch: ModelledLaunch) -> TimeReason:
     resident, room = launch.resident_warps, launch.hardware.limits.threads_per_sm // WARP_THREADS
     return TimeReason(
         code="latency",
-        **launch.time.saving(launch.what_if(waiting=shorter.part), Term.LATENCY),
+        **launch.time.saving(launch.what_if(waiting=shorter.part), *WAITING),
         explanation=(
-            f"warps wait {launch.time.terms_us[Term.LATENCY]:.1f} us, "
+            f"warps wait {sum(launch.time.terms_us[term] for term in WAITING):.1f} us, "
             f"{resident} of {room} of an SM resident"
         ),
         advice=(

@@ -13,11 +13,16 @@ from cuda_llm.hardware_profiles.occupancy import WARP_THREADS, Occupancy, occupa
 from cuda_llm.hardware_profiles.roofline import mma_sync_tflops, wgmma_tflops
 from cuda_llm.profile import KernelResources
 from cuda_llm.source_file import SourceSpot
-from cuda_llm.time_terms import SHARPNESS, combine, unit_of
+from cuda_llm.time_terms import ALONE, SHARPNESS, combine, unit_of
 from cuda_llm.tools.profiler.counters import LaunchCounters
 from cuda_llm.tools.profiler.counts import count_instructions, count_tensor_operations
 from cuda_llm.tools.profiler.tables import WGMMA_PEAK, InstructionClass, KernelTable
-from cuda_llm.tools.profiler.traffic import launch_traffic, warp_clk, warps_per_block
+from cuda_llm.tools.profiler.traffic import (
+    first_turn_share,
+    launch_traffic,
+    warp_clk,
+    warps_per_block,
+)
 
 GRID_BARRIER_US = 1.5
 """Microseconds of a barrier of a cooperative grid where the profile has no figure: an H200's."""
@@ -67,8 +72,13 @@ class Term(StrEnum):
     DRAM = "dram"
     ATOMIC = "atomic"
     LATENCY = "latency"
+    FIRST_TURN = "first_turn"
     BLOCKS = "blocks"
     LAUNCH = "launch"
+
+
+WAITING = (Term.FIRST_TURN, Term.LATENCY)
+"""Terms of the waits of warps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +89,8 @@ class Setting:
     """Resident blocks that an SM can hold, at least 1."""
     resident_bytes: float = 0.0
     """Bytes of the launch's footprint that earlier launches of the call left in L2."""
+    is_first: bool = False
+    """Whether no launch of the call is before it: its code and parameters are in no cache."""
     even_split: bool = False
     """Treat the blocks as divisible: every SM gets the same work and no wave is partial."""
 
@@ -122,14 +134,15 @@ class LaunchTime:
         The part is the relative change of the launch's time per relative change of the terms: the
         parts of all resources add to 1.
         """
-        launch_us = self.terms_us.get(Term.LAUNCH, 0.0)
-        if Term.LAUNCH in terms:
-            return launch_us / self.time_us if self.time_us else 0.0
-        overlapped = self.time_us - launch_us
-        if overlapped <= 0:
+        if not self.time_us:
             return 0.0
-        us = sum(self.terms_us.get(term, 0.0) for term in terms)
-        return float((us / overlapped) ** SHARPNESS * overlapped / self.time_us)
+        alone_us = {term: us for term, us in self.terms_us.items() if term in ALONE}
+        own_us = sum(us for term, us in alone_us.items() if term in terms)
+        overlapped = self.time_us - sum(alone_us.values())
+        if overlapped <= 0:
+            return own_us / self.time_us
+        us = sum(self.terms_us.get(term, 0.0) for term in terms if term not in ALONE)
+        return float((own_us + (us / overlapped) ** SHARPNESS * overlapped) / self.time_us)
 
 
 def model_launch(
@@ -141,16 +154,19 @@ def model_launch(
     clk_us = 1.0 / hardware.boost_clock_mhz
     path_us = clk_us * _busiest_share("path", account, hardware, setting)
     model = hardware.model
+    waiting = _waiting(account, table, hardware, setting)
     terms = _pipe_terms(account, table, hardware, setting) | {
         Term.SHARED: traffic.shared_clk * path_us,
         Term.L1: traffic.l1_clk * path_us,
         Term.L2: traffic.l2_clk * clk_us,
         Term.DRAM: _moving_us(dram_bytes, hardware),
         Term.ATOMIC: traffic.atomic_clk * clk_us,
-        Term.LATENCY: _waiting_clk(account, table, hardware, setting) * clk_us,
+        Term.FIRST_TURN: waiting.first_turn_clk * clk_us,
+        Term.LATENCY: waiting.further_clk * clk_us,
         Term.BLOCKS: account.blocks_total * model.block_start_clk * clk_us,
         # The grid of a cooperative launch waits for itself, and nothing else runs meanwhile.
         Term.LAUNCH: model.launch_us
+        + (model.cold_us if setting.is_first else 0.0)
         + (model.grid_barrier_us or GRID_BARRIER_US)
         * max(account.grid_barriers, int(account.cooperative)),
     }
@@ -233,12 +249,23 @@ def _waves(account: LaunchCounters, hardware: Hardware, setting: Setting) -> flo
     return float(-(-account.blocks_total // places))
 
 
-def _waiting_clk(
+@dataclass(frozen=True, kw_only=True)
+class _Waiting:
+    """The longest chain of waits of a launch: of all waves, or of a single block."""
+
+    first_turn_clk: float
+    """Clocks of the first block's path with each loop run once, which overlap with nothing."""
+    further_clk: float
+    """The other clocks of the chain."""
+
+
+def _waiting(
     account: LaunchCounters, table: KernelTable, hardware: Hardware, setting: Setting
-) -> float:
-    """Return the clocks of the longest chain of waits: of all waves, or of a single block."""
+) -> _Waiting:
     block_clk = account.path_clk or warp_clk(account, table, hardware)
-    return max(block_clk * _waves(account, hardware, setting), account.longest_clk)
+    all_clk = max(block_clk * _waves(account, hardware, setting), account.longest_clk)
+    first_clk = block_clk * first_turn_share(account, table, hardware)
+    return _Waiting(first_turn_clk=first_clk, further_clk=all_clk - first_clk)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,6 +332,7 @@ def place_launch(
     hardware: Hardware,
     *,
     resident_bytes: float = 0.0,
+    is_first: bool = False,
 ) -> ModelledLaunch:
     """Put a launch on a chip and model its time.
 
@@ -317,7 +345,9 @@ def place_launch(
         registers_per_thread=resources.registers if resources else 32,
         shared_bytes=account.static_shared_bytes + account.dynamic_shared_bytes,
     )
-    setting = Setting(blocks_per_sm=max(1, fit.blocks_per_sm), resident_bytes=resident_bytes)
+    setting = Setting(
+        blocks_per_sm=max(1, fit.blocks_per_sm), resident_bytes=resident_bytes, is_first=is_first
+    )
     return ModelledLaunch(
         name=resources.kernel if resources else table.symbol,
         account=account,

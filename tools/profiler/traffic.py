@@ -202,6 +202,35 @@ def warp_clk(account: LaunchCounters, table: KernelTable, hardware: Hardware) ->
     return warp_waits(account, table, hardware).all
 
 
+def first_turn_share(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> float:
+    """Return the part (0 to 1) of an average block's path that runs each loop once: 0 where the
+    path was not counted.
+
+    A wait of the path is divided by the times that a warp executes the instruction; instructions
+    count once for each basic block that any warp of the thread block executes.
+    """
+    warps = warps_per_block(account) * account.blocks_total
+    if not account.path_clk or not warps:
+        return 0.0
+    waits = sum(one.path_clk for one in account.sites)
+    once = sum(one.path_clk / max(1.0, one.requests / warps) for one in account.sites)
+    own = sum(
+        _own_clk(block, hardware) * min(1.0, executed / account.blocks_total)
+        for block, executed in zip(table.blocks, account.block_warps, strict=True)
+    )
+    # Polls that are taken off a path leave a little more waits than path.
+    once *= min(1.0, account.path_clk / waits) if waits else 0.0
+    return min(1.0, (once + own) / account.path_clk)
+
+
+def _own_clk(block: BasicBlock, hardware: Hardware) -> float:
+    """Return the clocks of one execution of a basic block, without waits that sites count."""
+    model = hardware.model
+    shared_clk = block.shared_waits * model.latency_shared_clk
+    cached_clk = block.cached_waits * model.latency_l1_clk
+    return arithmetic_clk(block, hardware) + shared_clk + cached_clk
+
+
 def warp_waits(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> Waits:
     """Return the clocks for which an average warp waits, by kind of wait."""
     warps = warps_per_block(account) * account.blocks_total

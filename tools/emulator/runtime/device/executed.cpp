@@ -119,7 +119,6 @@ void count_for_all(LaunchRun& launch, const std::vector<Executed>& clusters, boo
   for (size_t i = 0; i < clusters.size(); ++i) {
     add_uses(found.uses, clusters[i].counters.uses, weight[i]);
     found.worst_line = std::max(found.worst_line, clusters[i].counters.worst_line);
-    found.waits_for_blocks = std::max(found.waits_for_blocks, clusters[i].counters.waits_for_blocks);
   }
   launch.sampling.path_error = path_error(clusters, clusters_of(launch)) / cluster_blocks(launch);
   launch.counters = std::move(found);

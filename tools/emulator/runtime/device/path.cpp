@@ -70,7 +70,6 @@ bool polls_again(Warp* w, uint32_t site, const Polled& what) {
   }
   w->ticks = before->ticks;
   run_of(w).polled = before->polled;
-  before->waits = true;
   return true;
 }
 
@@ -90,9 +89,6 @@ void remember_poll(Warp* w, uint32_t site, const Polled& what, uint64_t written_
     run.polled += static_cast<int64_t>(now - w->ticks);
     if (now > w->ticks) go_on_at(w, site, now);
     w->ticks = now;
-    // All warps of a block that wait for one event make one meeting.
-    if (poll->waits && run.block->met != written_ticks) ++run.block->launch->counters.waits_for_blocks;
-    if (poll->waits) run.block->met = written_ticks;
   } else if (poll == nullptr) {
     if (run.polls.size() == kMostPolls) run.polls.erase(run.polls.begin());
     poll = &run.polls.emplace_back();
@@ -102,7 +98,6 @@ void remember_poll(Warp* w, uint32_t site, const Polled& what, uint64_t written_
   poll->what = what;
   poll->ticks = w->ticks;
   poll->polled = run.polled;
-  poll->waits = false;
   poll->registers.assign(registers, registers + w->launch->kernel->register_bytes);
 }
 

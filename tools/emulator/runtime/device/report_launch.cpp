@@ -78,8 +78,7 @@ void report_launch(LaunchRun& launch) {
   // Exactly known where every block was executed.
   entry.worst_line = sampling.partial ? launch.counters.worst_line
                                       : std::max(launch.counters.worst_line, sampling.shared_line);
-  // A grid that meets by means of its own waits for itself no shorter.
-  entry.meetings = std::max(launch.counters.meetings, launch.counters.waits_for_blocks);
+  entry.meetings = launch.counters.meetings;
   entry.counted_blocks = sampling.partial ? sampling.counted_blocks : launch.blocks_total;
   entry.path_error = static_cast<uint64_t>(sampling.path_error);
   entry.wave_blocks = sampling.partial ? sampling.wave_blocks : 0;

@@ -72,7 +72,6 @@ struct Poll {
   Polled what;
   uint64_t ticks;  // the path behind it
   int64_t polled;  // WarpRun::polled then
-  bool waits;      // it has been made again to no avail
   std::vector<uint8_t> registers;
 };
 
@@ -164,7 +163,6 @@ struct BlockRun {
   std::vector<uint64_t> block_warps, block_lanes;  // of this block, by basic block
   std::vector<uint64_t> waited;  // of each warp, by site
   uint64_t path = 0;      // ticks of the data path of L1 and shared memory
-  uint64_t met = 0;       // path of the warp that the block has waited for last, by polling
   uint32_t asked_site = kNone;  // of the last atomic on global memory that steers its warp
   bool gives_way = false;       // to the other resident blocks, before its next turn
   uint32_t slices = 0;  // short turns left: warps are interleaved while there are some
@@ -235,8 +233,7 @@ struct Counters {
   uint64_t barriers = 0;
   uint64_t threads_run = 0;
   uint64_t worst_line = 0;
-  uint64_t meetings = 0;          // arrivals at the barrier of the grid
-  uint64_t waits_for_blocks = 0;  // waits for other blocks, by polling
+  uint64_t meetings = 0;  // arrivals at the barrier of the grid
   uint64_t work[kUnits] = {};
   uint64_t path_ticks = 0;
 };

@@ -148,7 +148,6 @@ void start_block(BlockRun& slot, uint64_t linear, uint64_t started) {
   slot.serial = launch.first_serial + static_cast<uint32_t>(started);
   slot.wave = launch.first_wave + static_cast<uint32_t>(started / launch.wave_blocks);
   slot.path = 0;
-  slot.met = 0;
   slot.asked_site = kNone;
   slot.gives_way = false;
   std::fill(slot.block_warps.begin(), slot.block_warps.end(), uint64_t{0});

@@ -12,6 +12,7 @@ from cuda_llm.tools.device.device import (
 )
 from cuda_llm.tools.device.session import (
     MOST_OPENING_PART,
+    SAMPLE_COST,
     SCRATCH_BYTES,
     Argument,
     Batch,
@@ -30,6 +31,7 @@ from cuda_llm.tools.device.session import (
 
 __all__ = [
     "MOST_OPENING_PART",
+    "SAMPLE_COST",
     "SCRATCH_BYTES",
     "Argument",
     "Batch",

@@ -22,6 +22,8 @@ from cuda_llm.profile import Bottleneck, LaunchProfile
 from cuda_llm.tools.device.buffers import Array, BufferSpec, PlacedBuffer, Slots
 from cuda_llm.tools.device.inspection import KernelCounters
 
+SAMPLE_COST = 8_000_000
+"""Instructions and memory requests of warps that a sampled launch may take: about 0.3 s."""
 SCRATCH_BYTES = 1 << 30
 """Bytes for allocations of `solve` in every layout; a layout that is timed can have more."""
 OPENING_BYTES = SCRATCH_BYTES + (448 << 20)
@@ -77,6 +79,9 @@ class CallOptions:
     """Iterations of loops, of all warps of a launch, after which the launch counts as endless
     whatever the clock says; None leaves that to `limit_s`. Only where a device counts
     iterations."""
+    sample_cost: int = SAMPLE_COST
+    """Instructions and memory requests of warps that a launch may take at level `sample`, more than
+    which some blocks stand for all. Only where a device samples."""
     scratch_bytes: int = SCRATCH_BYTES
     """Most device memory `solve` may hold at once."""
     device_to_host: bool = False

@@ -23,8 +23,6 @@ from cuda_llm.tools.emulator.report import CallRecord, read_report
 ARENA_BYTES = 16 << 30
 """Virtual; only pages that are written exist."""
 GUARD_BYTES = 4096
-SAMPLE_COST = 8_000_000
-"""Instructions and requests of warps that a sampled launch may take: about 0.3 s."""
 _TRACKING_COST = 20
 """Multiple of its time limit that a call may take where undefined values are tracked."""
 _PAGE_BYTES = 4096
@@ -309,7 +307,7 @@ class EmulatedSession:
             scratch_bytes=options.scratch_bytes,
             fuel=options.most_back_edges or max(1, round(options.limit_s * _BACK_EDGES_PER_S)),
             device_to_host=options.device_to_host,
-            sample_cost=SAMPLE_COST,
+            sample_cost=options.sample_cost,
             buffer_count=len(self._buffers),
         )
         put_arguments(frame, arguments, self._layout.offsets)

@@ -34,6 +34,7 @@ from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import (
+    SAMPLE_COST,
     CallReport,
     Level,
     SamplingSession,
@@ -91,13 +92,24 @@ LARGE_BYTES = 12 << 30
 LIMIT_S = 30.0
 """Longest seconds of one call."""
 MOST_INSTRUCTIONS = 40_000_000
-"""Most instructions of warps of a call that is executed whole to compare its outputs: a second."""
+"""Most instructions of warps of a call that is executed whole at a size of whose shape a larger one
+is extrapolated."""
+MOST_COMPARED = 32_000_000
+"""Largest `_cost` of a call that is executed whole to compare its outputs: about a second."""
+MOST_BEYOND = 5_000_000
+"""Largest cost of the call above or beside the timed sizes, which comes on top of theirs."""
+VALUE_COST = 0.5
+"""Instructions of warps that take as long to emulate as a value of a buffer takes to be drawn, or
+computed by the reference and compared."""
+LARGE_COST = 1 << 16
+"""Instructions and memory requests of warps of a launch at a `large` size: its first block, its
+last and a few more, which show offsets that overflow and launches that no GPU takes."""
 MOST_TIMES = 8.0
 """Most times by which an extent is longer, above the largest size that was compared whole."""
 DRAWS_BESIDE = 16
 """Sizes that are drawn beside the largest size that was compared whole, until one is affordable."""
 MOST_BESIDE = 2.0
-"""Most times the work of the largest size that was compared whole, beside it."""
+"""Most times the work of a size that was compared whole, beside it."""
 MOST_TERMS = 1 << 22
 """Most terms of a sum above the timed sizes: one chain of them in float32 stands still soon after,
 at 2^24 terms of one size, as a task's own baseline may."""
@@ -335,7 +347,7 @@ class _Modeller:
         self._proved = [(verified.times[-1][0], verified.operations or {})]
         """Sizes whose outputs were compared, and the operations counted there."""
         self._whole: list[tuple[Dims, float]] = []
-        """Sizes that were compared whole and their instructions of warps, the largest last."""
+        """Sizes that were compared whole and their costs (`_cost`), the largest last."""
         self._in_part: dict[tuple[tuple[str, int], ...], Compared] = {}
         """By size: what was compared of the blocks of its first sample."""
         self.dependent: DependentLaunch | None = None
@@ -409,7 +421,7 @@ class _Modeller:
             return _nothing(self._task, dims, "costly")
         if not isinstance(found, CheckedCase):
             return found
-        self._whole.append((dims, instructions_of(report)))
+        self._whole.append((dims, self._cost(dims, report)))
         return Compared(elements=found.elements, compared=found.elements)
 
     async def compare_beyond(self) -> Verdict | None:
@@ -426,33 +438,34 @@ class _Modeller:
         for dims in self._task.sizes.large if self.dependent is None else ():
             if sum(spec.nbytes for spec in buffer_specs(self._task, dims)) > LARGE_BYTES:
                 continue
-            outcome = await self._call(dims, Level.SAMPLE, self._nonce)
+            outcome = await self._call(dims, Level.SAMPLE, self._nonce, sample_cost=LARGE_COST)
             if isinstance(outcome, IllegalAccess | Misaligned | LaunchFailed | WrongResult):
                 return outcome
         return None
 
     def _draw_beyond(self) -> Dims | None:
         """Draw a size that is as large as can be executed and compared whole, or beside the largest
-        that was; None where no size was."""
+        that was, of those within `MOST_BEYOND`; None where no size was."""
         if not self._whole:
             return None
-        dims, instructions = self._whole[-1]
+        cheap = [one for one in self._whole if one[1] <= MOST_BEYOND]
+        dims, cost = cheap[-1] if cheap else self._whole[0]
         rng = generator(self._nonce, self._task.name, "ragged", 0)
-        most_times = min(MOST_TIMES, MOST_INSTRUCTIONS / instructions)
+        most_times = min(MOST_TIMES, MOST_BEYOND / cost)
         tried = [most_times / 2**halved for halved in range(3) if most_times >= 2 ** (halved + 1)]
         for times in (*tried, *(1.0,) * DRAWS_BESIDE):
             size = draw_ragged(self._task, dims, rng, times)
-            if size is not None and self._affords_beyond(size, dims, instructions):
+            if size is not None and self._affords_beyond(size, dims, cost):
                 return size
         return None
 
-    def _affords_beyond(self, size: Dims, dims: Dims, instructions: float) -> bool:
-        """Return whether a size can be executed and compared whole, to judge by the instructions of
-        warps at `dims`, which were afforded."""
+    def _affords_beyond(self, size: Dims, dims: Dims, cost: float) -> bool:
+        """Return whether a size can be executed and compared whole, to judge by the cost at `dims`,
+        which was afforded."""
         terms = float(evaluate(self._task.tolerance.terms, size))
-        executed = instructions * _times_the_work(self._task, size, dims)
-        affordable = max(MOST_INSTRUCTIONS, MOST_BESIDE * instructions)
-        return terms <= MOST_TERMS and executed <= affordable and self._affords_reference(size)
+        expected = cost * _times_the_work(self._task, size, dims)
+        affordable = max(MOST_BEYOND, MOST_BESIDE * cost)
+        return terms <= MOST_TERMS and expected <= affordable and self._affords_reference(size)
 
     async def _check(self, case: Case) -> CheckedCase | Verdict:
         """Execute a call whole in a fresh runner, and compare its outputs; once more where the call
@@ -537,7 +550,13 @@ class _Modeller:
         return report if isinstance(found, CheckedCase) else found
 
     async def _call(
-        self, dims: Dims, level: Level, nonce: bytes, sample: int = 0
+        self,
+        dims: Dims,
+        level: Level,
+        nonce: bytes,
+        sample: int = 0,
+        *,
+        sample_cost: int = SAMPLE_COST,
     ) -> CallReport | DependentLaunch | Verdict:
         async with self._site.open(self._compiled) as session:
             if not isinstance(session, Session):
@@ -546,7 +565,7 @@ class _Modeller:
             call = place_unfilled(
                 self._task, session, dims, nonce=nonce, level=level, sample=sample
             )
-            outcome = await make_unfilled(call)
+            outcome = await make_unfilled(call, sample_cost=sample_cost)
             looks = self._compares and level is Level.SAMPLE and sample == 0
             if not looks or not isinstance(outcome, CallReport) or self._reference is None:
                 return outcome
@@ -559,7 +578,15 @@ class _Modeller:
             return outcome
 
     def _affords_whole(self, dims: Dims, report: CallReport) -> bool:
-        return 0 < instructions_of(report) <= MOST_INSTRUCTIONS and self._affords_reference(dims)
+        is_counted = instructions_of(report) > 0
+        is_cheap = self._cost(dims, report) <= MOST_COMPARED
+        return is_counted and is_cheap and self._affords_reference(dims)
+
+    def _cost(self, dims: Dims, report: CallReport) -> float:
+        """Return the instructions of warps that take as long to emulate as executing a call whole
+        and comparing its outputs."""
+        values = sum(math.prod(spec.shape) for spec in buffer_specs(self._task, dims))
+        return instructions_of(report) + VALUE_COST * values
 
     def _affords_reference(self, dims: Dims) -> bool:
         reference = self._reference
@@ -617,11 +644,18 @@ def place_unfilled(
     )
 
 
-async def make_unfilled(call: SampledCall) -> CallReport | DependentLaunch | Verdict:
+async def make_unfilled(
+    call: SampledCall, *, sample_cost: int = SAMPLE_COST
+) -> CallReport | DependentLaunch | Verdict:
     """Call `solve` once on what was placed."""
     case = call.case
     options = call_options(call.task, case.dims, level=case.level, schedule_seed=case.schedule_seed)
-    limited = replace(options, limit_s=LIMIT_S, most_back_edges=MOST_BACK_EDGES[case.level])
+    limited = replace(
+        options,
+        limit_s=LIMIT_S,
+        most_back_edges=MOST_BACK_EDGES[case.level],
+        sample_cost=sample_cost,
+    )
     return await call.session.sample(call_arguments(call.task, case.dims), limited)
 
 

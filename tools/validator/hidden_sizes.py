@@ -21,6 +21,8 @@ MOST_BESIDE_ONE = 2
 """Timed sizes of which one extent alone is changed, where there are several."""
 STEPS = (1, 1, 1, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61)
 """One, and prime numbers, by which one extent is changed."""
+ROUND = 64
+"""Multiple that no odd number of `STEPS` leads to from another."""
 NO_THRESHOLDS: Mapping[str, Sequence[int]] = MappingProxyType({})
 _MOST_DRAWS = 2000
 _FEW_DRAWS = 60
@@ -76,7 +78,8 @@ def draw_ragged(
     for _ in range(_FEW_DRAWS):
         size = dict(dims)
         for name in rng.permutation(grown)[:1]:
-            step = limits[name].multiple_of
+            # A round number: a few more or less are then no multiple of a vector's width.
+            step = ROUND * limits[name].multiple_of
             size[name] = int(dims[name] * times[name] * rng.uniform(0.75, 1.0)) // step * step
         for name, one in limits.items():
             few = [step for step in STEPS if step == 1 or step * one.multiple_of <= size[name]]

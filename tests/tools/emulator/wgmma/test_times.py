@@ -140,7 +140,8 @@ def test_a_kernel_that_only_multiplies_is_limited_by_its_tensor_cores(
     assert launch.terms_us["shared"] == pytest.approx(shared_us, rel=0.2)
     # Of one warpgroup alone, products follow each other.
     alone_us = operations / blocks / 2 * H200.sm_count / (peak * 1e6)
-    assert launch.terms_us["latency"] > 0.9 * alone_us
+    waited_us = launch.terms_us["latency"] + launch.terms_us["first_turn"]
+    assert waited_us > 0.9 * alone_us
     most = max(us for term, us in launch.terms_us.items() if term != "launch")
     assert launch.terms_us["shared"] == most
 

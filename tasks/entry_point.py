@@ -107,8 +107,7 @@ class EntryPoint:
     @property
     def called(self) -> str:
         """Return the name by which `solve` calls the function."""
-        arguments = f"<{', '.join(self.template)}>" if self.template else ""
-        return f"{self.function.qualified}{arguments}"
+        return _called(self.function, self.template)
 
 
 def find_entry(
@@ -268,7 +267,7 @@ class _Builder:
             return name
         columns = 1
         passed = name
-        dtype = _ELEMENTS.get(declared.ctype, "")
+        dtype = ""
         if struct:
             members = self.source.structs[struct] or ()
             kinds = {_ELEMENTS.get(one.ctype, "") for one in members if not one.pointers}
@@ -323,21 +322,12 @@ class _Builder:
 
     def _rows(self, name: str, declared: Declared) -> str:
         """Pass one array as an array of pointers to its rows."""
-        batch = next(
-            (
-                one.name
-                for one in self.function.parameters
-                if not one.pointers and one.ctype in _SCALARS and _BATCH.search(one.name)
-            ),
-            "",
-        ) or next(
-            (
-                one.name
-                for one in self.function.parameters
-                if not one.pointers and one.ctype in _SCALARS
-            ),
-            "",
-        )
+        scalars = [
+            one.name
+            for one in self.function.parameters
+            if not one.pointers and one.ctype in _SCALARS
+        ]
+        batch = next(filter(_BATCH.search, scalars), next(iter(scalars), ""))
         if not batch:
             raise UsageError(
                 f"{self.where}: parameter `{declared.shown}`: an array of pointers; add a "
@@ -438,10 +428,8 @@ def read_entry(source: CudaSource, entry: str, where: str) -> EntryPoint:
     passed = [builder.pass_for(one) for one in function.parameters]
     if builder.workspace:
         builder.add_workspace()
-    called = "::".join((*function.scope, function.name))
-    arguments = f"<{', '.join(template)}>" if template else ""
     asked = ["nullptr" if one == builder.storage else one for one in passed]
-    query = f"{called}{arguments}({', '.join(asked)}); // how much storage it needs"
+    query = f"{_called(function, template)}({', '.join(asked)}); // how much storage it needs"
     return EntryPoint(
         function=function,
         template=template,
@@ -451,6 +439,12 @@ def read_entry(source: CudaSource, entry: str, where: str) -> EntryPoint:
         meanings=types,
         after=tuple(builder.after),
     )
+
+
+def _called(function: DefinedFunction, template: Sequence[str]) -> str:
+    """Return the name, with template arguments, by which `solve` calls a function."""
+    arguments = f"<{', '.join(template)}>" if template else ""
+    return f"{function.qualified}{arguments}"
 
 
 def _without_gaps(ctype: str) -> str:

@@ -45,7 +45,7 @@ class AuthorsLaunch:
 def find_launch(
     source: CudaSource, kernel: DefinedFunction, template: Sequence[str]
 ) -> AuthorsLaunch | None:
-    """Return the first launch of `kernel` in the source that can be told in its parameters."""
+    """Return the first launch of `kernel` in the source that can be written in its parameters."""
     launches = [one for one in source.launches() if one.kernel == kernel.name]
     fitting = [one for one in launches if one.template == tuple(template)] or launches
     found = (_in_parameters(source, kernel, one) for one in fitting)

@@ -97,8 +97,8 @@ def _with_whole_vectors(task: Task) -> Task:
         lanes, extents = argument.declared.lanes, argument.shape
         if lanes == 1 or any(text.isdigit() and int(text) % lanes == 0 for text in extents):
             continue
-        product = " * ".join(text if text.isidentifier() else f"({text})" for text in extents)
-        whole = f"({product}) % {lanes} == 0" if len(extents) > 1 else f"{product} % {lanes} == 0"
+        length = " * ".join(text if text.isidentifier() else f"({text})" for text in extents)
+        whole = f"({length}) % {lanes} == 0" if len(extents) > 1 else f"{length} % {lanes} == 0"
         if whole not in conditions and not _always_holds(whole, task.dims):
             conditions.append(whole)
     if len(conditions) == 1:

@@ -36,7 +36,7 @@ from typing import Any
 
 from cuda_llm.errors import NoMemory, TaskError, describe_error, lacks_memory
 from cuda_llm.settings import settings
-from cuda_llm.tasks.element_types import ElementType, element_type
+from cuda_llm.tasks.element_types import ElementType
 from cuda_llm.tasks.sizes import scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument
 from cuda_llm.tasks.task_module import REMEDY, import_module_file, named_parameters
@@ -88,7 +88,7 @@ def load_reference(task: Task) -> Reference:
     known = set(task.dims) | {a.name for a in task.arguments if a.role in given}
     outputs = {a.name: a for a in task.arguments if a.is_output}
 
-    types = {one.name: element_type(one.dtype) for one in task.arguments if one.dtype}
+    types = task.element_types
     batched = bool(getattr(module, "BATCHED", False))
     promoted = bool(getattr(module, "PROMOTED", True))
 

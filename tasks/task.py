@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 from cuda_llm.data_file import Amount, Count, Identifier, Positive, Rule, Text, UnfitError
 from cuda_llm.profile import Objective
 from cuda_llm.tasks.declared_types import DECLARED_TYPES, STREAM, DeclaredType
-from cuda_llm.tasks.element_types import ELEMENT_TYPES, FORMATS, element_type
+from cuda_llm.tasks.element_types import ELEMENT_TYPES, FORMATS, ElementType, element_type
 from cuda_llm.tasks.expressions import Expression, OptionalExpression
 
 CTYPES: Mapping[str, str] = MappingProxyType(
@@ -279,3 +279,8 @@ class Task:
     """Weight of each bench size; empty means equal weights."""
     regression_limit: Amount = 1.1
     """Largest allowed time at any size, as a multiple of the incumbent's time."""
+
+    @property
+    def element_types(self) -> Mapping[str, ElementType]:
+        """Return the element type of each argument, by name; a stream has none."""
+        return {one.name: element_type(one.dtype) for one in self.arguments if one.dtype}

@@ -28,12 +28,12 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "told"), FOREIGN)
-def test_other_languages_are_named(tmp_path: Path, name: str, text: str, told: str) -> None:
+@pytest.mark.parametrize(("name", "text", "named"), FOREIGN)
+def test_other_languages_are_named(tmp_path: Path, name: str, text: str, named: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(UsageError) as caught:
         read_source(tmp_path / name)
-    assert told in str(caught.value)
+    assert named in str(caught.value)
     assert str(caught.value).startswith(f"{tmp_path / name}: ")
     assert "\n" not in str(caught.value)
 

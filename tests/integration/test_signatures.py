@@ -55,11 +55,11 @@ def test_each_is_drafted_or_refused_with_an_edit(file: Path, tmp_path: Path) -> 
     if file not in REFUSED:
         assert find_guesses(drafted(file, tmp_path))
         return
-    told = re.search(r"// expects: refused: (.*)", file.read_text())
-    assert told
+    edit = re.search(r"// expects: refused: (.*)", file.read_text())
+    assert edit
     with pytest.raises(UsageError) as caught:
         drafted(file, tmp_path)
-    assert told[1] in str(caught.value)
+    assert edit[1] in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -40,10 +40,10 @@ def test_each_has_its_place_in_the_signature(folder: Path) -> None:
     declared = "int* bins, unsigned char* work, cudaStream_t stream)"
     assert signature(task).endswith(declared)
     assert "#include <cuda_runtime_api.h>" in prelude(task)
-    told = host_context(task)
-    assert "bins [n] arrives filled with 0" in told
-    assert "work [4 * n] for work between" in told
-    assert "stream is the stream that is waited for and timed" in told
+    context = host_context(task)
+    assert "bins [n] arrives filled with 0" in context
+    assert "work [4 * n] for work between" in context
+    assert "stream is the stream that is waited for and timed" in context
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_the_use_of_a_pointer_is_seen(body: str, uses: list[Use]) -> None:
         ("k<<<(r * c + 31) / 32, 32>>>(x, r * c);", (), ("(n + 31) / 32", "32")),
     ],
 )  # fmt: skip
-def test_a_launch_is_told_in_the_kernels_parameters(
+def test_a_launch_is_written_in_the_kernels_parameters(
     body: str, statements: tuple[str, ...], configuration: tuple[str, ...]
 ) -> None:
     source = f"#define T 128\n__global__ void k(float* x, int n) {{ }}\nint main() {{ {body} }}\n"
@@ -110,20 +110,22 @@ def test_a_launch_that_needs_more_is_left_to_a_guess(body: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("source", "found"),
     [
-        "",
-        "}",
-        "void f(",
-        "template <",
-        "struct {",
-        "k<<<",
-        "enum",
-        "using x =",
-        "namespace a {",
-        "(]",
+        ("", ["g"]),
+        ("}", ["g"]),
+        ("void f(", []),
+        ("template <", ["g"]),
+        ("struct {", ["g"]),
+        ("k<<<", ["g"]),
+        ("enum", ["g"]),
+        ("using x =", []),
+        ("namespace a {", ["a::g"]),
+        ("(]", ["g"]),
     ],
 )
-def test_broken_text_gives_what_can_be_found(source: str) -> None:
-    read_cuda(source + "\nvoid g(int n) { k<<<1, 1>>>(n); }\n")
-    list(read_cuda(source).launches())
+def test_broken_text_gives_what_can_be_found(source: str, found: list[str]) -> None:
+    read = read_cuda(source + "\nvoid g(int n) { k<<<1, 1>>>(n); }\n")
+    assert [one.qualified for one in read.functions] == found
+    assert [one.kernel for one in read.launches()] == ["k"] * len(found)
+    assert not list(read_cuda(source).launches())

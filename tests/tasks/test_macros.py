@@ -41,4 +41,4 @@ def test_a_text_that_doubles_with_each_macro_ends() -> None:
 
 @pytest.mark.parametrize("source", ["#define", "#define F(", "#if", "#define F(a) a\nF(", "##"])
 def test_broken_text_is_no_error(source: str) -> None:
-    expand_macros(source)
+    assert all(one.text in source for one in expand_macros(source))

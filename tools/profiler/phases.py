@@ -12,7 +12,7 @@ from cuda_llm.source_file import SourceSpot
 from cuda_llm.tools.profiler.counters import SiteCounters
 from cuda_llm.tools.profiler.tables import InstructionClass, InstructionSite
 from cuda_llm.tools.profiler.time_model import ModelledLaunch
-from cuda_llm.tools.profiler.traffic import arithmetic_clk
+from cuda_llm.tools.profiler.traffic import arithmetic_clk, on_chip_clk
 
 LEAST_PHASE = 0.01
 """Part of the path below which a phase is left out."""
@@ -63,10 +63,8 @@ def _kind_of(site: InstructionSite, count: SiteCounters) -> PhaseKind:
 
 def _instructions(launch: ModelledLaunch) -> Iterator[_Part]:
     """Yield what the warps' executions of each basic block take by themselves."""
-    model = launch.hardware.model
     for block, warps in zip(launch.table.blocks, launch.account.block_warps, strict=True):
         shuffles = block.mix.get(InstructionClass.SHUFFLE, 0)
         kind: PhaseKind = "reduce" if shuffles else "compute"
         yield kind, block.spot, warps * arithmetic_clk(block, launch.hardware)
-        shared_clk = block.shared_waits * model.latency_shared_clk
-        yield "shared", block.spot, warps * (shared_clk + block.cached_waits * model.latency_l1_clk)
+        yield "shared", block.spot, warps * on_chip_clk(block, launch.hardware)

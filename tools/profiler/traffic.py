@@ -215,20 +215,13 @@ def first_turn_share(account: LaunchCounters, table: KernelTable, hardware: Hard
     waits = sum(one.path_clk for one in account.sites)
     once = sum(one.path_clk / max(1.0, one.requests / warps) for one in account.sites)
     own = sum(
-        _own_clk(block, hardware) * min(1.0, executed / account.blocks_total)
+        (arithmetic_clk(block, hardware) + on_chip_clk(block, hardware))
+        * min(1.0, executed / account.blocks_total)
         for block, executed in zip(table.blocks, account.block_warps, strict=True)
     )
     # Polls that are taken off a path leave a little more waits than path.
     once *= min(1.0, account.path_clk / waits) if waits else 0.0
     return min(1.0, (once + own) / account.path_clk)
-
-
-def _own_clk(block: BasicBlock, hardware: Hardware) -> float:
-    """Return the clocks of one execution of a basic block, without waits that sites count."""
-    model = hardware.model
-    shared_clk = block.shared_waits * model.latency_shared_clk
-    cached_clk = block.cached_waits * model.latency_l1_clk
-    return arithmetic_clk(block, hardware) + shared_clk + cached_clk
 
 
 def warp_waits(account: LaunchCounters, table: KernelTable, hardware: Hardware) -> Waits:
@@ -281,6 +274,13 @@ def arithmetic_clk(block: BasicBlock, hardware: Hardware) -> float:
     issued = sum(count for kind, count in block.mix.items() if kind is not InstructionClass.FREE)
     chain = block.dependent_chain or issued * DEPENDENT_SHARE
     return max(float(issued), chain * hardware.model.latency_alu_clk)
+
+
+def on_chip_clk(block: BasicBlock, hardware: Hardware) -> float:
+    """Return the clocks for which one execution of a basic block waits for shared memory, and for
+    local and constant memory at loaded addresses."""
+    model = hardware.model
+    return block.shared_waits * model.latency_shared_clk + block.cached_waits * model.latency_l1_clk
 
 
 def _shared_clk(executions: float, accesses: Sequence[SiteAccess], hardware: Hardware) -> float:

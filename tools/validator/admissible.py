@@ -163,7 +163,7 @@ async def _draw(task: Task, case: Case, rng: Random, oracle: Oracle, arrays: Arr
 
 
 def _trivial_problems(task: Task, drawn: _Draw, arrays: Arrays) -> Iterator[str]:
-    types = {one.name: element_type(one.dtype) for one in task.arguments if one.dtype}
+    types = task.element_types
     inputs = {name: types[name].decode(one, arrays.xp) for name, one in drawn.inputs.items()}
     for name, value in drawn.right.items():
         trivial = trivial_outputs(value, inputs, drawn.case.poison, arrays, types[name])

@@ -62,11 +62,8 @@ def stated_contents(
 
 def output_types(task: Task) -> dict[str, ElementType]:
     """Return the element type of each output, by name."""
-    return {
-        argument.name: element_type(argument.dtype)
-        for argument in task.arguments
-        if argument.is_output
-    }
+    types = task.element_types
+    return {one.name: types[one.name] for one in task.arguments if one.is_output}
 
 
 def call_arguments(task: Task, dims: Dims) -> tuple[Argument, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cuda_llm.outcomes import Verdict
-from cuda_llm.tasks.element_types import ElementType, element_type
+from cuda_llm.tasks.element_types import ElementType
 from cuda_llm.tasks.reference import Dims, load_reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tasks.tolerances import ErrorLimits
@@ -85,7 +85,7 @@ def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Orac
     Errors are measured against its results on the inputs' magnitudes where the task is linear,
     else against the larger of the value and the output's root mean square.
     """
-    types = {one.name: element_type(one.dtype) for one in task.arguments if one.dtype}
+    types = task.element_types
 
     async def run(inputs: Inputs, dims: Dims) -> dict[str, Array] | Verdict:
         placed = session.place(buffer_specs(task, dims))

@@ -34,7 +34,16 @@ class Within:
     alternative: int | None = None
 
 
-Expected = int | AnyNan | Near | Within
+@dataclass(frozen=True)
+class Pair:
+    """Two encodings in one word: of the low `width` bits, and of those above them."""
+
+    low: "Expected"
+    high: "Expected"
+    width: int
+
+
+Expected = int | AnyNan | Near | Within | Pair
 Oracle = Callable[[tuple[int, ...]], tuple[Expected, ...]]
 
 
@@ -51,5 +60,8 @@ def agrees(expected: Expected, bits: int) -> bool:
             if near or got is None or got.size is None:
                 return near
             return abs(float(got.value) - expected.exact) <= expected.most
+        case Pair(low=low, high=high, width=width):
+            below = bits & ((1 << width) - 1)
+            return agrees(low, below) and agrees(high, bits >> width)
         case _:
             return bits == expected

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from lane_oracle import formats
-from lane_oracle.expected import AnyNan, Expected, Near, Oracle, Within
+from lane_oracle.expected import AnyNan, Expected, Near, Oracle, Pair, Within
 from lane_oracle.formats import F32, F64, FORMATS, Format, Number, Real, decode, encode, number
 
 MODES = ("rn", "rz", "rm", "rp", "rna")
@@ -154,13 +154,11 @@ def extreme(words: list[str], arity: int = 2) -> Oracle:
 def pairs(each: Oracle, width: int) -> Oracle:
     """The same operation on the low and the high part of every operand."""
 
-    def oracle(args: tuple[int, ...]) -> tuple[int]:
+    def oracle(args: tuple[int, ...]) -> tuple[Expected]:
         mask = (1 << width) - 1
         low = each(tuple(a & mask for a in args))[0]
         high = each(tuple(a >> width for a in args))[0]
-        assert isinstance(low, int)
-        assert isinstance(high, int)
-        return (low | high << width,)
+        return (Pair(low, high, width),)
 
     return oracle
 
@@ -258,9 +256,36 @@ def divide_approximately(words: list[str]) -> Oracle:
         a, b = (operand(F32, bits, words) for bits in args)
         if b is not None and (b.size is None or b.size > 2**126):
             b = Number(b.negative, None)
-        return (finish(F32, formats.divide(a, b), words),)
+        return (_steps_of(formats.divide(a, b), words, 2),)
 
     return oracle
+
+
+def nearly(words: list[str], steps: int) -> Oracle:
+    """rcp.approx, sqrt.approx and div.full: the exact result, or `steps` float32 away from it."""
+    of_words = {
+        "div": formats.divide,
+        "rcp": lambda a: formats.divide(ONE, a),
+        "sqrt": formats.square_root,
+    }
+    exact: Callable[..., Real] = of_words[words[0]]
+    return lambda args: (_steps_of(exact(*(operand(F32, a, words) for a in args)), words, steps),)
+
+
+def _steps_of(real: Real, words: list[str], steps: int) -> Expected:
+    """What lies at most `steps` float32 from a result; a zero, a NaN and an infinity are exact.
+
+    A result beside the smallest normal float32 may be flushed, and a flushed result may not be.
+    """
+    bits = finish(F32, real, words)
+    assert isinstance(bits, int)
+    if real is None or real.size is None or real.size == 0:
+        return bits
+    size, sign = bits & 0x7FFFFFFF, bits & 0x80000000
+    least = 0x00800000
+    if "ftz" in words and size < least + steps:
+        return Near(bits, steps, sign if size else sign | least)
+    return Near(bits, steps)
 
 
 def gross(words: list[str]) -> Oracle:

@@ -56,8 +56,12 @@ def floating(words: list[str], arity: int) -> Oracle:
             return floats.gross(words) if "ftz" in words else floats.reciprocal_root(words)
         if name == "div":
             return floats.divide_approximately(words)
+        if name in ("rcp", "sqrt"):
+            return floats.nearly(words, 1)
         if name in floats.FUNCTIONS:
             return floats.approximate(words)
+    if "full" in words:
+        return floats.nearly(words, 2)
     if name in ("add", "sub", "mul", "fma", "mad", "div", "rcp", "sqrt"):
         return floats.arithmetic(words)
     raise LookupError(".".join(words))

@@ -202,8 +202,25 @@ __device__ void add_sample(float (&sums)[kSums], const float (&sample)[kFeatures
     }
 }
 
-// Joins the sums of a warp's lanes. Idea: in each exchange between lanes both hand
-// over one half of their sums and keep the other, so that 64 sums take 62 shuffles, not 320.
+// Lanes `kDistance` apart hand over one half of their sums to each other and keep the other half. A template,
+// so that every index is known to the compiler and the sums stay in registers.
+template <int kDistance>
+__device__ void join_halves(float (&sums)[kSums])
+{
+    constexpr int kHalf = kHalving / kWarp * kDistance;
+    bool upper = threadIdx.x & kDistance;
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+        float other = __shfl_xor_sync(kWholeWarp, upper ? sums[i] : sums[i + kHalf], kDistance);
+        sums[i] = (upper ? sums[i + kHalf] : sums[i]) + other;
+    }
+    if constexpr (kDistance > 1) {
+        join_halves<kDistance / 2>(sums);
+    }
+}
+
+// Joins the sums of a warp's lanes. Idea: each exchange between lanes halves the sums of a lane, so that 64 sums
+// take 62 shuffles, not 320.
 __device__ void join_lanes(float (&sums)[kSums], float* joined)
 {
     int lane = threadIdx.x % kWarp;
@@ -214,17 +231,7 @@ __device__ void join_lanes(float (&sums)[kSums], float* joined)
             joined[number] = sum;
         }
     }
-#pragma unroll
-    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-        bool upper = lane & distance;
-#pragma unroll
-        for (int i = 0; i < kHalving / kWarp * distance; ++i) {
-            float low = sums[i];
-            float high = sums[i + kHalving / kWarp * distance];
-            float other = __shfl_xor_sync(kWholeWarp, upper ? low : high, distance);
-            sums[i] = (upper ? high : low) + other;
-        }
-    }
+    join_halves<kWarp / 2>(sums);
 #pragma unroll
     for (int i = 0; i < kHalving / kWarp; ++i) {
         joined[lane * (kHalving / kWarp) + i] = sums[i];

@@ -263,12 +263,12 @@ def divide_approximately(words: list[str]) -> Oracle:
 
 def nearly(words: list[str], steps: int) -> Oracle:
     """rcp.approx, sqrt.approx and div.full: the exact result, or `steps` float32 away from it."""
-    of_words = {
+    by_name: dict[str, Callable[..., Real]] = {
         "div": formats.divide,
         "rcp": lambda a: formats.divide(ONE, a),
         "sqrt": formats.square_root,
     }
-    exact: Callable[..., Real] = of_words[words[0]]
+    exact = by_name[words[0]]
     return lambda args: (_steps_of(exact(*(operand(F32, a, words) for a in args)), words, steps),)
 
 

@@ -318,6 +318,7 @@ def ncu_command(ncu: Path, kernel: Kernel, compiled: Compiled, metrics: Sequence
             kernel.load_task(),
             compiled,
             kernel.dims,
+            Path(),
             seed=1,
             confined=False,
             warm_ups=1,

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import record
@@ -177,7 +178,7 @@ async def beside_ncu(device: Device, kernel: Kernel) -> dict[str, Any]:
     times: dict[bool, list[float]] = {False: [], True: []}
     for number in range(NCU_PROCESSES):
         command = driver_command(
-            toolkit, task, compiled, kernel.dims, seed=number, warm_ups=3, confined=False
+            toolkit, task, compiled, kernel.dims, Path(), seed=number, warm_ups=3, confined=False
         )
         for cache, times_us in times.items():
             time_us = await ncu_duration_us(command, cache=cache)

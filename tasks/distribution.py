@@ -1,7 +1,7 @@
 """Names of input distributions, as a task folder spells them. The validator draws from them.
 
 A spelling is `name` or `name(argument, ...)`; arguments are expressions in dims, so that
-`ints(0, num_bins)` follows the size.
+`ints(0, num_bins)` follows the size. `inputs.name` names a function of the task's inputs.py.
 """
 
 import ast
@@ -144,6 +144,15 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 )
 
 
+MADE = "inputs."
+"""Prefix of the spelling of a function of inputs.py."""
+
+
+def maker_of(text: str) -> str:
+    """Return the function of inputs.py that a spelling names; empty for a distribution."""
+    return text.removeprefix(MADE) if text.startswith(MADE) else ""
+
+
 @lru_cache(maxsize=1024)
 def parse_distribution(text: str) -> Distribution:
     """Split a spelling into name and arguments. Raises TaskError that names the fault."""
@@ -152,13 +161,16 @@ def parse_distribution(text: str) -> Distribution:
     except SyntaxError:
         node = None
     match node:
+        case ast.Attribute(value=ast.Name(id="inputs"), attr=name):
+            return Distribution(name=f"{MADE}{name}")
         case ast.Name(id=name):
             found = Distribution(name=name)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
             found = Distribution(name=name, arguments=tuple(map(ast.unparse, arguments)))
         case _:
             raise TaskError(
-                f"{text!r} is no distribution; expected `name` or `name(argument, ...)`"
+                f"{text!r} is no distribution; expected `name`, `name(argument, ...)` or "
+                "`inputs.function`"
             )
     family = FAMILIES.get(found.name)
     if family is None:

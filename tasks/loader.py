@@ -12,7 +12,7 @@ from typing import Any
 
 from cuda_llm.data_file import Place, UnfitError, read_as, read_table
 from cuda_llm.errors import TaskError
-from cuda_llm.tasks.distribution import FAMILIES, parse_distribution
+from cuda_llm.tasks.distribution import FAMILIES, maker_of, parse_distribution
 from cuda_llm.tasks.expressions import evaluate, names_in
 from cuda_llm.tasks.signature import host_context
 from cuda_llm.tasks.sizes import scalar_value, shape_of
@@ -56,6 +56,7 @@ def read_task(folder: Path) -> Task:
         "baseline": _baseline_of(folder),
         "host": _text_of(host) if host else "",
         "reference": _optional(folder / "reference.py"),
+        "inputs": _optional(folder / "inputs.py"),
         "playbook": _optional(folder / "playbook.cu"),
         "libraries": tuple(filter(Path.is_file, (folder / name for name in LIBRARY_FILES))),
     }
@@ -137,6 +138,7 @@ def _check(task: Task) -> None:
         if argument.name in task.dims and argument.value != argument.name:
             found = f"{argument.name}, which is a dim"
             raise UnfitError(found, "a name no dim has", *place, "name")
+    _check_made(task)
     if not any(argument.is_output for argument in task.arguments):
         raise UnfitError("no output", "an argument with role out or inout", "arguments")
     for group in ("bench", "edge", "emulated", "large"):
@@ -151,6 +153,23 @@ def _check(task: Task) -> None:
         raise UnfitError(f"{len(task.weights)} numbers", expected, "weights")
     if task.comparator and task.reference is None:
         raise UnfitError(task.comparator, "a reference.py that defines it", "comparator")
+
+
+def _check_made(task: Task) -> None:
+    """Check that inputs.py exists where it is named, and makes all of its arguments in each case:
+    arrays that depend on each other come from one call."""
+    first: tuple[str, ...] = ()
+    for index, argument in enumerate(task.arguments):
+        place = ("arguments", index, "distributions")
+        made = tuple(filter(maker_of, argument.distributions))
+        if not made:
+            continue
+        if task.inputs is None:
+            raise UnfitError(made[0], f"an inputs.py beside task.toml for {made[0]}", *place)
+        first = first or made
+        if argument.distributions != first:
+            expected = f"{[*first]}, as for every argument that inputs.py makes"
+            raise UnfitError([*argument.distributions], expected, *place)
 
 
 def _check_argument(argument: TaskArgument, dims: Mapping[str, str], place: Place) -> None:
@@ -191,6 +210,8 @@ def _check_distribution(text: str, dtype: str, dims: Mapping[str, str], place: P
     if unknown:
         found = f"unknown {', '.join(sorted(unknown))}"
         raise UnfitError(found, f"only {', '.join(dims)}", *place)
+    if maker_of(distribution.name):
+        return
     family = FAMILIES[distribution.name]
     if not (family.floats if is_float(dtype) else family.integers):
         found = f"{distribution.name} for {dtype}"

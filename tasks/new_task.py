@@ -34,7 +34,14 @@ _EDGES = (3, 31, 67, 33, 130)
 _EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
 """Extents of emulated sizes, by number of dims."""
 
-_MARKED_FILES = ("task.toml", "description.md", "reference.py", "host.cu", "baseline.cu")
+_MARKED_FILES = (
+    "task.toml",
+    "description.md",
+    "reference.py",
+    "inputs.py",
+    "host.cu",
+    "baseline.cu",
+)
 _MARK = re.compile(r"(?:#|//)\s*CONFIRM\b|\bCONFIRM:")
 
 

@@ -263,6 +263,8 @@ class Task:
     reference: Path | None
     """Path of reference.py; None: the baseline is the oracle and verdicts are marked
     `differential`."""
+    inputs: Path | None = None
+    """Path of inputs.py, which makes inputs that depend on each other."""
     comparator: str = ""
     """Name of a function in reference.py that judges results not compared element by element."""
     playbook: Path | None = None

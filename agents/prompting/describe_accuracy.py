@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cuda_llm.agents.situation import Situation
-from cuda_llm.tasks.distribution import FAMILIES, parse_distribution
+from cuda_llm.tasks.distribution import FAMILIES, maker_of, parse_distribution
 from cuda_llm.tasks.element_types import FORMATS
+from cuda_llm.tasks.made_inputs import describe_made
 from cuda_llm.tasks.task import SummationOrder, Task, Tolerance, ToleranceClass
 from cuda_llm.tasks.tolerances import ROUNDING_UNIT, Terms, limits
 
@@ -130,7 +131,13 @@ def describe_timed_inputs(situation: Situation) -> str:
     for one in situation.task.arguments:
         if one.distributions:
             drawn.setdefault(one.distributions[0], []).append(one.name)
-    inputs = (f"{', '.join(names)} {_meaning(text)}" for text, names in drawn.items())
+    made_by = situation.task.inputs
+    inputs = (
+        f"{', '.join(names)} {describe_made(made_by, maker_of(text))}"
+        if made_by and maker_of(text)
+        else f"{', '.join(names)} {_meaning(text)}"
+        for text, names in drawn.items()
+    )
     # A modelled call is always cold.
     warm = situation.capabilities.sets_l2 and situation.config.l2 == "warm"
     caches = "caches as the arrival of inputs left them" if warm else "cold caches"

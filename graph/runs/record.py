@@ -20,7 +20,9 @@ DECIDING_FILES = (
     "task.toml",
     "description.md",
     "reference.py",
+    "inputs.py",
     "baseline.cu",
+    "baseline.py",
     "host.cu",
     "playbook.cu",
 )

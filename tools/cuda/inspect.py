@@ -93,7 +93,7 @@ async def _run_ncu(
         return NcuResult(note=missing_note("ncu", "counters"))
     confined = await ncu_works_confined(ncu, toolkit, compiled.target, wall_s=options.wall_s)
     program = driver_command(
-        toolkit, task, compiled, dims, seed=_seed(), warm_ups=1, confined=confined
+        toolkit, task, compiled, dims, folder, seed=_seed(), warm_ups=1, confined=confined
     )
     counted = await run_ncu(ncu, program, folder, wall_s=options.wall_s)
     return (
@@ -119,7 +119,9 @@ async def _run_sanitizers(
     async def run_all(*, confined: bool) -> list[SanitizerResult]:
         runs: list[Coroutine[None, None, SanitizerResult]] = []
         for dims in small_sizes(task):
-            program = driver_command(toolkit, task, compiled, dims, seed=_seed(), confined=confined)
+            program = driver_command(
+                toolkit, task, compiled, dims, folder, seed=_seed(), confined=confined
+            )
             for tool in options.sanitizers:
                 own = folder / f"{tool}-{len(runs)}{'' if confined else '-unconfined'}"
                 own.mkdir()

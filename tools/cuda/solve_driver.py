@@ -1,7 +1,8 @@
 """Builds the command of a trusted program that calls `solve` once under a profiler or sanitizer.
 
-The driver draws inputs from the range of the task's first distribution. Outputs are not compared:
-correctness is judged elsewhere, with contents that no candidate can foresee.
+The driver draws inputs from the range of the task's first distribution, and reads those that the
+task's inputs.py makes from files. Outputs are not compared: correctness is judged elsewhere, with
+contents that no candidate can foresee.
 """
 
 import math
@@ -9,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cuda_llm.errors import MissingError
-from cuda_llm.tasks.distribution import parse_distribution
+from cuda_llm.tasks.distribution import maker_of, parse_distribution
 from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.made_inputs import make_inputs
 from cuda_llm.tasks.sizes import item_bytes, scalar_value, shape_of
 from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument, is_float
 from cuda_llm.tools.compiler.nvcc import Toolkit
@@ -52,6 +54,7 @@ def driver_command(
     task: Task,
     compiled: Compiled,
     dims: Mapping[str, int],
+    folder: Path,
     *,
     seed: int,
     confined: bool,
@@ -60,10 +63,14 @@ def driver_command(
     """Return the command that calls `solve` at one size: `warm_ups` unprofiled calls, then one
     profiled call.
 
-    `confined` keeps files from the program; leave it out for trusted kernels alone. Raises
-    MissingError where the toolkit lacks a runtime, TaskError on dims that fit no shape.
+    What inputs.py makes is written into `folder`, which the command has to find. `confined` keeps
+    files from the program; leave it out for trusted kernels alone. Raises MissingError where the
+    toolkit lacks a runtime, TaskError on dims that fit no shape and where inputs.py fails.
     """
-    arguments = [argument_word(argument, dims) for argument in task.arguments]
+    made = _write_made(task, dims, seed, folder)
+    arguments = [
+        made.get(argument.name) or argument_word(argument, dims) for argument in task.arguments
+    ]
     return program_words(
         toolkit, compiled.library, arguments, seed=seed, warm_ups=warm_ups, confined=confined
     )
@@ -101,6 +108,20 @@ def view_words(toolkit: Toolkit, library: Path) -> list[str]:
     words.append(("--rw", Path("/dev/null")))
     options = dict.fromkeys((option, str(path)) for option, path in words if path.exists())
     return [*(word for pair in options for word in pair), "--"]
+
+
+def _write_made(task: Task, dims: Mapping[str, int], seed: int, folder: Path) -> Mapping[str, str]:
+    """Write the timed inputs that inputs.py makes; return the word of each, by argument."""
+    timed = (one.distributions[0] for one in task.arguments if one.distributions)
+    function = next(filter(None, map(maker_of, timed)), "")
+    if not function:
+        return {}
+    words = {}
+    for name, values in make_inputs(task, function, seed, dims).items():
+        file = folder / f"{name}-{seed}.bin"
+        file.write_bytes(values.tobytes())
+        words[name] = f"file:{file}"
+    return words
 
 
 def argument_word(argument: TaskArgument, dims: Mapping[str, int]) -> str:

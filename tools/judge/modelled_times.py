@@ -71,7 +71,7 @@ from cuda_llm.tools.validator.cases import (
     work,
 )
 from cuda_llm.tools.validator.check_case import CheckedCase, check_case
-from cuda_llm.tools.validator.distributions import draw
+from cuda_llm.tools.validator.distributions import draw, draw_made
 from cuda_llm.tools.validator.find_cause import find_cause
 from cuda_llm.tools.validator.hidden_sizes import draw_ragged
 from cuda_llm.tools.validator.oracle import reference_oracle
@@ -621,13 +621,17 @@ def place_unfilled(
     specs = {spec.name: spec for spec in buffer_specs(task, dims)}
     rng = generator(nonce, task.name, "sampled", sample)
     case = timed_case(task, dims, level, "bench")
+    made = draw_made(task, case.distributions, dims, rng)
     drawn = {
-        name: draw(spelling, rng, _drawn_shape(specs[name]), specs[name].element, dims)
+        name: made[name]
+        if name in made
+        else draw(spelling, rng, _drawn_shape(specs[name]), specs[name].element, dims)
         for name, spelling in case.distributions.items()
     }
     small = [replace(one, shape=_drawn_shape(one)) for one in specs.values()]
     drawn |= stated_contents(task, small, dims)
-    is_part = {name: specs[name].nbytes > POOL_BYTES for name in drawn}
+    # What inputs.py makes is right only as a whole: offsets that repeat are none.
+    is_part = {name: specs[name].nbytes > POOL_BYTES and name not in made for name in drawn}
     pools = {name: values.tobytes() for name, values in drawn.items() if is_part[name]}
     placed = session.place_unfilled(tuple(specs.values()), pools)
     whole = {name: values for name, values in drawn.items() if not is_part[name]}

@@ -10,7 +10,7 @@ from cuda_llm.tasks.distribution import parse_distribution
 from cuda_llm.tasks.reference import Dims, Reference
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import SCRATCH_BYTES, Level, TimeClass, TimedSession
-from cuda_llm.tools.device.buffers import Array, Arrays, BufferSpec, Slots
+from cuda_llm.tools.device.buffers import Array, Arrays, BufferSpec, Random, Slots
 from cuda_llm.tools.timing.failures import baseline_refused
 from cuda_llm.tools.validator.buffers import (
     buffer_specs,
@@ -21,7 +21,7 @@ from cuda_llm.tools.validator.buffers import (
 from cuda_llm.tools.validator.cases import POISONS, Case, probe_densities, timed_case
 from cuda_llm.tools.validator.check_outputs import Method
 from cuda_llm.tools.validator.columns import fill
-from cuda_llm.tools.validator.distributions import draw, spellings_in
+from cuda_llm.tools.validator.distributions import draw, draw_made, spellings_in
 
 GROUP_BYTES = 1 << 28
 """Bytes of inputs drawn, and of outputs compared, at once, unless one call has more."""
@@ -98,8 +98,10 @@ def draw_group(input_plan: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
     rng = input_plan.arrays.generator(group.seed)
     shapes = {spec.name: spec for spec in input_plan.specs}
     densities = probe_densities(input_plan.task, input_plan.case)
-    drawn: dict[str, Array] = {}
+    drawn = _draw_made(input_plan, len(group.slots), rng)
     for name, spelling in input_plan.case.distributions.items():
+        if name in drawn:
+            continue
         spec = shapes[name]
         fresh = partial(
             draw,
@@ -122,6 +124,13 @@ def draw_group(input_plan: InputPlan, group: SlotGroup) -> Mapping[str, Array]:
                 drawn[name][row, ...] = fresh(spec.shape)
     many = [replace(one, shape=(len(group.slots), *one.shape)) for one in input_plan.specs]
     return drawn | stated_contents(input_plan.task, many, input_plan.dims, input_plan.arrays)
+
+
+def _draw_made(input_plan: InputPlan, slots: int, rng: Random) -> dict[str, Array]:
+    """Draw what inputs.py makes, for each slot anew, the slots along the first axis."""
+    task, row, dims = input_plan.task, input_plan.case.distributions, input_plan.dims
+    made = [draw_made(task, row, dims, rng, input_plan.arrays) for _ in range(slots)]
+    return {name: input_plan.arrays.xp.stack([one[name] for one in made]) for name in made[0]}
 
 
 @dataclass(frozen=True, kw_only=True)

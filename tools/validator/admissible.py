@@ -13,6 +13,7 @@ from cuda_llm.outcomes import (
     WrongResult,
     infrastructure_error,
 )
+from cuda_llm.tasks.distribution import maker_of
 from cuda_llm.tasks.element_types import ElementType, element_type
 from cuda_llm.tasks.reference import load_reference
 from cuda_llm.tasks.task import Task, ToleranceClass
@@ -179,14 +180,19 @@ async def _unused_inputs(task: Task, drawn: _Draw, oracle: Oracle, arrays: Array
     """Return a line for each input the result does not depend on."""
     rng = generator(fresh_nonce(), task.name, "soundness", 0, arrays)
     problems = []
-    for name in drawn.case.distributions:
-        other = {**drawn.inputs, name: draw_inputs(task, drawn.case, rng, arrays)[name]}
+    row = drawn.case.distributions
+    # What inputs.py makes is exchanged as a whole: its arrays depend on each other.
+    made = [name for name, text in row.items() if maker_of(text)]
+    for names in [[name] for name in row if name not in made] + ([made] if made else []):
+        again = draw_inputs(task, drawn.case, rng, arrays)
+        other = {**drawn.inputs, **{name: again[name] for name in names}}
         changed = await oracle(other, drawn.case.dims)
         if isinstance(changed, Expectation) and _passes(
             task, drawn, _stored(task, changed, arrays), arrays
         ):
+            what = " and ".join(names)
             problems.append(
-                f"the result does not depend on {name}: remove {name}, or name `distributions` in "
+                f"the result does not depend on {what}: remove {what}, or name `distributions` in "
                 "task.toml whose values change the result"
             )
     return problems

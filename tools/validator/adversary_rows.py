@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cuda_llm.tasks.distribution import parse_distribution
+from cuda_llm.tasks.distribution import maker_of, parse_distribution
 from cuda_llm.tasks.element_types import element_type
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task, TaskArgument, ToleranceClass, is_float
@@ -48,10 +48,10 @@ def adversary_rows(
 ) -> Iterator[Row]:
     """Yield rows of a task's distributions in which one or two inputs are arranged.
 
-    An input with a single distribution is left as it is, and so is one whose rows are independent
-    or whose numbers are in order: the task may rely on what it draws. Of the rows that may draw
-    such numbers the one with the largest is taken, since what holds a sentinel, overflows or
-    cancels shows at large numbers.
+    An input with a single distribution is left as it is, and so is one that inputs.py makes, whose
+    rows are independent or whose numbers are in order: the task may rely on what it draws. Of the
+    rows that may draw such numbers the one with the largest is taken, since what holds a sentinel,
+    overflows or cancels shows at large numbers.
     """
     floats, varied = _loose_floats(task), _varied(task)
     whole = [one for one in varied if element_type(one.dtype).kind == "int" and LOOSE & _names(one)]
@@ -85,7 +85,8 @@ def heavy_rows(task: Task, rows: Sequence[Row], dims: Dims) -> list[Row]:
 
 
 def _varied(task: Task) -> list[TaskArgument]:
-    return [one for one in task.arguments if len(set(one.distributions)) > 1]
+    several = [one for one in task.arguments if len(set(one.distributions)) > 1]
+    return [one for one in several if not maker_of(one.distributions[0])]
 
 
 def _loose_floats(task: Task) -> list[TaskArgument]:

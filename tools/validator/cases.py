@@ -10,7 +10,7 @@ from operator import truediv
 
 import numpy as np
 
-from cuda_llm.tasks.distribution import parse_distribution
+from cuda_llm.tasks.distribution import maker_of, parse_distribution
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims
 from cuda_llm.tasks.task import Task, TaskArgument, ToleranceClass
@@ -311,10 +311,10 @@ def _side_by_side(task: Task, timed: Mapping[str, str]) -> Mapping[str, str]:
     rows of its own, and so is everything else where all terms are added to one element.
     """
     adds = task.tolerance.kind in (ToleranceClass.REDUCTION, ToleranceClass.DOT)
-    inputs = inputs_of(task)
+    inputs = [one for one in inputs_of(task) if not maker_of(one.distributions[0])]
     if not inputs or (adds and len(inputs) == 1):
         return {}
-    first, *others = inputs
+    first = inputs[0]
     together = [
         text
         for text in first.distributions
@@ -322,7 +322,7 @@ def _side_by_side(task: Task, timed: Mapping[str, str]) -> Mapping[str, str]:
     ]
     if len(set(together)) < 2:
         return {}
-    return {first.name: in_regions(together), **{one.name: timed[one.name] for one in others}}
+    return {**timed, first.name: in_regions(together)}
 
 
 def side_by_side_case(task: Task, dims: Dims, group: str) -> Case:

@@ -32,7 +32,7 @@ from cuda_llm.tools.validator.cases import (
     timed_case,
 )
 from cuda_llm.tools.validator.compare import Expected, OutputComparison, compare, wrong_elements
-from cuda_llm.tools.validator.distributions import draw
+from cuda_llm.tools.validator.distributions import draw, draw_made
 from cuda_llm.tools.validator.find_patterns import find_element_pattern
 from cuda_llm.tools.validator.float_values import EXACT_SUM
 from cuda_llm.tools.validator.one_call import (
@@ -284,8 +284,11 @@ def draw_inputs(task: Task, case: Case, rng: Random, arrays: Arrays = HOST) -> d
     specs = buffer_specs(task, case.dims)
     shapes = {spec.name: spec for spec in specs}
     densities = probe_densities(task, case)
+    made = draw_made(task, case.distributions, case.dims, rng, arrays)
     drawn = {
-        name: draw(
+        name: made[name]
+        if name in made
+        else draw(
             spelling,
             rng,
             shapes[name].shape,

@@ -9,9 +9,11 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.tasks.distribution import parse_distribution
+from cuda_llm.tasks.distribution import maker_of, parse_distribution
 from cuda_llm.tasks.element_types import ElementType, element_type
 from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.made_inputs import make_inputs
+from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.buffers import HOST, Array, Arrays, Random
 from cuda_llm.tools.validator.adversaries import ARRANGEMENTS, landmarks, split_arrangement
 from cuda_llm.tools.validator.float_values import (
@@ -133,6 +135,8 @@ def drawing_bytes(
         # The numbers, before they are stored as bits.
         number_bytes = element_type(element.array).item_bytes
         return number_bytes * size + drawing_bytes(spelling, size, at_once, element.array)
+    if maker_of(spelling):
+        return SORTED_BYTES * size
     names = [parse_distribution(one).name for one in spellings_in(spelling)]
     at_most = min(size, at_once)
     parted = [is_in_parts(DISTRIBUTIONS[name]) or name in FILLED for name in names]
@@ -165,6 +169,23 @@ def draw(
     source = Source(rng, arrays, at_once, element)
     values = _numbers(spelling, source, shape, element.array, dims, density)
     return values if element.is_native else _stored(values, element, source)
+
+
+def draw_made(
+    task: Task,
+    row: Mapping[str, str],
+    dims: Mapping[str, int],
+    rng: Random,
+    arrays: Arrays = HOST,
+) -> dict[str, Array]:
+    """Draw the inputs of a row of distributions that a function of inputs.py makes; empty where the
+    row names none. Raises TaskError where inputs.py fails."""
+    function = next(filter(None, map(maker_of, row.values())), "")
+    if not function:
+        return {}
+    low, high = arrays.to_host(rng.integers(0, 1 << 31, size=(2,))).tolist()
+    made = make_inputs(task, function, low | high << 31, dims)
+    return {name: arrays.xp.asarray(one) for name, one in made.items()}
 
 
 def _stored(values: Array, element: ElementType, source: Source) -> Array:

@@ -59,8 +59,8 @@ def judged_rounds(out: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def task(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A transpose at small sizes: what is judged often is judged fast, and no first kernel is at the
-    hardware's limit, which would end the run."""
+    """A transpose at small sizes: what is judged often is judged fast, and no first kernel is at
+    the hardware's limit, which would end the run."""
     return str(tiny_task(tmp_path_factory.mktemp("tasks"), "tiny", of="matrix_transpose"))
 
 

@@ -1,5 +1,7 @@
 """The driver hands `solve` its arguments, and says where the profiler is to look."""
 
+import asyncio
+import struct
 import subprocess
 from pathlib import Path
 
@@ -8,16 +10,20 @@ import pytest
 from cuda_llm.errors import MissingError
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import ArgumentRole, TaskArgument
+from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
 from cuda_llm.tools.cuda.solve_driver import (
     argument_word,
+    driver_command,
     driver_program,
     runtime_library,
     view_words,
 )
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 from cuda_llm.tools.sandbox.isolation import landlock_abi
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/counters"
+SPARSE = Path(__file__).parents[2] / "fixtures/tasks/sparse_rows"
 WORDS = [
     "in:float32:1000:-1.0:1.0",
     "int:1000",
@@ -152,6 +158,27 @@ def test_more_arguments_than_a_call_has_are_refused(
 ) -> None:
     done = drive(libraries, 0, *[kind] * (most + 1))
     assert (done.returncode, "too many" in done.stderr) == (3, True)
+
+
+def test_what_a_task_makes_is_read_from_a_file(libraries: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "x:1.bin"
+    file.write_bytes(struct.pack("<1000f", *[-0.95] * 500, *[0.95] * 500))
+    done = drive(libraries, 1, f"file:{file}", *WORDS[1:])
+    assert done.returncode == 0, done.stderr
+    assert "floats 1 1 bins 3 6" in done.stdout
+    file.write_bytes(bytes(4000))
+    assert "floats 0 0" in drive(libraries, 1, f"file:{file}", *WORDS[1:]).stdout
+    assert drive(libraries, 0, f"file:{file}2", *WORDS[1:]).returncode == 3
+
+
+def test_a_command_brings_the_inputs_that_a_task_makes(tmp_path: Path) -> None:
+    task, dims = load_task(SPARSE), {"rows": 5, "nonzeros": 9}
+    built = asyncio.run(compile_candidate(CompileRequest(source=task.baseline.read_text())))
+    assert isinstance(built, Compiled)
+    words = driver_command(find_toolkit(), task, built, dims, tmp_path, seed=3, confined=True)
+    offsets = Path(words[-5].removeprefix("file:"))
+    assert struct.unpack("<6i", offsets.read_bytes()) == (0, 1, 3, 5, 7, 9)
+    assert words[-4] == "in:float32:9:-1.0:1.0"
 
 
 @pytest.mark.parametrize("name", list_tasks())

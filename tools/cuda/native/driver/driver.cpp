@@ -5,6 +5,7 @@
 // none it keeps what it has. An argument of `solve` is one of
 //   out:BYTES                        device memory that nothing has written
 //   in:DTYPE:COUNT:LOW:HIGH          device memory with contents drawn from [LOW, HIGH)
+//   file:PATH                        device memory with the bytes of a file
 //   int:VALUE, float:VALUE, double:VALUE
 // Memory is exactly as large as its argument, so that a step past its end is one.
 #include <dlfcn.h>
@@ -13,6 +14,8 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -83,12 +86,27 @@ void add_input(Call& call, const std::vector<std::string>& parts, uint64_t seed)
     call.inputs.push_back(std::move(input));
 }
 
+void add_file(Call& call, const char* path)
+{
+    std::ifstream file(path, std::ios::binary);
+    if (!file) {
+        driver::give_up(driver::kRefused, "arguments", path);
+    }
+    Input input{nullptr, 0, {std::istreambuf_iterator<char>(file), {}}};
+    input.bytes = input.contents.size();
+    input.data = static_cast<unsigned char*>(driver::allocate(input.bytes));
+    add_integer(call, reinterpret_cast<uint64_t>(input.data));
+    call.inputs.push_back(std::move(input));
+}
+
 void add(Call& call, const char* text, uint64_t seed)
 {
     const std::vector<std::string> parts = split(text);
     const std::string& kind = parts[0];
     if (kind == "in" && parts.size() == 5) {
         add_input(call, parts, seed);
+    } else if (kind == "file" && parts.size() > 1) {
+        add_file(call, text + kind.size() + 1);
     } else if (kind == "out" && parts.size() == 2) {
         const size_t bytes = std::strtoull(parts[1].c_str(), nullptr, 10);
         add_integer(call, reinterpret_cast<uint64_t>(driver::allocate(bytes)));

@@ -15,14 +15,14 @@ from cuda_llm.tasks.task import Task, TaskArgument, is_float
 
 def shape_of(argument: TaskArgument, dims: Mapping[str, int]) -> tuple[int, ...]:
     """Return the extents of a buffer. Raises TaskError where an extent is no whole number of at
-    least 1."""
+    least 0."""
     extents = []
     for text in argument.shape:
         extent = evaluate(text, dims)
-        if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
+        if not isinstance(extent, int) or isinstance(extent, bool) or extent < 0:
             raise TaskError(
                 f"{argument.name}: {text} is {extent} at {dict(dims)}; "
-                "expected a whole number of at least 1"
+                "expected a whole number of at least 0"
             )
         extents.append(extent)
     return tuple(extents)

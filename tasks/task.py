@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from cuda_llm.data_file import Amount, Count, Identifier, Positive, Rule, Text, UnfitError
+from cuda_llm.data_file import Amount, Count, Extent, Identifier, Positive, Rule, Text, UnfitError
 from cuda_llm.profile import Objective
 from cuda_llm.tasks.declared_types import DECLARED_TYPES, STREAM, DeclaredType
 from cuda_llm.tasks.element_types import ELEMENT_TYPES, FORMATS, ElementType, element_type
@@ -186,7 +186,7 @@ class Sizes:
     """Dims of the cases, by group."""
 
     bench: tuple[Mapping[str, Count], ...]
-    edge: tuple[Mapping[str, Count], ...]
+    edge: tuple[Mapping[str, Extent], ...]
     emulated: tuple[Mapping[str, Count], ...]
     """Sizes at which an emulated device executes every block and compares results."""
     large: tuple[Mapping[str, Count], ...] = ()

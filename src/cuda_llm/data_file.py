@@ -79,6 +79,7 @@ Identifier = Annotated[
     str,
     Rule(lambda core: core.str_schema(pattern="^[A-Za-z][A-Za-z0-9_]*$"), "letters, digits and _"),
 ]
+Extent = Annotated[int, Rule(lambda core: core.int_schema(ge=0), "a whole number of at least 0")]
 Count = Annotated[int, Rule(lambda core: core.int_schema(ge=1), "a whole number of at least 1")]
 Amount = Annotated[float, Rule(lambda core: core.float_schema(ge=0), "a number of at least 0")]
 Positive = Annotated[

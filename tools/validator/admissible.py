@@ -59,12 +59,16 @@ def trivial_outputs(
     numbers. Those that happen to equal `right`, as zeros for an empty histogram, are left out.
     """
     xp, element = arrays.xp, element or element_type(right.dtype.name)
+    if not right.size:
+        return
     numbers = element.decode(right, xp)
     candidates = [
         ("zeros", xp.zeros_like(right)),
         ("one constant", element.encode(_constant(numbers, arrays), xp)),
     ]
     for name, given in inputs.items():
+        if not given.size:
+            continue
         places = xp.arange(right.size) % given.size
         copied = xp.take(given.reshape(-1), places).reshape(right.shape)
         candidates.append((f"a copy of {name}", element.encode(copied.astype(numbers.dtype), xp)))

@@ -166,6 +166,8 @@ def draw(
     memory holds them.
     """
     element = element_type(dtype if isinstance(dtype, str) else np.dtype(dtype).name)
+    if 0 in shape:
+        return arrays.xp.empty(shape, element.stored_as)
     source = Source(rng, arrays, at_once, element)
     values = _numbers(spelling, source, shape, element.array, dims, density)
     return values if element.is_native else _stored(values, element, source)

@@ -190,7 +190,7 @@ def test_a_path_without_a_folder_lists_no_tasks(path: str | Path) -> None:
         ('name = "y"', 'name = "n"', "arguments[1].name: found n, which is a dim; expected"),
         ('name = "x"', 'name = "x y"', "arguments[0].name: found x y; expected letters"),
         ('role = "out"', 'role = "in"', "arguments[1].distributions: found none; expected"),
-        ("{ n = 1 }, { n = 3 }", "{ n = -1 }", "sizes.edge[0].n: found -1; expected a whole number"),
+        ("{ n = 1 }, { n = 3 }", "{ n = -1 }", "sizes.edge[0].n: found -1; expected a whole"),
         ("{ n = 1 }, { n = 3 }", "{ m = 1 }", "sizes.edge[0].n: found nothing; expected"),
         ("{ n = 1 }, { n = 3 }", "7", "sizes.edge[0]: found 7; expected a table"),
         ("min = 1, max", "min = 9, multiple_of = 8, max", ""),

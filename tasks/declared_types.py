@@ -46,14 +46,19 @@ _VECTORS: Mapping[str, str] = MappingProxyType(
 )
 """Name of a vector without its lanes, to the elements; `long` has 64 bits on Linux."""
 
-_PAIRS: Mapping[str, str] = MappingProxyType(
+_SHORT_VECTORS: Mapping[str, tuple[str, int]] = MappingProxyType(
     {
-        "half2": "float16",
-        "__half2": "float16",
-        "__nv_bfloat162": "bfloat16",
-        "nv_bfloat162": "bfloat16",
+        "half2": ("float16", 2),
+        "__half2": ("float16", 2),
+        "__nv_bfloat162": ("bfloat16", 2),
+        "nv_bfloat162": ("bfloat16", 2),
+        "__nv_fp8x2_e4m3": ("float8_e4m3fn", 2),
+        "__nv_fp8x4_e4m3": ("float8_e4m3fn", 4),
+        "__nv_fp8x2_e5m2": ("float8_e5m2", 2),
+        "__nv_fp8x4_e5m2": ("float8_e5m2", 4),
     }
 )
+"""Vectors of short floats, to the elements and their number."""
 
 _TYPEDEFS: Mapping[str, str] = MappingProxyType(
     {
@@ -89,9 +94,9 @@ def _declared() -> Iterator[DeclaredType]:
     for base, name in _VECTORS.items():
         for lanes in (2, 3, 4):
             yield DeclaredType(ctype=f"{base}{lanes}", element=name, lanes=lanes)
-    for ctype, name in _PAIRS.items():
+    for ctype, (name, lanes) in _SHORT_VECTORS.items():
         header = ELEMENT_TYPES[name].header
-        yield DeclaredType(ctype=ctype, element=name, lanes=2, header=header)
+        yield DeclaredType(ctype=ctype, element=name, lanes=lanes, header=header)
     yield DeclaredType(ctype=VOID, element="")
     yield DeclaredType(ctype=STREAM, element="", header="cuda_runtime_api.h")
 

@@ -1,7 +1,7 @@
 """Describes the types of elements: their names in files and in C++, how memory holds them, how far
 they round.
 
-NumPy and CuPy have no bfloat16 and no numbers of 8 bits. Arrays of such elements hold their bits in
+NumPy and CuPy have no bfloat16 and no floats of 8 bits. Arrays of such elements hold their bits in
 unsigned integers; `decode` and `encode` convert between bits and numbers. Everything that moves,
 seals or compares memory bit by bit works on the bits, and only what computes decodes them.
 """
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
+
+import numpy as np
 
 Array = Any
 """An array of NumPy or CuPy."""
@@ -30,7 +32,9 @@ class FloatFormat:
     largest: float
     """The largest finite number."""
     saturates: bool = False
-    """Whether conversions of the hardware give the largest number where others give infinity."""
+    """Whether conversions of the hardware give the largest number where others give infinity: C++
+    has a way to ask for infinity instead where the format has infinities."""
+    has_infinity: bool = True
     in_memory: bool = True
     """Whether elements of arrays may have the format; tf32 is a rounding inside of tensor cores."""
 
@@ -55,12 +59,19 @@ class FloatFormat:
         return self.in_memory and self.significand_bits < 24
 
     @property
+    def least_infinite(self) -> float:
+        """Return the least number that is rounded to infinity, unless the format saturates; inf
+        where float64 has no such number."""
+        return self.largest + self._half_step
+
+    @property
     def nearly_infinite(self) -> float:
         """Return one step below the least number that is rounded to infinity."""
-        # That number is half a step above the largest.
-        return self.largest - math.ldexp(
-            1.0, math.frexp(self.largest)[1] - self.significand_bits - 1
-        )
+        return self.largest - self._half_step
+
+    @property
+    def _half_step(self) -> float:
+        return math.ldexp(1.0, math.frexp(self.largest)[1] - self.significand_bits - 1)
 
 
 FORMATS: Mapping[str, FloatFormat] = MappingProxyType(
@@ -88,6 +99,21 @@ FORMATS: Mapping[str, FloatFormat] = MappingProxyType(
                 largest=(2 - 2.0**-7) * 2.0**127,
             ),
             FloatFormat(
+                name="e4m3",
+                significand_bits=4,
+                least_exponent=-6,
+                largest=448.0,
+                saturates=True,
+                has_infinity=False,
+            ),
+            FloatFormat(
+                name="e5m2",
+                significand_bits=3,
+                least_exponent=-14,
+                largest=57344.0,
+                saturates=True,
+            ),
+            FloatFormat(
                 name="fp64",
                 significand_bits=53,
                 least_exponent=-1022,
@@ -103,7 +129,7 @@ class ElementType:
     """A type that elements of a buffer, or a scalar argument, may have."""
 
     name: str
-    """As `dtype` of a task spells it."""
+    """As `dtype` of a task and PyTorch spell it."""
     ctypes: tuple[str, ...]
     """Spellings in C++; the first one is declared."""
     kind: Literal["float", "int", "bool"]
@@ -117,8 +143,6 @@ class ElementType:
     """Precision and range of a float type; None for whole numbers."""
     header: str = ""
     """The header that declares the first C++ spelling; empty where nvcc needs none."""
-    torch: str = ""
-    """PyTorch's name of the type; empty: `name`."""
 
     @property
     def stored_as(self) -> str:
@@ -136,11 +160,6 @@ class ElementType:
     def is_short(self) -> bool:
         """Return whether elements are floats shorter than fp32."""
         return self.format is not None and self.format.is_short
-
-    @property
-    def torch_name(self) -> str:
-        """Return PyTorch's name of the type."""
-        return self.torch or self.name
 
     @property
     def is_native(self) -> bool:
@@ -163,6 +182,8 @@ class ElementType:
             return stored
         if stored.dtype.name != self.storage:
             raise TypeError(f"{self.name} in {stored.dtype}; expected its bits in {self.storage}")
+        if self.item_bytes == 1:
+            return xp.take(xp.asarray(_numbers_of_bytes(self.floating)), stored)
         # bfloat16 is the upper half of a float32.
         words = stored.astype("uint32")
         words <<= 16
@@ -171,17 +192,32 @@ class ElementType:
     def encode(self, values: Array, xp: Any) -> Array:
         """Return numbers as memory holds them, rounded to the nearest, ties to even.
 
-        Numbers beyond the range become infinite, or the largest where the format saturates.
-        Decoding the result gives numbers of the type back as they were, NaNs with their payloads.
-        The result has the type `stored_as`. `xp` is NumPy or CuPy.
+        Numbers beyond the range become infinite, or the largest where the format saturates;
+        infinities stay where the format has them. Decoding the result gives numbers of the type
+        back as they were, NaNs with their payloads. The result has the type `stored_as`. `xp` is
+        NumPy or CuPy.
         """
         if self.is_native:
             return values.astype(self.array, copy=False)
-        return _upper_halves(_as_float32(values, xp), xp)
+        numbers = _as_float32(values, xp)
+        return (
+            _bytes(numbers, self.floating, xp)
+            if self.item_bytes == 1
+            else _upper_halves(numbers, xp)
+        )
 
     def rounded(self, values: Array, xp: Any) -> Array:
         """Return numbers rounded to elements, as numbers of the type `array`."""
         return self.decode(self.encode(values, xp), xp)
+
+    def within_range(self, values: Array, xp: Any) -> Array:
+        """Return float64 numbers, those beyond the range of a type that saturates as its largest.
+
+        NaNs stay, and so do all numbers of other types.
+        """
+        if self.format is None or not self.format.saturates:
+            return values
+        return xp.clip(values, -self.format.largest, self.format.largest)
 
 
 def _as_float32(values: Array, xp: Any) -> Array:
@@ -220,6 +256,57 @@ def _upper_halves(values: Array, xp: Any) -> Array:
     return xp.where(is_nan, quiet, rounded).astype("uint16")
 
 
+@cache
+def _numbers_of_bytes(format: FloatFormat) -> Array:
+    """Return the number of each of the 256 patterns of a format of 8 bits, as float32.
+
+    All NaNs are quiet, so that no arithmetic on the host is an exception; the fraction of a NaN's
+    pattern lies behind the bit that says so.
+    """
+    fraction_bits = format.significand_bits - 1
+    patterns = np.arange(256)
+    exponents = np.maximum((patterns & 0x7F) >> fraction_bits, 1) + format.least_exponent - 1
+    fractions = patterns & ((1 << fraction_bits) - 1)
+    leading = np.where((patterns & 0x7F) >> fraction_bits, 1 << fraction_bits, 0)
+    numbers = np.ldexp(leading + fractions, exponents - fraction_bits).astype(np.float32)
+    bits = numbers.view(np.uint32)
+    beyond = numbers > format.largest
+    bits[beyond] = 0x7FC00000 | fractions[beyond] << (22 - fraction_bits)
+    if format.has_infinity:
+        bits[beyond & (fractions == 0)] = 0x7F800000
+    bits[128:] |= np.uint32(1 << 31)
+    numbers.flags.writeable = False
+    return numbers
+
+
+@cache
+def _ends_of_bytes(format: FloatFormat) -> Array:
+    """Return for each pattern of a positive number, but for the largest, the greatest float32 that
+    is rounded to the pattern's number or to a smaller one."""
+    numbers = _numbers_of_bytes(format)[:128]
+    finite = numbers[np.isfinite(numbers)]
+    # Float32 holds a middle of two neighbours, which belongs to that of them with an even pattern.
+    ends = (finite[:-1] + finite[1:]) / 2
+    ends[1::2] = np.nextafter(ends[1::2], np.float32(0))
+    ends.flags.writeable = False
+    return ends
+
+
+def _bytes(values: Array, format: FloatFormat, xp: Any) -> Array:
+    """Round float32 numbers to a format of 8 bits."""
+    bits = xp.ascontiguousarray(values).reshape(values.shape).view("uint32")
+    patterns = xp.searchsorted(xp.asarray(_ends_of_bytes(format)), xp.abs(values))
+    fraction_bits = format.significand_bits - 1
+    mask = (1 << fraction_bits) - 1
+    if format.has_infinity:
+        patterns = xp.where(xp.isinf(values), 0x7F & ~mask, patterns)
+    fractions = bits >> (22 - fraction_bits) & mask
+    # Without a fraction the pattern would be an infinity: a NaN of no payload has all bits set.
+    quiet = 0x7F & ~mask | xp.where(fractions == 0, mask, fractions)
+    patterns = xp.where(xp.isnan(values), quiet, patterns)
+    return (patterns | bits >> 24 & 0x80).astype("uint8")
+
+
 def _whole(name: str, *ctypes: str) -> ElementType:
     """Return a type of whole numbers, whose NumPy name ends in its bits."""
     bits = int(name.lstrip("uint"))
@@ -248,6 +335,19 @@ ELEMENT_TYPES: Mapping[str, ElementType] = MappingProxyType(
                 storage="uint16",
                 format=FORMATS["bf16"],
                 header="cuda_bf16.h",
+            ),
+            *(
+                ElementType(
+                    name=name,
+                    ctypes=(f"__nv_fp8_{format}",),
+                    kind="float",
+                    item_bytes=1,
+                    array="float32",
+                    storage="uint8",
+                    format=FORMATS[format],
+                    header="cuda_fp8.h",
+                )
+                for name, format in (("float8_e4m3fn", "e4m3"), ("float8_e5m2", "e5m2"))
             ),
             ElementType(
                 name="float32",
@@ -278,11 +378,6 @@ ELEMENT_TYPES: Mapping[str, ElementType] = MappingProxyType(
     }
 )
 """Element types by name."""
-
-
-def of_torch(name: str) -> str:
-    """Return the name of an element type from PyTorch's name; an unknown name as it is."""
-    return next((one.name for one in ELEMENT_TYPES.values() if one.torch_name == name), name)
 
 
 @cache

@@ -403,8 +403,8 @@ class _Builder:
             )
         else:
             edit = (
-                "expected a built-in number type, half, __nv_bfloat16, one of the intN_t or a "
-                "vector such as float4; or add a function of "
+                "expected a built-in number type, half, __nv_bfloat16, __nv_fp8_e4m3, one of the "
+                "intN_t or a vector such as float4; or add a function of "
                 f"numbers and pointers that calls {self.function.qualified}"
             )
         return UsageError(

@@ -96,9 +96,11 @@ def round_trip_us(hardware: Hardware) -> float:
 
 def usable_precision(task: Task, hardware: Hardware) -> str:
     """Return the fastest arithmetic that the task's tolerance allows and the chip has."""
-    wanted = task.tolerance.precision
+    precision = task.tolerance.precision
+    wanted = "fp8" if precision in ("e4m3", "e5m2") else precision
     allowed = ["fp32"] if wanted == "fp32" else [f"tensor:{wanted}", wanted, "fp32"]
-    return next(precision for precision in allowed if precision in published_peaks(hardware))
+    peaks = published_peaks(hardware)
+    return next(one for one in allowed if one in peaks)
 
 
 def core_precision(task: Task, hardware: Hardware) -> str:

@@ -142,7 +142,7 @@ class Tolerance:
 
     kind: ToleranceClass
     precision: Precision = "fp32"
-    """`fp32`, `tf32`, `fp16`, `bf16`: the rounding the task allows inside."""
+    """`fp32`, `tf32`, `fp16`, `bf16`, `e4m3` ...: the rounding the task allows inside."""
     max_units: Amount = 0.0
     """Largest normalised error in units of the precision's rounding unit; 0: the limit of the
     class."""

@@ -27,7 +27,7 @@ USUAL_THREADS = 256
 FEW_REGISTERS = 16
 STEP_BYTES = 256
 
-_TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16"}
+_TENSOR_TYPES = {"tf32": "tf32", "fp16": "fp16", "bf16": "bf16", "e4m3": "fp8", "e5m2": "fp8"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from cuda_llm.agents.techniques.task_kind import TaskKind, kind_of, length_of
 from cuda_llm.search import Kind
 from cuda_llm.tasks.task import ArgumentRole, Task
 
-NARROW = ("fp16", "bf16", "tf32")
+NARROW = ("e4m3", "e5m2", "fp16", "bf16", "tf32")
 """Precisions in which tensor cores multiply."""
 ANY_LENGTH = (0, 1 << 62)
 

@@ -14,7 +14,6 @@ from cuda_llm.tasks.element_types import (
     ElementType,
     FloatFormat,
     element_type,
-    of_torch,
 )
 
 SHORT = [one for one in ELEMENT_TYPES.values() if one.is_short]
@@ -27,7 +26,7 @@ def nearest(number: float, format: FloatFormat) -> float:
     if math.isnan(number):
         return number
     if math.isinf(number):
-        return math.copysign(format.largest, number) if format.saturates else number
+        return number if format.has_infinity else math.copysign(format.largest, number)
     exact, sign = abs(Fraction(number)), math.copysign(1.0, number)
     if exact == 0:
         return number
@@ -49,25 +48,60 @@ def same(one: float, other: float) -> bool:
     return one == other and math.copysign(1, one) == math.copysign(1, other)
 
 
-def by_definition(bits: int, exponent_bits: int, fraction_bits: int) -> float:
-    """What a bit pattern with infinities means, as IEEE 754 defines it."""
+def by_definition(
+    bits: int, exponent_bits: int, fraction_bits: int, has_infinity: bool = True
+) -> float:
+    """What a bit pattern means, as IEEE 754 defines it; without infinities, as the Open Compute
+    Project's specification of 8-bit formats does: all ones are NaN, all else is finite."""
     sign = -1.0 if bits >> (exponent_bits + fraction_bits) else 1.0
     exponent = bits >> fraction_bits & ((1 << exponent_bits) - 1)
     fraction = bits & ((1 << fraction_bits) - 1)
     bias = (1 << (exponent_bits - 1)) - 1
-    if exponent == (1 << exponent_bits) - 1:
+    if exponent == (1 << exponent_bits) - 1 and not has_infinity:
+        if fraction == (1 << fraction_bits) - 1:
+            return math.nan
+    elif exponent == (1 << exponent_bits) - 1:
         return math.nan if fraction else sign * math.inf
     if exponent == 0:
         return sign * math.ldexp(fraction, 1 - bias - fraction_bits)
     return sign * math.ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits)
 
 
-def test_every_pattern_of_bfloat16_is_the_number_that_it_means() -> None:
-    stored = PATTERNS["bfloat16"]
-    numbers = element_type("bfloat16").decode(stored, np)
+@pytest.mark.parametrize(
+    ("name", "definition"),
+    [("bfloat16", (8, 7)), ("float8_e4m3fn", (4, 3, False)), ("float8_e5m2", (5, 2))],
+)
+def test_every_pattern_is_the_number_that_it_means(name: str, definition: tuple[int, ...]) -> None:
+    stored = PATTERNS[name]
+    numbers = element_type(name).decode(stored, np)
     assert numbers.dtype == np.float32
     for bits, number in zip(stored.tolist(), numbers.tolist(), strict=True):
-        assert same(number, by_definition(bits, 8, 7)), hex(bits)
+        assert same(number, by_definition(bits, *definition)), hex(bits)
+
+
+def test_nans_of_a_byte_are_quiet_and_a_nan_without_payload_is_that_of_the_hardware() -> None:
+    for name in ("float8_e4m3fn", "float8_e5m2"):
+        one = element_type(name)
+        decoded = one.decode(PATTERNS[name], np)
+        assert (decoded[np.isnan(decoded)].view(np.uint32) & 0x00400000).all()
+        assert one.encode(np.array([np.nan]), np).tolist() == [0x7F]
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_bytes_are_rounded_as_pytorch_rounds_them(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    one, rng = element_type(name), np.random.default_rng(11)
+    values = np.ldexp(rng.normal(size=20000), rng.integers(-24, 17, 20000)).astype(np.float32)
+    values = values[np.abs(values) <= one.floating.largest]
+    theirs = torch.from_numpy(values).to(getattr(torch, name)).view(torch.uint8).numpy()
+    assert np.array_equal(one.encode(values, np), theirs)
+
+
+def test_only_saturating_types_bring_numbers_into_their_range() -> None:
+    beyond = np.array([1e6, -np.inf, np.nan, 3.0])
+    found = element_type("float8_e4m3fn").within_range(beyond, np)
+    assert np.array_equal(found, [448.0, -448.0, np.nan, 3.0], equal_nan=True)
+    assert np.array_equal(element_type("bfloat16").within_range(beyond, np), beyond, equal_nan=True)
 
 
 @pytest.mark.parametrize("one", WRAPPED, ids=lambda one: one.name)
@@ -141,8 +175,3 @@ def test_short_formats_are_those_whose_sums_are_kept_in_fp32() -> None:
 def test_an_unknown_type_is_named_with_the_known_ones() -> None:
     with pytest.raises(KeyError, match="float8 is no element type; known: float16, bfloat16"):
         element_type("float8")
-
-
-def test_names_of_pytorch_lead_to_types() -> None:
-    assert of_torch("bfloat16") == "bfloat16"
-    assert of_torch("quint8") == "quint8"

@@ -245,7 +245,7 @@ class LibrarySession:
         # PyTorch takes CuPy's arrays of unsigned words in none of its older versions.
         words = spec.dtype.replace("uint16", "int16") if spec.element else spec.dtype
         column = memory.column(begin, words, (layout.slots, *spec.shape), layout.stride)
-        kind = getattr(self._torch, spec.element_type.torch_name)
+        kind = getattr(self._torch, spec.element_type.name)
         return self._torch.as_tensor(column[slot], device="cuda").view(kind)
 
 

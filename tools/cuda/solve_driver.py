@@ -11,11 +11,14 @@ from pathlib import Path
 
 from cuda_llm.errors import MissingError
 from cuda_llm.tasks.distribution import maker_of, parse_distribution
+from cuda_llm.tasks.element_types import element_type
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.made_inputs import make_inputs
 from cuda_llm.tasks.sizes import item_bytes, scalar_value, shape_of
-from cuda_llm.tasks.task import ArgumentRole, Task, TaskArgument, is_float
+from cuda_llm.tasks.task import CTYPES, ArgumentRole, Task, TaskArgument, is_float
 from cuda_llm.tools.compiler.nvcc import Toolkit
+from cuda_llm.tools.device import Scalar
+from cuda_llm.tools.device.arguments import integer_bits
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.native import build
 from cuda_llm.tools.sandbox.jail import SYSTEM
@@ -128,6 +131,8 @@ def argument_word(argument: TaskArgument, dims: Mapping[str, int]) -> str:
     """Return one argument as a word that `native/driver.cpp` reads."""
     if argument.role == ArgumentRole.SCALAR:
         value = scalar_value(argument, dims)
+        if element_type(argument.dtype).is_short:
+            return f"int:{integer_bits(Scalar(value=value, ctype=CTYPES[argument.dtype]))}"
         if not is_float(argument.dtype):
             return f"int:{value}"
         return f"{'double' if argument.dtype == 'float64' else 'float'}:{value!r}"

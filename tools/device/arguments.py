@@ -38,7 +38,7 @@ def put_arguments(
         if integers == MAX_INTEGERS:
             raise ValueError(f"more than {MAX_INTEGERS} integer and pointer arguments")
         if isinstance(argument, Scalar):
-            frame.integers[integers] = _integer_bits(argument)
+            frame.integers[integers] = integer_bits(argument)
         else:
             frame.integers[integers] = offsets[argument]
             frame.pointers |= 1 << integers
@@ -51,7 +51,11 @@ def _float_bits(scalar: Scalar) -> int:
     return int.from_bytes(struct.pack("<d", scalar.value), "little")
 
 
-def _integer_bits(scalar: Scalar) -> int:
+def integer_bits(scalar: Scalar) -> int:
+    """Return what an integer register holds of a number, or of a float that C++ passes as a class.
+
+    Raises ValueError for a number that is no 64-bit integer.
+    """
     element = _SHORT_FLOATS.get(scalar.ctype)
     if element is not None:
         # A class of one short integer is passed as that.

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from cuda_llm.errors import TaskError
-from cuda_llm.tasks.element_types import of_torch
 from cuda_llm.tasks.torch_module import execute_with, import_torch
 from cuda_llm.tasks.torch_trace import Operator, record_operators
 
@@ -91,7 +90,7 @@ def trace_module(source: str, file: Path, dims: Mapping[str, int]) -> ModuleTrac
 
 
 def _extents(tensor: Any) -> Extents:
-    dtype = of_torch(str(tensor.dtype).removeprefix("torch."))
+    dtype = str(tensor.dtype).removeprefix("torch.")
     return Extents(dtype=dtype, shape=tuple(tensor.shape))
 
 

@@ -249,8 +249,14 @@ def _exact_units(
     if short is not None and target.dtype.kind == "f":
         # The exact value, rounded once: a short type may not hold it.
         with np.errstate(over="ignore"):
-            target = short.rounded(target, xp)
-    same = actual == target
+            target, exact = short.rounded(target, xp), target
+        same = actual == target
+        if short.floating.saturates:
+            same |= actual == short.within_range(target, xp)
+            beyond = xp.abs(exact) >= short.floating.least_infinite
+            same |= beyond & (actual == xp.copysign(np.inf, exact))
+    else:
+        same = actual == target
     if actual.dtype.kind == "f":
         same |= (actual != actual) & (target != target)
     return xp.where(same, 0.0, np.inf)
@@ -266,9 +272,10 @@ def _float_units(
 ) -> Array:
     wanted = target.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
-        units = xp.subtract(actual, wanted, dtype=np.float64)
+        reached = wanted if short is None else short.within_range(wanted, xp)
+        units = xp.subtract(actual, reached, dtype=np.float64)
         xp.abs(units, out=units)
-        units /= _unit_of_error(wanted, scale, limits, xp)
+        units /= _unit_of_error(reached, scale, limits, xp)
         return xp.where(xp.isfinite(units), units, _non_finite_units(actual, wanted, short, xp))
 
 
@@ -285,6 +292,9 @@ def _unit_of_error(wanted: Array, scale: Array | None, limits: ErrorLimits, xp: 
 
 def _non_finite_units(actual: Array, wanted: Array, short: ElementType | None, xp: Any) -> Array:
     """Return 0 where a value equals the reference in the output's type, NaN too, else infinity.
+
+    Beyond the range of a type that has infinities and saturates both are right: C++ leaves the
+    choice to the kernel.
 
     A half is infinite from half a step above the largest one on, and a sum that is one step below
     that may honestly be rounded across it.

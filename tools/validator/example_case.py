@@ -54,7 +54,8 @@ def draw_example(task: Task) -> ExampleCase:
         for name, one in found.values.items():
             exact = own.exact or not types[name].is_float
             value = HOST.to_host(one.value)
-            stored = types[name].encode(value, np) if exact else value.astype(np.float64)
+            wide = types[name].within_range(value.astype(np.float64), np)
+            stored = types[name].encode(value, np) if exact else wide
             expected[name] = stored.tobytes()
             if not exact:
                 allowed[name] = _allowed(one, own).tobytes()

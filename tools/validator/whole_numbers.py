@@ -151,11 +151,13 @@ def rare_bins(source: Source, shape: Shape, dtype: npt.DTypeLike, count: int) ->
 @in_parts
 def bit_patterns(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     """Draw every bit at random; one number in eight is a zero, an infinity, or a quiet NaN of any
-    payload.
+    payload. Of a type of one byte every pattern is drawn.
 
     NaNs are quiet because arithmetic on a signalling NaN is an exception on the host.
     """
     element = source.element_of(dtype)
+    if element.item_bytes == 1:
+        return element.decode(_every_byte(source, shape), source.xp)
     word = np.dtype(f"int{8 * element.item_bytes}")
     significand = element.floating.significand_bits - 1
     rng, where = source.rng, source.xp.where
@@ -168,6 +170,18 @@ def bit_patterns(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     bits = where(special == 2, payloads + (infinite + (1 << significand - 1)), bits)
     signs = rng.integers(0, 2, shape) * int(np.iinfo(word).min)
     return element.decode((bits + signs).astype(word).view(element.stored_as), source.xp)
+
+
+def _every_byte(source: Source, shape: Shape) -> Array:
+    """Draw bytes, where there is room for them each of the 256 at least once: at places that follow
+    each other."""
+    values = source.rng.integers(0, 256, shape).astype(np.uint8)
+    flat = values.reshape(-1)
+    if flat.size >= 256:
+        first = int(source.rng.integers(0, flat.size - 255))
+        mask = int(source.rng.integers(0, 256))
+        flat[first : first + 256] = source.xp.arange(256, dtype=np.uint8) ^ np.uint8(mask)
+    return values
 
 
 def _whole(source: Source, shape: Shape, dtype: npt.DTypeLike, low: int, high: int) -> Array:

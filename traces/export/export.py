@@ -154,7 +154,7 @@ def _spell(argument: TaskArgument, to: ExportFormat) -> dict[str, Any]:
         "name": argument.name,
         "python": python_name(argument.name),
         "role": role.value,
-        "dtype": element.torch_name if to == "torch" else element.stored_as,
+        "dtype": element.name if to == "torch" else element.stored_as,
         "holds": "" if element.is_native or to == "torch" else f" with the bits of {element.name}",
         "is_short": element.is_short,
         "ctype": ctype,

@@ -81,6 +81,30 @@ DECLARED = [
         "__halves2bfloat162(v.x, __hadd(v.y, v.y))",
         FLOATS,
     ),
+    Declared(
+        "__nv_fp8x2_e4m3",
+        "float8_e4m3fn",
+        2,
+        "__nv_fp8x2_e4m3(make_float2(2 * ((float2)v).x, 2 * ((float2)v).y))",
+        "__nv_fp8x2_e4m3(make_float2(2 * ((float2)v).x, ((float2)v).y))",
+        FLOATS,
+        "#include <cuda_fp8.h>",
+    ),
+    Declared(
+        "__nv_fp8x4_e5m2",
+        "float8_e5m2",
+        4,
+        "__nv_fp8x4_e5m2(2 * (float4)v)",
+        "__nv_fp8x4_e5m2(((float4)v) * 2)",
+        FLOATS,
+        """#include <cuda_fp8.h>
+__device__ float4 operator*(float s, float4 v) {
+    return make_float4(s * v.x, s * v.y, s * v.z, s * v.w);
+}
+__device__ float4 operator*(float4 v, float s) {
+    return make_float4(s * v.x, s * v.y, v.z, s * v.w);
+}""",
+    ),
     Declared("double2", "float64", 2, "make_double2(2 * v.x, 2 * v.y)", "v", FLOATS),
     Declared(
         "uchar4",

@@ -28,6 +28,8 @@ CTYPES: dict[str, Any] = {
 ITEM_BYTES = {name: ctypes.sizeof(kind) for name, kind in CTYPES.items()} | {
     "float16": 2,
     "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
 }
 
 

@@ -1,5 +1,6 @@
 #include "contents.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -43,6 +44,23 @@ struct Bfloat16 {
     }
 };
 
+// A float of 8 bits, rounded towards zero; below its smallest normal number zero.
+template <int FractionBits, int Bias, int LargestPattern>
+struct Byte {
+    std::uint8_t bits;
+    explicit Byte(double number)
+    {
+        int exponent = 0;
+        const double fraction = std::frexp(std::fabs(number), &exponent);
+        const int biased = exponent + Bias - 1;
+        const auto pattern = (biased << FractionBits)
+            | static_cast<int>((fraction * 2 - 1) * (1 << FractionBits));
+        const bool tiny = number == 0 || biased < 1;
+        const int sign = std::signbit(number) ? 0x80 : 0;
+        bits = static_cast<std::uint8_t>(sign | (tiny ? 0 : std::min(pattern, LargestPattern)));
+    }
+};
+
 template <class T>
 std::vector<unsigned char> fill(size_t count, double low, double high, std::uint64_t seed)
 {
@@ -71,6 +89,7 @@ std::vector<unsigned char> draw(const std::string& dtype, size_t count, double l
         std::vector<unsigned char> (*fill)(size_t, double, double, std::uint64_t);
     } known[] = {
         {"float16", fill<Half>},        {"bfloat16", fill<Bfloat16>},
+        {"float8_e4m3fn", fill<Byte<3, 7, 0x7e>>}, {"float8_e5m2", fill<Byte<2, 15, 0x7b>>},
         {"float32", fill<float>},
         {"float64", fill<double>},      {"int8", fill<std::int8_t>},
         {"int16", fill<std::int16_t>},  {"int32", fill<std::int32_t>},

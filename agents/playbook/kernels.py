@@ -39,11 +39,23 @@ class TunableKernel:
         """Return the source at a valid point: specialised, unless the declarations are kept."""
         return write_point(self._source, point, keep_declarations=self._keep_declarations)
 
+    def describe(self, point: Point) -> str:
+        """Return the idea of the kernel at a point, in one line."""
+        return describe_point(point)
+
+    def within(self, space: Space) -> "TunableKernel":
+        """Return the kernel searched in a part of its space."""
+        return TunableKernel(self._source, space, keep_declarations=self._keep_declarations)
+
+    def specialise(self, point: Point) -> str:
+        """Return the source at a valid point, without declarations."""
+        return write_point(self._source, point)
+
     def sha(self, point: Point) -> str:
         """Return a hash that is equal for points that specialise to the same kernel."""
         key = tuple(point[one.name] for one in self.space.tunables)
         if key not in self._shas:
-            self._shas[key] = normal_sha(write_point(self._source, point))
+            self._shas[key] = normal_sha(self.specialise(point))
         return self._shas[key]
 
     def point_of(self, tunables: Mapping[str, int]) -> dict[str, int] | None:

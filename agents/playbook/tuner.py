@@ -1,14 +1,15 @@
-"""Searches the values of tunables that a model's or a user's kernels declare, without a model."""
+"""Searches the tunables of a model's or a user's kernels, or rewrites of them, without a model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cuda_llm.agents.playbook.history import History, hint_preferences, tried_points
 from cuda_llm.agents.playbook.idle import find_idle, fix_idle, history_within
-from cuda_llm.agents.playbook.kernels import TunableKernel, describe_point
+from cuda_llm.agents.playbook.kernels import TunableKernel
 from cuda_llm.agents.playbook.propose import propose
 from cuda_llm.agents.protocols import Trial
+from cuda_llm.agents.rewrites.kernels import LOOKED_FOR, find_rewrites
 from cuda_llm.agents.situation import Situation
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import InvalidDeclaration, Space
@@ -31,6 +32,10 @@ class TunableTuner:
     parent, so that a reader of the winner, or a kernel made from it, has them.
     """
 
+    def __init__(self, *, rewrites: bool = False) -> None:
+        """Search the rewrites that fit a kernel without tunables too, where `rewrites`."""
+        self._open = _open_any if rewrites else _open_declared
+
     def propose(
         self, situation: Situation, judged: Sequence[Attempt], count: int
     ) -> tuple[Trial, ...]:
@@ -43,7 +48,9 @@ class TunableTuner:
         known = {one.normal_sha for one in situation.attempts if one.is_about_its_kernel}
         searches = [
             found
-            for found in (_search(situation, one) for one in _parents(situation, judged))
+            for found in (
+                _search(situation, one, self._open) for one in _parents(situation, judged)
+            )
             if found
         ][:MAX_TUNED_KERNELS]
         trials = list[Trial]()
@@ -74,13 +81,28 @@ def _parents(situation: Situation, judged: Sequence[Attempt]) -> list[Attempt]:
     return list({one.id: one for one in parents}.values())
 
 
-def _search(situation: Situation, parent: Attempt) -> Iterator[Trial] | None:
-    """Return trials of one kernel, most promising first; None for a kernel without tunables."""
-    source = situation.archive.source(parent.id)
+def _open_declared(source: str) -> TunableKernel | None:
+    """Return the kernel with the space that it declares; None without a valid declaration."""
     space = read_space(source)
-    if not isinstance(space, Space):
+    return (
+        TunableKernel(source, space, keep_declarations=True) if isinstance(space, Space) else None
+    )
+
+
+def _open_any(source: str) -> TunableKernel | None:
+    """Return the kernel with the space that it declares, or that rewrites find where it declares
+    none."""
+    return find_rewrites(source) if read_space(source) is None else _open_declared(source)
+
+
+def _search(
+    situation: Situation, parent: Attempt, open_kernel: Callable[[str], TunableKernel | None]
+) -> Iterator[Trial] | None:
+    """Return trials of one kernel, most promising first; None for a kernel without a space."""
+    kernels = open_kernel(situation.archive.source(parent.id))
+    if kernels is None:
         return None
-    kernels = TunableKernel(source, space, keep_declarations=True)
+    space = kernels.space
     trials = [one for one in situation.attempts if _is_trial_of(one, parent)]
     attempts = [replace(parent, tunables=space.defaults), *trials]
     history = History(tried=tried_points(kernels, attempts), seen=kernels.shas(trials))
@@ -88,7 +110,7 @@ def _search(situation: Situation, parent: Attempt) -> Iterator[Trial] | None:
         points = [(one, kernels.point_of(one.tunables)) for one in attempts]
         known = [(one, point) for one, point in points if point]
         space = fix_idle(space, find_idle(situation, space, known, history.best.point))
-        kernels = TunableKernel(source, space, keep_declarations=True)
+        kernels = kernels.within(space)
         history = history_within(space, history)
     if history.best and situation.config.components.hints:
         preferred = hint_preferences(space, situation, history.best.point)
@@ -97,7 +119,7 @@ def _search(situation: Situation, parent: Attempt) -> Iterator[Trial] | None:
     return (
         Trial(
             parent=parent.id,
-            draft=Draft(source=kernels.write(point), idea=describe_point(point), tunables=point),
+            draft=Draft(source=kernels.write(point), idea=kernels.describe(point), tunables=point),
         )
         for point in propose(kernels, history, seed)
     )
@@ -123,7 +145,7 @@ def why_tuning_ends(situation: Situation, judged: Sequence[Attempt]) -> str:
     """Return why there is nothing left to tune, in a few words; empty while there is."""
     if situation.incumbent is None:
         return "the kernel to tune did not pass"
-    return "" if judged else "every point was tried"
+    return "" if judged else "every combination was tried"
 
 
 def open_for_tuning(start: str) -> TunerAlone:
@@ -133,13 +155,16 @@ def open_for_tuning(start: str) -> TunerAlone:
     """
     if not start:
         raise UsageError("generator tuner: no kernel to tune; name one with --start FILE.cu")
-    match read_space(read_source(Path(start))):
+    source = read_source(Path(start))
+    match read_space(source):
         case Space():
             return TunerAlone()
         case InvalidDeclaration(line=line, reason=reason):
             raise UsageError(f"{start}:{line}: {reason}; see docs/playbook.md")
-        case None:
+        case None if find_rewrites(source) is None:
             raise UsageError(
-                f"{start}: declares no tunables; expected lines as in "
-                "`#define TILE 16  // tunable: 8 16 32` (docs/playbook.md)"
+                f"{start}: nothing to search: it declares no tunables (docs/playbook.md), and no "
+                f"rewrite fits; looked for {LOOKED_FOR}"
             )
+        case None:
+            return TunerAlone()

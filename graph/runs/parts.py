@@ -68,7 +68,7 @@ def find_parts_by_name(config: RunConfig, brought: Parts) -> RunParts:
     chosen = (
         GeneratorChoice(own.name)
         if own is not None
-        else choose_generator(config.generator, task, has_model=has_model)
+        else choose_generator(config.generator, task, has_model=has_model, start=config.start)
     )
     agents = find_agents(config.agents, brought.agents)
     generator = own or recorded or load_generator(chosen, task, config.start)
@@ -111,23 +111,33 @@ def find_replay(config: RunConfig, brought: Parts, task: Task) -> Replay | None:
     return open_replay(config, brought, task)
 
 
-def choose_generator(wanted: str, task: Task, *, has_model: bool) -> GeneratorChoice:
+def choose_generator(
+    wanted: str, task: Task, *, has_model: bool, start: str = ""
+) -> GeneratorChoice:
     """Decide what `auto` means, and whether the generator named can work on this task.
 
-    Raises UsageError for an unknown name, MissingError where no generator could write a kernel.
+    Without model and playbook, `auto` searches the kernel of the file `start`. Raises UsageError
+    for an unknown name, MissingError where no generator could write a kernel.
     """
     check_generator(wanted, has_model=has_model)
     if wanted not in GENERATORS or wanted == "tuner":
         return GeneratorChoice(wanted)
     if wanted == "llm" or (wanted == "auto" and has_model):
         return GeneratorChoice("llm")
+    if task.playbook is None and wanted == "auto" and start:
+        note = f"no model is named and {task.name} has no playbook, so {start} itself is searched"
+        return GeneratorChoice("tuner", f"{note}; --model NAME asks a model")
     if task.playbook is None:
-        remedy = f"{NAME_A_MODEL}, or write tunable kernels into {task.folder / 'playbook.cu'}"
+        remedy = (
+            f"{NAME_A_MODEL}, search a kernel of yours with --start FILE.cu, or write tunable "
+            f"kernels into {task.folder / 'playbook.cu'}"
+        )
         lacks = "" if wanted == "playbook" else " and no model is named"
         raise MissingError(f"task {task.name} has no playbook{lacks}", remedy)
     if wanted == "playbook":
         return GeneratorChoice("playbook")
     note = "no model is named, so the playbook writes the kernels; --model NAME asks a model"
+    note += ", --generator tuner searches the kernel of --start" if start else ""
     return GeneratorChoice("playbook", note)
 
 

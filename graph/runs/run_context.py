@@ -276,7 +276,7 @@ def build_context(parts: RunParts, record: Record, budget: Budget | None = None)
         **{**found, "generator": open_generator(parts, clients)},
         record=record,
         reflector=open_reflector(parts, clients),
-        tuner=brought.tuner or (replay and replay.tuner) or open_tuner(),
+        tuner=brought.tuner or (replay and replay.tuner) or open_tuner(parts),
         bench=brought.bench or (replay and replay.bench) or open_bench(parts),
         stop_reason=budget.over,
         seconds_left=budget.seconds_left,
@@ -310,8 +310,8 @@ def open_bench(parts: RunParts) -> Bench:
     )
 
 
-def open_tuner() -> Tuner:
-    """Open the tuner that ships."""
+def open_tuner(parts: RunParts) -> Tuner:
+    """Open the tuner that ships. Where it works alone, it rewrites kernels without tunables too."""
     from cuda_llm.agents.playbook.tuner import TunableTuner
 
-    return TunableTuner()
+    return TunableTuner(rewrites=parts.generator_choice.name == "tuner")

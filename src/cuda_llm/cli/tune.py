@@ -1,4 +1,5 @@
-"""`cuda-llm tune`: the tunables of one kernel searched; neither playbook nor model."""
+"""`cuda-llm tune`: the tunables of one kernel searched, or rewrites of it; neither playbook nor
+model."""
 
 from collections.abc import Iterator
 from inspect import Parameter, Signature
@@ -33,7 +34,8 @@ def tune(
     as_json: bool,
     **_: Any,
 ) -> int:
-    """Try other values of the tunables that a kernel declares; asks no model.
+    """Try other values of a kernel's tunables, or rewrites of a kernel without tunables; asks no
+    model.
 
     It is a run like any other: what shows, resumes and exports runs knows it.
     """
@@ -67,7 +69,7 @@ def tune(
 
 def _parameters() -> Iterator[Parameter]:
     """Yield the parameters that Typer builds the command line from."""
-    kernel = typer.Argument(help="CUDA source file that declares tunables.")
+    kernel = typer.Argument(help="CUDA source file; one without tunables is rewritten.")
     write = typer.Option(metavar="FILE", help="Write the best kernel there too.")
     force = typer.Option("--force", help="Overwrite that file.")
     yield parameter("context", typer.Context)
@@ -92,12 +94,11 @@ def gain_lines(result: "Result") -> Iterator[str]:
     best = result.best
     if best is None or given is None or not (best.speedup and given.speedup):
         return
-    values = ", ".join(f"{name} {value}" for name, value in best.tunables.items())
     if best.id == given.id:
-        yield "  tuned        the values given are the best of those tried"
+        yield "  tuned        the kernel as given is the best of those tried"
         return
     doubt = best.spread + given.spread
     sure = f" ±{doubt:.1%}" if doubt else ""
     kind = "modelled" if result.time_source == "modelled" else "measured"
     yield f"  tuned        {best.speedup / given.speedup:.2f}x{sure} the kernel as given ({kind})"
-    yield f"  values       {values}"
+    yield f"  changed      {best.idea}"

@@ -179,3 +179,33 @@ def test_a_space_that_is_used_up_gives_fewer_trials() -> None:
     attempts = [attempt("r1-c1", 3.0)]
     assert len(TunableTuner().propose(after(attempts, {"r1-c1": OTHER}), attempts, 8)) == 2
     assert TunableTuner().propose(after(attempts, {"r1-c1": OTHER}), attempts, 0) == ()
+
+
+PLAIN = """
+__global__ void k(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}
+extern "C" void solve(const float* x, float* y, int n) { k<<<(n + 63) / 64, 64>>>(x, y, n); }
+"""
+
+
+def test_a_kernel_without_tunables_is_rewritten_only_where_that_is_asked() -> None:
+    attempts = [attempt("r1-c1", 1.0)]
+    where = after(attempts, {"r1-c1": PLAIN})
+    assert TunableTuner().propose(where, attempts, 8) == ()
+    trials = TunableTuner(rewrites=True).propose(where, attempts, 8)
+    assert len({one.draft.source for one in trials}) == 8
+    assert all(one.parent == "r1-c1" and one.draft.idea for one in trials)
+
+
+def test_the_best_rewrite_is_rewritten_further() -> None:
+    root = attempt("r1-c1", 1.0)
+    best = {"block_threads": 0, "vector_width": 4, "full_tiles": 0, "elements": 0}
+    best |= {"unrolling": 0, "restrict": 0, "launch_bounds": 0}
+    tried = attempt("r1-t1", 2.0, kind=Kind.TUNE, parent="r1-c1", index=2, tunables=best)
+    where = after([root, tried], {"r1-c1": PLAIN}, incumbent="r1-t1")
+    trials = TunableTuner(rewrites=True).propose(where, [tried], 6)
+    further = [one for one in trials if one.draft.tunables["vector_width"] == 4]
+    assert len(further) >= 3
+    assert all("; " in one.draft.idea and "Pack<float, 4>" in one.draft.source for one in further)

@@ -39,9 +39,9 @@ def test_the_best_values_are_found_printed_and_written(command: Command, tmp_pat
     )
     assert ran.code == 0, ran.stderr
     assert "x at the largest size" in ran.stdout
-    assert "every point was tried" in ran.stdout
+    assert "every combination was tried" in ran.stdout
     assert "the kernel as given (modelled)" in ran.stdout
-    assert "  values       BLOCK 256" in ran.stdout
+    assert "  changed      BLOCK 256" in ran.stdout
     written = (tmp_path / "tuned.cu").read_text()
     assert written == KERNEL.replace("BLOCK 1 ", "BLOCK 256 ")
     (run,) = (tmp_path / "traces/runs").iterdir()
@@ -50,6 +50,48 @@ def test_the_best_values_are_found_printed_and_written(command: Command, tmp_pat
     assert "tunes r0-c1" in shown.stdout
     again = command("tune", task, "k.cu", "--write", "tuned.cu")
     assert (again.code, "overwrite it with --force" in again.complaint) == (2, True)
+
+
+PLAIN = """\
+__global__ void add(const float* a, const float* b, float* c, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    c[i] = a[i] + b[i];
+}
+extern "C" void solve(const float* a, const float* b, float* c, int n) {
+    add<<<(n + 31) / 32, 32>>>(a, b, c, n);
+}
+"""
+
+
+def test_a_plain_kernel_is_rewritten_where_nobody_else_writes(
+    command: Command, tmp_path: Path
+) -> None:
+    task = tiny_task(tmp_path, "vector_add")
+    (task / "playbook.cu").unlink(missing_ok=True)
+    (tmp_path / "k.cu").write_text(PLAIN)
+    ran = command("run", task, "--start", "k.cu", *EMULATED, "--rounds", 1, "--tune", 4, "--json")
+    assert ran.code == 0, ran.stderr
+    assert "k.cu itself is searched" in ran.stderr
+    whole = json.loads(ran.stdout)
+    given, *rewritten = [one for each in whole["rounds"] for one in each["candidates"]]
+    assert len(rewritten) == 4
+    assert {one["code"] for one in rewritten} == {"PASSED"}
+    assert whole["best"]["speedup"] >= given["speedup"]
+    (run,) = (tmp_path / "traces/runs").iterdir()
+    sources = {one.read_text() for one in run.glob("candidates/*/source.cu")}
+    assert PLAIN in sources and len(sources) == 1 + 4
+
+
+def test_a_run_of_a_kernel_that_few_rewrites_fit_ends_when_all_were_tried(
+    command: Command, tmp_path: Path
+) -> None:
+    task = tiny_task(tmp_path, "vector_add")
+    computed = PLAIN.replace("32>>>", "n < 64 ? 32 : 64>>>")
+    (tmp_path / "k.cu").write_text(computed)
+    ran = command("tune", task, "k.cu", *EMULATED)
+    assert ran.code == 0, ran.stderr
+    assert "every combination was tried" in ran.stdout
 
 
 def test_a_kernel_that_fails_is_not_tuned(command: Command, tmp_path: Path) -> None:
@@ -66,7 +108,11 @@ def test_a_kernel_that_fails_is_not_tuned(command: Command, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("source", "named"),
     [
-        (KERNEL.replace("tunable", "values"), "k.cu: declares no tunables; expected lines as in"),
+        (
+            'extern "C" void solve(const float* a, const float* b, float* c, int n) {}\n',
+            "k.cu: nothing to search: it declares no tunables (docs/playbook.md), and no rewrite "
+            "fits; looked for a constant block size",
+        ),
         (KERNEL.replace("1 256", "32 256"), "k.cu:1: the default 1 of BLOCK is not among its"),
     ],
 )

@@ -24,6 +24,19 @@ def test_auto_takes_the_playbook_without_a_model_and_notes_it() -> None:
     assert "no model is named" in chosen.note
 
 
+def test_without_model_and_playbook_auto_searches_the_kernel_to_start_from() -> None:
+    chosen = choose_generator("auto", BARE, has_model=False, start="mine.cu")
+    assert chosen.name == "tuner"
+    assert "vector_add has no playbook, so mine.cu itself is searched" in chosen.note
+    assert choose_generator("auto", BARE, has_model=True, start="mine.cu").name == "llm"
+
+
+def test_beside_a_playbook_the_kernel_to_start_from_is_searched_where_asked() -> None:
+    chosen = choose_generator("auto", TASK, has_model=False, start="mine.cu")
+    assert chosen.name == "playbook"
+    assert "--generator tuner searches the kernel of --start" in chosen.note
+
+
 def test_a_generator_asked_for_by_name_has_no_note() -> None:
     assert choose_generator("playbook", TASK, has_model=True).note == ""
 
@@ -32,6 +45,7 @@ def test_a_generator_asked_for_by_name_has_no_note() -> None:
     ("wanted", "message"),
     [
         ("auto", "task vector_add has no playbook and no model is named; name one with --model"),
+        ("auto", "search a kernel of yours with --start FILE.cu"),
         ("playbook", "task vector_add has no playbook; name one with --model"),
         ("llm", "no model is named; name one with --model"),
     ],

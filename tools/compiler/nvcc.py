@@ -19,6 +19,10 @@ PRELUDE = "prelude.h"
 EXPORTS = "exports.map"
 KEEP_DIR = "kept"
 LIBRARY = "candidate.so"
+SPECIAL_FUNCTIONS = "_GLIBCXX_BITS_SPECFUN_H"
+"""Include guard of the header by which libstdc++ gives C++17 `std::cyl_bessel_j` and its like. They
+run on the host alone, and all passes of nvcc read their templates: a third of the processor time of
+a small kernel. A task's flag `-U_GLIBCXX_BITS_SPECFUN_H` brings them back."""
 PTX = f"{KEEP_DIR}/kernel.ptx"
 DEVICE_READ = f"{KEEP_DIR}/kernel.cudafe1.gpu"
 CUBIN = f"{KEEP_DIR}/kernel.cubin"
@@ -116,7 +120,8 @@ def nvcc_command(toolkit: Toolkit, request: CompileRequest) -> list[str]:
     target.
 
     `--cudart=none` leaves the CUDA calls undefined: they bind to the project's runtime. The long
-    form of -gencode compiles for a single target. NVTX would open libraries at run time.
+    form of -gencode compiles for a single target. NVTX would open libraries at run time. Functions
+    of the host that no kernel can call stay out (`SPECIAL_FUNCTIONS`).
     """
     target = re.fullmatch(r"sm_(\d{2,3}[af]?)", request.target)
     if target is None:
@@ -132,6 +137,7 @@ def nvcc_command(toolkit: Toolkit, request: CompileRequest) -> list[str]:
         "-Xcompiler=-fPIC,-fmax-errors=20",
         f"-Xlinker=--version-script={EXPORTS},-z,now,-z,relro",
         "-DNVTX_DISABLE",
+        f"-D{SPECIAL_FUNCTIONS}",
         *(f"-D{name}={value}" for name, value in request.defines.items()),
         *(f"-I{folder}" for folder in request.include_dirs),
         f"-include={PRELUDE}",

@@ -118,6 +118,18 @@ def test_defines_flags_and_task_headers_reach_the_source(
     assert isinstance(compiled, Compiled)
 
 
+def test_a_flag_brings_back_special_functions_of_the_host(compile_source: Compile) -> None:
+    source = (
+        "#include <cmath>\n__global__ void k(float* b, float x) { b[0] = x; }\n"
+        + SOLVE
+        + " { k<<<1, 1>>>(b, std::cyl_bessel_jf(0.5f, 1.0f)); }"
+    )
+    failed = compile_source(source)
+    assert isinstance(failed, CompileFailed) and "cyl_bessel_jf" in " ".join(describe(failed))
+    compiled = compile_source(source, flags=("-U_GLIBCXX_BITS_SPECFUN_H",))
+    assert isinstance(compiled, Compiled)
+
+
 def test_a_wrong_signature_is_reported_with_the_right_one(compile_source: Compile) -> None:
     for source in (
         'extern "C" void solve(float* a, float* b, int n) {}',

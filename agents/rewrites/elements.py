@@ -29,6 +29,7 @@ from cuda_llm.agents.rewrites.kernel_source import (
     Launch,
     below,
     declared_name,
+    indented,
     mentions,
     names_below,
     read_kernels,
@@ -89,7 +90,7 @@ def _edits(source: KernelSource, kernel: Kernel, value: int, *, grows: bool) -> 
         edits |= _grown(source, kernel, launch, axis, extent, value)
         longer |= scaled_arrays(source, kernel, extent.value, str(extent.value * value))
     body = _Body(source, kernel, "xyz"[axis], value if grows else 0, value, longer)
-    edits[kernel.body.start_byte, kernel.body.end_byte] = body.text()
+    edits[kernel.body.start_byte, kernel.body.end_byte] = indented(body.text())
     return edits
 
 

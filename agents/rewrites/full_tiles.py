@@ -12,6 +12,7 @@ from cuda_llm.agents.rewrites.kernel_source import (
     KernelSource,
     below,
     declared_name,
+    indented,
     names_below,
     names_set,
     read_kernels,
@@ -46,8 +47,8 @@ def full_tiles(text: str, value: int) -> str | None:
         within = " && ".join(dict.fromkeys(_within(source, one, known, last) for one in bounds))
         whole = _without(source, kernel.body, bounds)
         asked = f"const bool {FULL_TILE} = {within};"
-        edits[kernel.body.start_byte, kernel.body.end_byte] = (
-            f"{{\n    {asked}\n    if ({FULL_TILE}) {whole} else {body}\n}}"
+        edits[kernel.body.start_byte, kernel.body.end_byte] = indented(
+            f"{{\n{asked}\nif ({FULL_TILE}) {whole} else {body}\n}}"
         )
     return source.edited(edits) if edits else None
 
@@ -146,9 +147,17 @@ def _without(source: KernelSource, body: Node, bounds: Sequence[Node]) -> str:
         for one in bounds
         if (operator := one.child_by_field_name("operator"))
     }
-    return source.render(
-        body,
-        lambda one: (
-            holds.get((one.start_byte, one.end_byte)) if one.type == "binary_expression" else None
-        ),
-    )
+
+    def replace(one: Node) -> str | None:
+        if one.type == "binary_expression":
+            return holds.get((one.start_byte, one.end_byte))
+        condition = one.child_by_field_name("condition") if one.type == "if_statement" else None
+        if condition is None or one.child_by_field_name("alternative") is not None:
+            return None
+        inside = one.child_by_field_name("consequence")
+        words = set(source.render(condition, replace)[1:-1].split())
+        if inside is not None and words <= {"true", "&&"}:
+            return source.render(inside, replace)
+        return "" if words <= {"false", "||"} else None
+
+    return source.render(body, replace)

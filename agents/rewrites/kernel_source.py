@@ -203,6 +203,18 @@ def names_set(source: KernelSource, node: Node) -> frozenset[str]:
     )
 
 
+def indented(code: str) -> str:
+    """Return a body in braces with its lines indented by the braces and brackets around them."""
+    made, depth = list[str](), 0
+    for line in code.splitlines():
+        text = line.strip()
+        if text or (made and made[-1]):
+            closing = len(text) - len(text.lstrip("})"))
+            made.append(" " * 4 * (depth - closing) + text if text else "")
+        depth += sum((one in "{(") - (one in "})") for one in text)
+    return "\n".join(made).rstrip()
+
+
 def mentions(source: KernelSource, node: Node | None, text: str) -> bool:
     """Return whether a node spells `text` as a whole word, as in `blockDim.x`."""
     return bool(re.search(rf"\b{re.escape(text)}\b", source.text(node)))

@@ -18,6 +18,7 @@ from cuda_llm.agents.rewrites.kernel_source import (
     KernelSource,
     below,
     declared_name,
+    indented,
     names_below,
     names_set,
     read_kernels,
@@ -213,7 +214,7 @@ def _wider_run(
         }}
     }}
 }}"""
-    edits[kernel.body.start_byte, kernel.body.end_byte] = body
+    edits[kernel.body.start_byte, kernel.body.end_byte] = indented(body)
     return edits
 
 

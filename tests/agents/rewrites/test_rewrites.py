@@ -184,7 +184,7 @@ def test_a_block_within_its_bounds_asks_once() -> None:
     assert made is not None
     whole, _, rest = made.partition("} else {")
     assert "const bool is_full_tile = (blockIdx.x * blockDim.x + (blockDim.x - 1)) < n;" in whole
-    assert "if (true) y[i]" in whole
+    assert "if (i < n)" not in whole and "y[i] += a * x[i];" in whole
     assert "if (i < n) y[i]" in rest
 
 

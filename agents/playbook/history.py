@@ -33,8 +33,12 @@ class History:
     @property
     def best(self) -> TriedPoint | None:
         """Return the fastest point; the first of equals."""
+        return next(iter(self.fastest(1)), None)
+
+    def fastest(self, count: int) -> tuple[TriedPoint, ...]:
+        """Return at most `count` points that passed, the fastest first."""
         passed = [one for one in self.tried if one.score is not None]
-        return max(passed, key=lambda one: one.score or 0.0, default=None)
+        return tuple(sorted(passed, key=lambda one: -(one.score or 0.0))[:count])
 
 
 def tried_points(kernels: TunableKernel, attempts: Sequence[Attempt]) -> tuple[TriedPoint, ...]:

@@ -2,20 +2,20 @@
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
-from itertools import islice
+from functools import lru_cache
+from itertools import chain, islice
 
-from cuda_llm.agents.tunables.space import Point, Space, holds, is_valid
+from cuda_llm.agents.playbook.point_table import PointTable, tabulate
+from cuda_llm.agents.tunables.space import Point, Space, Tunable, holds, is_valid
 from cuda_llm.agents.tunables.write import write_point
 from cuda_llm.search import Attempt
 from cuda_llm.source_tokens import normal_sha
 from cuda_llm.tasks.expressions import names_in
 
-MAX_STEPS = 2**16
+MAX_STEPS = 2**17
 """Largest number of steps of a search for valid points: a user's kernel may declare a space that
 has hardly any."""
-
-MAX_ENUMERATED = 4096
+MAX_ENUMERATED = 2**15
 """Largest number of valid points of a space that is searched whole; of a larger space a sample
 is searched."""
 SAMPLE_SIZE = 1024
@@ -68,15 +68,44 @@ class TunableKernel:
         points = (self.point_of(one.tunables) for one in attempts)
         return frozenset(self.sha(point) for point in points if point)
 
-    def candidates(self, rng: random.Random) -> list[dict[str, int]]:
-        """Return all valid points, or a sample where there are very many, in random order."""
-        if 0 < len(self._first_points) <= MAX_ENUMERATED:
-            return rng.sample(self._first_points, len(self._first_points))
-        return list(islice(sample_points(self.space, rng.randrange(2**32)), SAMPLE_SIZE))
+    def table(self, rng: random.Random, near: Iterable[Point] = ()) -> PointTable:
+        """Return all valid points, or a sample where there are very many.
 
-    @cached_property
-    def _first_points(self) -> list[dict[str, int]]:
-        return list(islice(valid_points(self.space), MAX_ENUMERATED + 1))
+        The valid single changes of the points in `near` join a sample.
+        """
+        whole = _tabulate_whole(self.space.tunables, self.space.conditions)
+        if whole is not None:
+            return whole
+        sampled = list(islice(sample_points(self.space, rng.randrange(2**32)), SAMPLE_SIZE))
+        changed = chain.from_iterable(single_changes(self.space, one) for one in near)
+        found = {tuple(one.items()): one for one in chain(sampled, changed)}
+        return tabulate(self.space, list(found.values()))
+
+    def candidates(self, rng: random.Random, near: Iterable[Point] = ()) -> list[dict[str, int]]:
+        """Return the points of the table in random order."""
+        points = list(self.table(rng, near).points())
+        return rng.sample(points, len(points))
+
+
+@lru_cache(maxsize=16)
+def _tabulate_whole(
+    tunables: tuple[Tunable, ...], conditions: tuple[str, ...]
+) -> PointTable | None:
+    """Return all valid points; None where these are too many, or too few to be found soon."""
+    space = Space(tunables=tunables, conditions=conditions)
+    steps = _Steps(MAX_STEPS)
+    values = {one.name: one.values for one in tunables}
+    found = _extend(space, {}, _checks(space), values, steps)
+    points = list(islice(found, MAX_ENUMERATED + 1))
+    if len(points) > MAX_ENUMERATED or steps.left < 0:
+        return None
+    return tabulate(space, points)
+
+
+def single_changes(space: Space, point: Point) -> Iterator[dict[str, int]]:
+    """Yield every valid point that differs from `point` in one value."""
+    changed = ({**point, one.name: value} for one in space.tunables for value in one.values)
+    return (one for one in changed if one != point and is_valid(space, one))
 
 
 def valid_points(space: Space) -> Iterator[dict[str, int]]:
@@ -99,7 +128,7 @@ def sample_points(space: Space, seed: int) -> Iterator[dict[str, int]]:
         shuffled = {
             one.name: tuple(rng.sample(one.values, len(one.values))) for one in space.tunables
         }
-        found = _extend(space, {}, checks, shuffled, _Steps(MAX_STEPS // 64))
+        found = _extend(space, {}, checks, shuffled, _Steps(MAX_STEPS // 128))
         yield next(found, space.defaults)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
-PACKAGES = ("cuda-llm", "langgraph", "langchain-openai", "optuna")
+PACKAGES = ("cuda-llm", "langgraph", "langchain-openai", "numpy")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

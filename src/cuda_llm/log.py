@@ -142,13 +142,6 @@ def share_structlog() -> None:
         _load_structlog()
 
 
-def use_our_handler(library: str) -> None:
-    """Have a library that brings a handler of its own use ours, where logging is ours."""
-    if CommandLine.is_in_charge:
-        logging.getLogger(library).handlers.clear()
-        logging.getLogger(library).propagate = True
-
-
 def _users_structlog() -> Any:
     """Return structlog, where somebody other than us has configured it."""
     if CommandLine.is_in_charge or "structlog" not in sys.modules:

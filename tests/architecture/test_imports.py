@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = ("langgraph", "langchain_core", "openai", "numpy", "cupy", "torch", "optuna", "rich")
+HEAVY = ("langgraph", "langchain_core", "openai", "numpy", "cupy", "torch", "rich")
 COMMANDS = ((), ("run",), ("evaluate",), ("tasks",), ("trace", "show"))
 
 

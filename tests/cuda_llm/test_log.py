@@ -17,7 +17,7 @@ import structlog
 from run_starts import asked, parts, the_run
 
 from cuda_llm.graph.runs.start import start
-from cuda_llm.log import CommandLine, Log, bound, use_our_handler
+from cuda_llm.log import CommandLine, Log, bound
 from cuda_llm.log_setup import command_line_logging
 from cuda_llm.redaction import hide
 
@@ -161,17 +161,6 @@ def test_libraries_records_and_warnings_are_joined_in_from_info_on(in_a_command:
     assert [one["logger"] for one in logged] == ["httpx", "py.warnings", "cuda_llm.part"]
     assert logged[0]["event"] == "HTTP 200"
     assert logged[0]["run_id"] == "r"
-
-
-def test_optuna_that_brings_a_handler_of_its_own_is_joined_in_too(in_a_command: Logged) -> None:
-    def work() -> None:
-        import optuna
-
-        use_our_handler("optuna")
-        optuna.create_study()
-
-    (one,) = records(in_a_command(work))
-    assert one["logger"].startswith("optuna.")
 
 
 def test_what_a_users_agent_logs_with_structlog_goes_where_our_records_go(

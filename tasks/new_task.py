@@ -6,7 +6,8 @@ Guesses of a draft are marked CONFIRM.
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import islice, permutations
 from pathlib import Path
 from types import MappingProxyType
 
@@ -34,6 +35,12 @@ _EDGES = (3, 31, 67, 33, 130)
 _EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
 """Extents of emulated sizes, by number of dims."""
 
+_FLOATS = '"normal", "mixed", "uniform(7, 8)", "all_equal(0.3)"'
+"""What floats are drawn from: regions of every size, a mean far above the spread, ties."""
+
+MOST_LAUNCHES = 24
+"""Launches that are tried of a kernel whose source launches none."""
+
 _MARKED_FILES = (
     "task.toml",
     "description.md",
@@ -43,6 +50,25 @@ _MARKED_FILES = (
     "baseline.cu",
 )
 _MARK = re.compile(r"(?:#|//)\s*CONFIRM\b|\bCONFIRM:")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executed:
+    """What executing a drafted kernel at small sizes said of the task."""
+
+    choice: int = 0
+    """Number of the launch that writes every output."""
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    """Number of elements of a buffer, an expression in dims, by argument."""
+    distributions: Mapping[str, str] = field(default_factory=dict)
+    """What an input of indices is drawn from, by argument."""
+    multiples: Mapping[str, int] = field(default_factory=dict)
+    """What a dim has to be a multiple of, where that is not 1, by dim."""
+    flops: str = "0"
+    bytes: str = "0"
+
+
+NOT_EXECUTED = Executed()
 
 
 def write_task(name: str, out: Path, files: Mapping[str, str]) -> Path:
@@ -159,39 +185,73 @@ def draft(
     *,
     launch: str = "",
     shapes: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    executed: Executed = NOT_EXECUTED,
 ) -> dict[str, str]:
     """Return the files of a task whose baseline and oracle is `entry` of `source`.
 
     `entry` is the name of a kernel or host function, with template arguments where it is a
     template: `ops::k<float, 256>`. `where` is the source's name for errors. `launch` is the
     statement that launches the kernel, in the names of its parameters, and `shapes` the extents of
-    pointers by name; where they are not given, the launch is the source's own, and what it does
-    not say is guessed. Raises UsageError where the entry cannot be used.
+    pointers by name; where they are not given, they are what `executed` says, the launch is the
+    source's own, and what none of these says is guessed. Raises UsageError where the entry cannot
+    be used.
     """
     read = read_cuda(source)
+    point = _read_point(read, entry, where)
+    buffers = [one for one in point.arguments if one.is_buffer]
+    known = [one.name for one in buffers]
+    for unknown in shapes.keys() - known:
+        raise UsageError(f"{where}: {entry} has no pointer {unknown}; {nearest(unknown, known)}")
+    dims = _dims(point)
+    given = {name: _extents(text, dims) for name, text in executed.shapes.items()} | dict(shapes)
+    extents = {one.name: given.get(one.name) or _shape(one, point, dims) for one in buffers}
+    return {
+        "task.toml": _task_toml(name, point, dims, where, extents, executed),
+        "description.md": (
+            f"CONFIRM: say in words what `{entry}` computes, from which inputs, and which sizes\n"
+            "may occur. This text goes into the prompt; leave out how to make it fast.\n"
+        ),
+        "baseline.cu": _baseline(source, read, point, dims, extents, launch, executed),
+    }
+
+
+def _extents(elements: str, dims: Collection[str]) -> tuple[str, ...]:
+    """Return the axes of a number of elements: two dims are a matrix."""
+    factors = tuple(elements.split(" * "))
+    return factors if len(factors) == 2 and {*factors} <= {*dims} else (elements,)
+
+
+def write_tried(source: str, entry: str, where: str) -> tuple[str, int]:
+    """Return a source whose `solve` makes one of several launches of `entry`, the one that a last
+    argument `int choice` names, and how many there are. Raises UsageError as `draft` does."""
+    read = read_cuda(source)
+    point = _read_point(read, entry, where)
+    dims = _dims(point)
+    extents = {one.name: _shape(one, point, dims) for one in point.arguments if one.is_buffer}
+    own = replace(point.function, name=OWN_SOLVE.split()[-1])
+    is_renamed = point.function.name == "solve"
+    calling = _calling(point, own) if is_renamed else point
+    choices = _choices(read, calling, dims)
+    wrapper = _solve(read, calling, dims, extents, choices, tried=True)
+    text = _without_program(source, read, {point.function.name, *identifiers(wrapper)})
+    text = text.rstrip("\n") + "\n"
+    if is_renamed:
+        text = f"{OWN_SOLVE}\n#line 1\n{text}#undef solve\n"
+    return text + wrapper, len(choices)
+
+
+def _read_point(read: CudaSource, entry: str, where: str) -> EntryPoint:
+    """Read the entry of a draft. Raises UsageError where no task can be made of the entry."""
     point = read_entry(read, entry, where)
     function = point.function
     others = [one for one in read.functions if one.name == "solve" and one is not function]
     if function.name != "solve" and any(not one.on_device for one in others):
         raise UsageError(f"{where}: has a solve of its own; expected --entry solve")
-    buffers = [one for one in point.arguments if one.is_buffer]
-    if not any(one.is_output for one in buffers):
+    if not any(one.is_output for one in point.arguments):
         raise UsageError(
             f"{where}: {function.qualified} has no pointer to write to; expected an output"
         )
-    known = [one.name for one in buffers]
-    for unknown in shapes.keys() - known:
-        raise UsageError(f"{where}: {entry} has no pointer {unknown}; {nearest(unknown, known)}")
-    dims = _dims(point)
-    extents = {one.name: shapes.get(one.name) or _shape(one, point, dims) for one in buffers}
-    return {
-        "task.toml": _task_toml(name, point, dims, where, extents),
-        "description.md": (
-            f"CONFIRM: say in words what `{entry}` computes, from which inputs, and which sizes\n"
-            "may occur. This text goes into the prompt; leave out how to make it fast.\n"
-        ),
-        "baseline.cu": _baseline(source, read, point, dims, extents, launch),
-    }
+    return point
 
 
 def _dims(point: EntryPoint) -> tuple[str, ...]:
@@ -226,22 +286,31 @@ def _task_toml(
     dims: Sequence[str],
     where: str,
     extents: Mapping[str, tuple[str, ...]],
+    executed: Executed,
 ) -> str:
     called = point.called
     lines = [
         f"# Drafted around {called} of {where}. Every line marked CONFIRM is a guess.",
         f'title = "{name}"',
         f'origin = "drafted around a kernel named {point.function.name}"',
+        *_requires(executed),
         "",
         "[dims]",
         *(f'{dim} = "CONFIRM: what {dim} counts"' for dim in dims),
     ]
     for argument in _with_values(point.arguments, dims):
         shape = extents.get(argument.name, ())
-        lines += ["", "[[arguments]]", *_argument(argument, dims, shape)]
+        lines += ["", "[[arguments]]", *_argument(argument, dims, shape, executed)]
     outputs = [one for one in point.arguments if one.is_output]
     floats = [element_type(one.dtype).floating for one in outputs if is_float(one.dtype)]
-    lines += ["", *_sizes(dims), "", *_tolerance(dims, floats), "", *_rest(dims)]
+    lines += [
+        "",
+        *_sizes(dims, executed),
+        "",
+        *_tolerance(dims, floats),
+        "",
+        *_rest(dims, executed),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -263,7 +332,9 @@ def _with_values(
             yield one
 
 
-def _argument(argument: EntryArgument, dims: Sequence[str], shape: Sequence[str]) -> list[str]:
+def _argument(
+    argument: EntryArgument, dims: Sequence[str], shape: Sequence[str], executed: Executed
+) -> list[str]:
     role = argument.role
     lines = [f'name = "{argument.name}"', f'role = "{role}"']
     if role == ArgumentRole.STREAM:
@@ -278,28 +349,55 @@ def _argument(argument: EntryArgument, dims: Sequence[str], shape: Sequence[str]
     if argument.is_output:
         lines[1] += " # CONFIRM: out, or inout where it is read before it is written"
     extents = ", ".join(f'"{extent}"' for extent in shape)
-    lines.append(f"shape = [{extents}] # CONFIRM")
+    guessed = "" if argument.name in executed.shapes else " # CONFIRM"
+    lines.append(f"shape = [{extents}]{guessed}")
     if argument.is_cleared:
         lines.append('initial = "0" # CONFIRM: as its caller does')
     if role in (ArgumentRole.IN, ArgumentRole.INOUT):
-        drawn = '"normal", "mixed"' if is_float(argument.dtype) else '"ints(0, 2)"'
+        drawn = _FLOATS if is_float(argument.dtype) else '"ints(0, 2)"'
+        indices = executed.distributions.get(argument.name)
+        drawn = f'"{indices}"' if indices else drawn
         lines.append(f"distributions = [{drawn}] # CONFIRM")
     return lines
 
 
-def _sizes(dims: Sequence[str]) -> list[str]:
+def _requires(executed: Executed) -> Iterator[str]:
+    """Yield the condition on sizes, where the kernel takes whole vectors or tiles alone."""
+    if executed.multiples:
+        conditions = (f"{dim} % {step} == 0" for dim, step in executed.multiples.items())
+        yield f'requires = "{" and ".join(conditions)}" # CONFIRM: as executed'
+
+
+def _sizes(dims: Sequence[str], executed: Executed) -> list[str]:
     def size(*extents: int) -> str:
-        pairs = (f"{dim} = {extents[i % len(extents)]}" for i, dim in enumerate(dims))
+        """Spell a size, each extent rounded to what the kernel takes."""
+        pairs = []
+        for i, dim in enumerate(dims):
+            step = executed.multiples.get(dim, 1)
+            pairs.append(f"{dim} = {max(1, extents[i % len(extents)] // step) * step}")
         return "{ " + ", ".join(pairs) + " }"
 
     emulated = _EMULATED.get(len(dims), (8, 16))
     edges = [size(1), *(size(*_EDGES[i:], *_EDGES[:i]) for i in range(len(_EDGES)))]
+    edges = list(dict.fromkeys(edges if len(dims) < 4 else (size(1), size(7))))
     return [
         "[sizes] # CONFIRM",
         f"bench = [{size(emulated[-1])}]",
-        f"edge = [{', '.join(edges if len(dims) < 4 else (size(1), size(7)))}]",
+        f"edge = [{', '.join(edges)}]",
         f"emulated = [{', '.join(map(size, emulated))}]",
+        *_hidden(dims, executed),
     ]
+
+
+def _hidden(dims: Sequence[str], executed: Executed) -> Iterator[str]:
+    """Yield the range of hidden sizes, where few numbers in it are multiples that a kernel takes:
+    without a range it spans the sizes above."""
+    if executed.multiples:
+        yield "[sizes.hidden]"
+        for dim in dims:
+            step = executed.multiples.get(dim, 1)
+            most = max(_EDGES) // step * step
+            yield f"dims.{dim} = {{ min = {step}, max = {most}, multiple_of = {step} }}"
 
 
 def _tolerance(dims: Sequence[str], floats: Sequence[FloatFormat]) -> list[str]:
@@ -314,12 +412,12 @@ def _tolerance(dims: Sequence[str], floats: Sequence[FloatFormat]) -> list[str]:
     return lines
 
 
-def _rest(dims: Sequence[str]) -> list[str]:
+def _rest(dims: Sequence[str], executed: Executed) -> list[str]:
     volume = " * ".join(dims)
     return [
         "[roofline] # CONFIRM: the least arithmetic and traffic any kernel needs",
-        'flops = "0"',
-        'bytes = "0"',
+        f'flops = "{executed.flops}"',
+        f'bytes = "{executed.bytes}"',
         "",
         "[capabilities]",
         f'scratch_bytes = "16 * {volume} + 65536"',
@@ -333,6 +431,7 @@ def _baseline(
     dims: Sequence[str],
     extents: Mapping[str, tuple[str, ...]],
     launch: str,
+    executed: Executed,
 ) -> str:
     """Write the source, without its program, and behind it a `solve` that calls the entry.
 
@@ -341,7 +440,11 @@ def _baseline(
     is_renamed = point.function.name == "solve" and not _is_solve(point)
     own = replace(point.function, name=OWN_SOLVE.split()[-1]) if is_renamed else point.function
     calling = _calling(point, own)
-    wrapper = "" if _is_solve(point) else _solve(read, calling, dims, extents, launch)
+    choices = [_Launch(lines=(launch,))] if launch else _choices(read, calling, dims)
+    chosen = choices[executed.choice]
+    if executed.shapes:
+        chosen = _Launch(lines=tuple(map(_unmarked, chosen.lines)))
+    wrapper = "" if _is_solve(point) else _solve(read, calling, dims, extents, [chosen])
     text = _without_program(source, read, {point.function.name, *identifiers(wrapper)})
     text = text.rstrip("\n") + "\n"
     return f"{OWN_SOLVE}\n#line 1\n{text}#undef solve\n{wrapper}" if is_renamed else text + wrapper
@@ -420,45 +523,75 @@ __global__ void point_to_rows(T** rows, T* first, long long row, long long count
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Launch:
+    """The lines of a `solve` that call an entry."""
+
+    lines: tuple[str, ...]
+    head: str = ""
+    """A remark above `solve`."""
+
+
+def _unmarked(line: str) -> str:
+    """Return a line of a launch that was executed, without its mark."""
+    return line.split(" // CONFIRM")[0]
+
+
+def _choices(read: CudaSource, point: EntryPoint, dims: Sequence[str]) -> list[_Launch]:
+    """Return the ways to launch an entry: the source's own, or several guesses."""
+    function = point.function
+    passed = ", ".join(_passed(point))
+    if not function.is_kernel:
+        return [_Launch(lines=(f"{point.called}({passed});",))]
+    found = find_launch(read, function, point.template)
+    if found is not None:
+        mark = " // CONFIRM: as the file does, for one size" * found.has_sizes
+        grid = ", ".join(found.configuration)
+        return [_Launch(lines=(*found.statements, f"{point.called}<<<{grid}>>>({passed});{mark}"))]
+    head = f"\n// CONFIRM: launch {function.qualified} the way your program does."
+    call = f"{point.called}<<<blocks, threads>>>({passed}); // CONFIRM: shared memory, order"
+    shapes = [_launch_shape(function, point, dims), *_block_an_index(function, dims)]
+    return [_Launch(lines=(*shape, call), head=head) for shape in shapes]
+
+
+def _block_an_index(function: DefinedFunction, dims: Sequence[str]) -> Iterator[list[str]]:
+    """Yield launches in which a block is an index of a dim, on each axis of the grid in use."""
+    body = spell(function.body)
+    axes = [axis for axis in "xyz" if re.search(rf"\bblockIdx\.{axis}\b", body)]
+    for chosen in islice(permutations(dims, len(axes)) if axes else (), MOST_LAUNCHES):
+        yield ["dim3 threads(256);", f"dim3 blocks({', '.join(chosen)}); // CONFIRM"]
+
+
 def _solve(
     read: CudaSource,
     point: EntryPoint,
     dims: Sequence[str],
     extents: Mapping[str, tuple[str, ...]],
-    launch: str,
+    launches: Sequence[_Launch],
+    *,
+    tried: bool = False,
 ) -> str:
-    """Write a `solve` around the entry.
-
-    `launch` is the statement that launches the kernel; empty where it is to be found or guessed.
-    """
-    function = point.function
-    parameters = ", ".join(
+    """Write a `solve` that makes the first launch; of a `solve` that is tried, a last argument
+    `choice` names the launch."""
+    parameters = [
         f"{'const ' if one.role == ArgumentRole.IN else ''}"
         f"{CTYPES[one.dtype] if one.dtype else 'cudaStream_t'}"
         f"{'*' if one.is_buffer else ''} {one.name}"
         for one in point.arguments
-    )
-    passed = ", ".join(_passed(point))
+    ]
     before = [_filled_in(one, point, extents) for one in point.statements]
-    head = ""
-    if not function.is_kernel:
-        call = [f"{point.called}({passed});"]
-    elif launch:
-        call = [launch]
-    else:
-        found = find_launch(read, function, point.template)
-        if found is None:
-            head = f"\n// CONFIRM: launch {function.qualified} the way your program does."
-            shape = _launch_shape(function, point, dims)
-            grid, mark = "blocks, threads", " // CONFIRM: shared memory, order"
-        else:
-            shape, grid = list(found.statements), ", ".join(found.configuration)
-            mark = " // CONFIRM: as the file does, for one size" * found.has_sizes
-        call = [*shape, f"{point.called}<<<{grid}>>>({passed});{mark}"]
+    call = list(launches[0].lines)
+    if tried:
+        parameters.append("int choice")
+        call = [
+            f"if (choice == {number}) {{ {' '.join(map(_unmarked, one.lines))} }}"
+            for number, one in enumerate(launches)
+        ]
     lines = [*before, *call, *point.after, "cudaDeviceSynchronize();"]
     rows = _POINT_TO_ROWS if any(one.axis for one in point.arguments) else ""
     body = "".join(f"    {line}\n" for line in lines)
-    return f'{rows}{head}\nextern "C" void solve({parameters})\n{{\n{body}}}\n'
+    head = "" if tried else launches[0].head
+    return f'{rows}{head}\nextern "C" void solve({", ".join(parameters)})\n{{\n{body}}}\n'
 
 
 def _passed(point: EntryPoint) -> Iterator[str]:

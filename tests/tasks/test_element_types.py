@@ -71,7 +71,9 @@ def by_definition(
     ("name", "definition"),
     [("bfloat16", (8, 7)), ("float8_e4m3fn", (4, 3, False)), ("float8_e5m2", (5, 2))],
 )
-def test_every_pattern_is_the_number_that_it_means(name: str, definition: tuple[int, ...]) -> None:
+def test_every_pattern_is_the_number_that_it_means(
+    name: str, definition: tuple[int, int] | tuple[int, int, bool]
+) -> None:
     stored = PATTERNS[name]
     numbers = element_type(name).decode(stored, np)
     assert numbers.dtype == np.float32

@@ -1,5 +1,6 @@
 """`cuda-llm tasks`: what there is to optimise, and how to bring your own."""
 
+import asyncio
 import shlex
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cuda_llm.cli.completion import TaskName
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from cuda_llm.tasks.task import Task
@@ -66,7 +67,10 @@ def new(
         find_guesses,
         skeleton,
         write_task,
+        write_tried,
     )
+    from cuda_llm.tools.judge.executed_draft import execute_draft
+    from cuda_llm.tools.open_device import DEFAULT_GPU, open_emulated
 
     if source is None and entry is not None:
         raise UsageError(f"--entry {entry}: expected --from FILE too, the file that defines it")
@@ -76,8 +80,19 @@ def new(
     else:
         text = read_source(source)
         entry = entry or choose_entry(text, source.name)
-        files = draft(name, text, entry, source.name)
-        folder = write_task(name, out, files)
+        folder = write_task(name, out, draft(name, text, entry, source.name))
+        tried = write_tried(text, entry, source.name)
+        typer.echo(f"executing {entry} at small sizes", err=True)
+        try:
+            executed = asyncio.run(
+                execute_draft(load_task(folder), open_emulated(DEFAULT_GPU), *tried)
+            )
+        except MissingError as error:
+            executed = None
+            typer.echo(f"not executed, so every shape is a guess: {error}", err=True)
+        if executed is not None:
+            for file, better in draft(name, text, entry, source.name, executed=executed).items():
+                (folder / file).write_text(better, encoding="utf-8")
         marks = len(find_guesses(load_task(folder)))
         typer.echo(
             f"{folder}: {entry} is the baseline and, without a reference.py, the oracle; "

@@ -1,0 +1,386 @@
+"""Executes the kernel of a drafted task at small sizes on the emulated device, and reads out of
+what the kernel touches how large its buffers are, which inputs are indices, and what is moved.
+
+A buffer is as long as the kernel reaches into it: the least length with which a call at a size ends
+without an access behind its end. Lengths at several sizes give a product of dims, such as
+`rows * cols` or `tokens * dim // 2`; whole numbers of an input that move the end of another buffer
+are indices into it. Where the source does not say how the kernel is launched, the launch is chosen
+that writes every element of the outputs at every size.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from cuda_llm.outcomes import Verdict
+from cuda_llm.tasks.expressions import evaluate
+from cuda_llm.tasks.new_task import Executed
+from cuda_llm.tasks.reference import Dims
+from cuda_llm.tasks.sizes import item_bytes
+from cuda_llm.tasks.task import ArgumentRole, Task, is_float
+from cuda_llm.tools.compiler.compile import compile_candidate
+from cuda_llm.tools.device import (
+    CallOptions,
+    CallReport,
+    Level,
+    Scalar,
+    Session,
+    Site,
+    floating_operations,
+)
+from cuda_llm.tools.device.buffers import BufferSpec, Role
+from cuda_llm.tools.device.candidate import Compiled, CompileRequest
+from cuda_llm.tools.validator.buffers import call_arguments
+
+EXTENTS = (
+    (4, 6, 8, 10, 12, 14),
+    (6, 10, 4, 8, 14, 12),
+    (12, 4, 10, 6, 8, 4),
+    (8, 12, 6, 14, 4, 10),
+)
+"""Extents of the dims in order, at each tried size: small, even, and of other ratios each time."""
+TILED = ((32, 64, 96, 32), (64, 32, 32, 96), (96, 96, 64, 32))
+"""Extents for kernels that take whole tiles alone."""
+MOST_DIMS = 6
+MOST_TILED = 3
+"""Dims of a kernel that is tried at whole tiles: their product stays below a million."""
+FACTORS = (2, 3, 4, 6, 8, 9, 16)
+"""Numbers of elements for each index of the dims: of small matrices and structs."""
+DIVISORS = (2, 4, 8, 16, 32)
+"""Indices of a dim that share an element: of groups with one scale."""
+LIMIT_S = 5.0
+"""Longest seconds of one call."""
+SLACK = 1024
+"""Elements beyond the product of all dims that a buffer has where its length is not looked for."""
+STEPS = (1, 2, 4, 8, 16, 32)
+"""Multiples that kernels ask for: of vectors and tiles."""
+MOST_COUNTED = 1 << 21
+"""Product of the dims of the call whose operations are counted, at most."""
+POISONS = (0xA5, 0x3C)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """One call of the tried source."""
+
+    dims: Dims
+    choice: int
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    """Elements of buffers that are not as long as can be."""
+    indices: Mapping[str, int] = field(default_factory=dict)
+    """Whole number that an input is filled with, by argument; 0 for other whole numbers."""
+    poison: int = 0
+    level: Level = Level.CHECK
+
+
+class _Kernel:
+    """A compiled kernel on a device, in a session that is opened anew after a fault."""
+
+    def __init__(self, task: Task, device: Site, compiled: Compiled) -> None:
+        self.task = task
+        self.buffers = tuple(one for one in task.arguments if one.is_buffer)
+        self._device = device
+        self._compiled = compiled
+        self._open = AsyncExitStack()
+        self._session: Session | None = None
+
+    async def close(self) -> None:
+        """End the session."""
+        self._session = None
+        await self._open.aclose()
+
+    def most(self, dims: Dims) -> int:
+        """Return how many elements a buffer has at most."""
+        return 2 * prod(dims.values()) + SLACK
+
+    async def call(self, call: _Call) -> tuple[CallReport | Verdict, Mapping[str, Any]]:
+        """Return the outcome of a call, and what its buffers hold afterwards.
+
+        The buffer whose length is looked for lies last: what lies behind it belongs to nobody.
+        """
+        most = self.most(call.dims)
+        session = self._session
+        if session is None:
+            opened = await self._open.enter_async_context(self._device.open(self._compiled))
+            if not isinstance(opened, Session):
+                return opened, {}
+            session = self._session = opened
+        ordered = sorted(self.buffers, key=lambda one: one.name in call.lengths)
+        specs = [
+            BufferSpec(
+                name=one.name,
+                role=Role.INOUT,
+                dtype=self.task.element_types[one.name].stored_as,
+                shape=(call.lengths.get(one.name, most),),
+                element=one.dtype,
+            )
+            for one in ordered
+        ]
+        placed = session.place(specs)
+        for one in self.buffers:
+            data = placed[one.name].data
+            if one.name in call.indices:
+                data[...] = call.indices[one.name]
+            elif one.is_output:
+                data.view(np.uint8)[...] = call.poison
+            elif is_float(one.dtype):
+                element = self.task.element_types[one.name]
+                data[...] = element.encode(np.ones(data.shape, element.array), np)
+        choice = Scalar(value=call.choice, ctype="int")
+        options = CallOptions(level=call.level, limit_s=LIMIT_S)
+        outcome = await session.call([*call_arguments(self.task, call.dims), choice], options)
+        if not isinstance(outcome, CallReport):
+            await self.close()
+            return outcome, {}
+        return outcome, {name: one.data for name, one in placed.items()}
+
+    async def length(
+        self, name: str, dims: Dims, choice: int, indices: Mapping[str, int] = MappingProxyType({})
+    ) -> int:
+        """Return the least length of a buffer with which a call stays inside; -1 for none."""
+        low, high = 0, self.most(dims)
+
+        async def fits(length: int) -> bool:
+            call = _Call(dims=dims, choice=choice, lengths={name: length}, indices=indices)
+            return isinstance((await self.call(call))[0], CallReport)
+
+        if not await fits(high):
+            return -1
+        while low < high:
+            middle = (low + high) // 2
+            if await fits(middle):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+
+async def execute_draft(task: Task, device: Site, source: str, choices: int) -> Executed | None:
+    """Return what a drafted kernel says of its task on a device that reports each access out of
+    bounds; None where the kernel cannot be tried.
+
+    `source` has a `solve` of the task's arguments and a last `int choice`, which makes one of
+    `choices` launches. Raises MissingError without nvcc or g++.
+    """
+    if not 0 < len(task.dims) <= MOST_DIMS:
+        return None
+    request = CompileRequest(source=source, name="draft.cu", target=device.hardware.target)
+    compiled = await compile_candidate(request)
+    if not isinstance(compiled, Compiled):
+        return None
+    kernel = _Kernel(task, device, compiled)
+    try:
+        for extents in (EXTENTS, TILED):
+            if extents is TILED and len(task.dims) > MOST_TILED:
+                continue
+            sizes = [dict(zip(task.dims, one, strict=False)) for one in extents]
+            choice = await _choose(kernel, sizes, choices)
+            if choice is not None:
+                return await _execute(kernel, sizes, choice)
+    finally:
+        await kernel.close()
+    return None
+
+
+async def _choose(kernel: _Kernel, sizes: Sequence[Dims], choices: int) -> int | None:
+    """Return the launch whose outputs are written whole at every size and are products of the most
+    dims, the first of those; None where none is."""
+    best, most = None, -1
+    for choice in range(choices):
+        written = [await _written(kernel, dims, choice) for dims in sizes]
+        if not all(written):
+            continue
+        found = [fit([one[name] for one in written if one], sizes) for name in written[0] or ()]
+        factors = sum(one.count("*") + (not one.isdigit()) for one in found)
+        if all(found) and factors > most:
+            best, most = choice, factors
+    return best
+
+
+async def _written(kernel: _Kernel, dims: Dims, choice: int) -> Mapping[str, int] | None:
+    """Return how many elements of each output a launch writes; None where it fails, or leaves out
+    an element before the last: of two poisons none is left."""
+    outputs = [one.name for one in kernel.buffers if one.role == ArgumentRole.OUT]
+    kept = {name: np.ones(kernel.most(dims), bool) for name in outputs}
+    for poison in POISONS:
+        outcome, data = await kernel.call(_Call(dims=dims, choice=choice, poison=poison))
+        if not isinstance(outcome, CallReport):
+            return None
+        for name, mask in kept.items():
+            raw = data[name].view(np.uint8).reshape(mask.size, -1)
+            mask &= (raw == poison).all(axis=1)
+    ends = {name: int(np.flatnonzero(~mask).max(initial=-1)) + 1 for name, mask in kept.items()}
+    if any(mask[: ends[name]].any() for name, mask in kept.items()):
+        return None
+    for one in kernel.buffers:
+        if one.role == ArgumentRole.INOUT:
+            ends[one.name] = await kernel.length(one.name, dims, choice)
+    return ends
+
+
+async def _execute(kernel: _Kernel, sizes: Sequence[Dims], choice: int) -> Executed:
+    fitted = {}
+    for one in kernel.buffers:
+        fitted[one.name] = fit(
+            [await kernel.length(one.name, dims, choice) for dims in sizes], sizes
+        )
+    shapes, distributions = await _indexed(kernel, sizes, choice, fitted)
+    known = {name: shape for name, shape in shapes.items() if shape}
+    return Executed(
+        choice=choice,
+        shapes=known,
+        distributions=distributions,
+        multiples=await _multiples(kernel, sizes[0], choice, known),
+        flops=await _flops(kernel, sizes, choice, known),
+        bytes=_bytes(kernel.task, known),
+    )
+
+
+def fit(lengths: Sequence[int], sizes: Sequence[Dims]) -> str:
+    """Return the simplest product of dims that gives these lengths at these sizes: with a factor,
+    one dim divided and rounded up, or 1 added. Empty where there is none, or the lengths are 0."""
+    if not any(lengths):
+        return ""
+    for text in _products([*sizes[0]]):
+        if all(evaluate(text, size) == length for length, size in zip(lengths, sizes, strict=True)):
+            return text
+    return str(lengths[0]) if len(set(lengths)) == 1 else ""
+
+
+def _products(dims: Sequence[str]) -> Iterator[str]:
+    """Yield products of dims as expressions, simple ones first."""
+    chosen = [one for count in range(len(dims) + 1) for one in combinations(dims, count)]
+    plain = [" * ".join(one) or "1" for one in chosen]
+    yield from plain
+    for factor in FACTORS:
+        yield from (f"{factor} * {one}" for one in plain[1:])
+    for divisor in DIVISORS:
+        yield from (f"{one} // {divisor}" for one in plain[1:])
+    yield from (f"{one} + 1" for one in plain[1:])
+    for divisor in DIVISORS:
+        for one in chosen:
+            for dim in one:
+                rounded = f"({dim} + {divisor - 1}) // {divisor}"
+                yield " * ".join([rounded, *(other for other in one if other != dim)])
+
+
+async def _indexed(
+    kernel: _Kernel, sizes: Sequence[Dims], choice: int, shapes: Mapping[str, str]
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return the shapes, those of indexed buffers as long as their index reaches, and what indices
+    are drawn from.
+
+    An index is below a dim that no shape names, as a number of pages, or else the first dim of the
+    index's own shape.
+    """
+    found, drawn = dict(shapes), {}
+    whole = [
+        one
+        for one in kernel.buffers
+        if one.role == ArgumentRole.IN and not is_float(one.dtype) and item_bytes(one.dtype) >= 2
+    ]
+    for index in whole:
+        for buffer in kernel.buffers:
+            if buffer is index:
+                continue
+            strides = []
+            for dims in sizes:
+                ends = [
+                    await kernel.length(buffer.name, dims, choice, {index.name: value})
+                    for value in (0, 1, 2)
+                ]
+                regular = min(ends) >= 0 and ends[2] - ends[1] == ends[1] - ends[0]
+                strides.append(ends[1] - ends[0] if regular else 0)
+            stride = fit(strides, sizes) if all(strides) else ""
+            if not stride:
+                continue
+            limit = _limit(kernel.task, found, index.name, buffer.name)
+            found[buffer.name] = limit if stride == "1" else f"{limit} * {stride}"
+            drawn[index.name] = f"ints(0, {limit})"
+    return found, drawn
+
+
+def _limit(task: Task, shapes: Mapping[str, str], index: str, buffer: str) -> str:
+    used = {word for name, shape in shapes.items() if name != buffer for word in shape.split()}
+    unused = [dim for dim in task.dims if dim not in used and dim not in shapes[buffer].split()]
+    own = [word for word in shapes[index].split() if word in task.dims]
+    return (unused or own or list(task.dims))[0]
+
+
+async def _multiples(
+    kernel: _Kernel, dims: Dims, choice: int, shapes: Mapping[str, str]
+) -> Mapping[str, int]:
+    """Return what a dim has to be a multiple of, by dim, where the kernel leaves out or oversteps
+    elements at others; dims of any extent are left out."""
+    found = {}
+    for dim in dims:
+        for step in STEPS:
+            size = {**dims, dim: 5 * step}
+            ends = await _written(kernel, size, choice)
+            if ends and all(ends[one] == evaluate(shapes[one], size) for one in ends):
+                break
+        else:
+            step = STEPS[-1]
+        if step > 1:
+            found[dim] = step
+    return found
+
+
+async def _flops(
+    kernel: _Kernel, sizes: Sequence[Dims], choice: int, shapes: Mapping[str, str]
+) -> str:
+    """Return the floating-point operations of a call as so many for each index of some dims: those
+    for which the number differs least between sizes. `0` where none was executed.
+
+    The sizes are larger ones, at which what a warp does beside counts little.
+    """
+    times = 1
+    while max(prod(2 * times * one for one in size.values()) for size in sizes) <= MOST_COUNTED:
+        times *= 2
+    counted: list[tuple[Dims, float]] = []
+    for size in sizes:
+        large = {name: times * one for name, one in size.items()}
+        lengths = {name: int(evaluate(shape, large)) for name, shape in shapes.items()}
+        call = _Call(dims=large, choice=choice, lengths=lengths, level=Level.ACCOUNT)
+        outcome, _ = await kernel.call(call)
+        if not isinstance(outcome, CallReport) or not outcome.operations:
+            return "0"
+        counted.append((large, floating_operations(outcome.operations)))
+    if not all(count for _, count in counted):
+        return "0"
+    best, least = "0", np.inf
+    for number in range(1, len(sizes[0]) + 1):
+        for chosen in combinations(sizes[0], number):
+            each = [count / prod(size[dim] for dim in chosen) for size, count in counted]
+            spread = max(each) / min(each)
+            if spread < least:
+                least = spread
+                best = " * ".join((str(max(1, round(float(np.median(each))))), *chosen))
+    return best
+
+
+def _bytes(task: Task, shapes: Mapping[str, str]) -> str:
+    """Return the bytes of all buffers, those that are read and written twice."""
+    of_shape: dict[str, int] = {}
+    for one in task.arguments:
+        if one.name in shapes and one.role != ArgumentRole.WORKSPACE:
+            passes = 2 if one.role == ArgumentRole.INOUT else 1
+            head, _, rest = shapes[one.name].partition(" * ")
+            number, product = (int(head), rest) if head.isdigit() else (1, shapes[one.name])
+            count = number * passes * item_bytes(one.dtype)
+            of_shape[product] = of_shape.get(product, 0) + count
+    terms = []
+    for product, count in of_shape.items():
+        factors = [str(count)] if count > 1 or not product else []
+        terms.append(" * ".join([*factors, _factor(product)] if product else factors))
+    return " + ".join(terms) or "0"
+
+
+def _factor(shape: str) -> str:
+    return f"({shape})" if "+" in shape or "//" in shape else shape

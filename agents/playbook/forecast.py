@@ -52,7 +52,7 @@ class Forecast:
         mean, pull, self._score_variance = _explain(root, scores)
         across = _correlate(self._steps, known.steps, self._step_weights)
         whitened = across @ root.T.astype(np.float32)
-        self._best = scores.max()
+        self._best = float(scores.max())
         self._mean = mean + across @ pull
         self._variance = np.maximum(1 - np.einsum("ij,ij->i", whitened, whitened), TINY)
         self._whitened = [whitened]
@@ -66,14 +66,16 @@ class Forecast:
         return gains
 
     def learn(self, at: int, score: float | None) -> None:
-        """Take in the score of a point of the table; None, of an open point, leaves means alone."""
+        """Take in the score of a point of the table; None, of an open point, for its mean."""
         along = _correlate(self._steps, self._steps[at : at + 1], self._step_weights)[:, 0]
         for part in self._whitened:
             along -= part @ part[at]
         root = math.sqrt(max(along[at], TINY) + self._noise)
+        believed = float(self._mean[at])
         if score is not None:
-            missed = (score - self._center) / self._scale - self._mean[at]
-            self._mean = self._mean + along * (missed / root**2)
+            believed = (score - self._center) / self._scale
+            self._mean = self._mean + along * ((believed - self._mean[at]) / root**2)
+        self._best = max(self._best, believed)
         along /= root
         self._variance = np.maximum(self._variance - along**2, TINY)
         self._whitened.append(along[:, None])

@@ -138,7 +138,8 @@ class ElementType:
     storage: str = ""
     """NumPy's name of the type that holds elements as memory does; empty: that of `array`."""
     format: FloatFormat | None = None
-    """Precision and range of a float type; None for whole numbers."""
+    """Precision and range of a float type, or of a part of a complex type; None for whole
+    numbers."""
     header: str = ""
     """The header that declares the first C++ spelling; empty where nvcc needs none."""
 
@@ -166,8 +167,25 @@ class ElementType:
 
     @property
     def is_float(self) -> bool:
-        """Return whether elements are floating-point numbers."""
+        """Return whether elements are floating-point numbers, real or complex."""
         return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        """Return whether elements are complex numbers: two floats, the real part first."""
+        return self.array.startswith("complex")
+
+    @property
+    def part(self) -> str:
+        """Return the name of the type of the parts of a complex number; else the type's own."""
+        return {"complex64": "float32", "complex128": "float64"}.get(self.name, self.name)
+
+    @property
+    def wide(self) -> str:
+        """Return NumPy's name of the type in which a reference computes with such elements."""
+        if self.is_complex:
+            return "complex128"
+        return "float64" if self.is_float else "int64"
 
     def decode(self, stored: Array, xp: Any) -> Array:
         """Return stored elements as numbers, exactly, with the payloads of NaNs.
@@ -366,6 +384,24 @@ ELEMENT_TYPES: Mapping[str, ElementType] = MappingProxyType(
                 item_bytes=8,
                 array="float64",
                 format=FORMATS["fp64"],
+            ),
+            ElementType(
+                name="complex64",
+                ctypes=("cuFloatComplex", "cuComplex"),
+                kind="float",
+                item_bytes=8,
+                array="complex64",
+                format=FORMATS["fp32"],
+                header="cuComplex.h",
+            ),
+            ElementType(
+                name="complex128",
+                ctypes=("cuDoubleComplex",),
+                kind="float",
+                item_bytes=16,
+                array="complex128",
+                format=FORMATS["fp64"],
+                header="cuComplex.h",
             ),
             _whole("int8", "signed char", "char", "int8_t"),
             _whole("int16", "short", "int16_t"),

@@ -18,7 +18,7 @@ from cuda_llm.tasks.cuda_source import (
     split_at_commas,
 )
 from cuda_llm.tasks.declared_types import DECLARED_TYPES
-from cuda_llm.tasks.element_types import ELEMENT_TYPES
+from cuda_llm.tasks.element_types import ELEMENT_TYPES, element_type
 from cuda_llm.tasks.launches import clears, passed_as
 from cuda_llm.tasks.macros import spell
 from cuda_llm.tasks.pointer_use import Use, accesses
@@ -221,6 +221,13 @@ class _Builder:
             return self._pointer(name, declared, parameter, struct)
         if declared.pointers or declared.ctype not in _SCALARS:
             raise self._refused(parameter)
+        if element_type(_SCALARS[declared.ctype]).is_complex:
+            part = CTYPES[element_type(_SCALARS[declared.ctype]).part]
+            parts = [
+                self.pass_for(replace(declared, name=f"{name}_{axis}", ctype=part, default=""))
+                for axis in "xy"
+            ]
+            return f"make_{declared.ctype}({', '.join(parts)})"
         self._scalar(name, _SCALARS[declared.ctype], declared)
         return name
 

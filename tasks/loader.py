@@ -13,6 +13,7 @@ from typing import Any
 from cuda_llm.data_file import Place, UnfitError, read_as, read_table
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.distribution import FAMILIES, maker_of, parse_distribution
+from cuda_llm.tasks.element_types import element_type
 from cuda_llm.tasks.expressions import evaluate, names_in
 from cuda_llm.tasks.signature import host_context
 from cuda_llm.tasks.sizes import scalar_value, shape_of
@@ -178,6 +179,9 @@ def _check_argument(argument: TaskArgument, dims: Mapping[str, str], place: Plac
     if argument.dtype and declared.element not in ("", argument.dtype):
         found = f"{declared.ctype} for elements of {argument.dtype}"
         raise UnfitError(found, f"a C++ type of {argument.dtype}, or void", *place, "ctype")
+    if argument.role == ArgumentRole.SCALAR and element_type(argument.dtype).is_complex:
+        expected = "two numbers, its parts, as arguments of their own"
+        raise UnfitError(f"a {argument.dtype} by value", expected, *place, "dtype")
     single = declared.lanes == 1 and declared.element
     if argument.role == ArgumentRole.SCALAR and argument.dtype and not single:
         raise UnfitError(declared.ctype, "a type of single numbers by value", *place, "ctype")

@@ -136,6 +136,9 @@ def load_reference(task: Task) -> Reference:
                     raise TaskError(
                         f"{where}: {key} has shape {array.shape}; expected {shape} at {dict(dims)}"
                     )
+                real = name not in ("reference", "project") or not types[key].is_complex
+                if real and array.dtype.kind == "c":
+                    raise TaskError(f"{where}: {key} is complex; expected real numbers")
                 shaped[key] = array
             return shaped
 
@@ -190,6 +193,6 @@ def _decoded(xp: Any, types: Mapping[str, ElementType], arrays: Arrays) -> dict[
 def _promoted(xp: Any, inputs: Arrays) -> dict[str, Any]:
     """Copy the inputs into types in which no reference can lose precision."""
     return {
-        name: array.astype(xp.float64 if array.dtype.kind == "f" else xp.int64)
+        name: array.astype({"f": "float64", "c": "complex128"}.get(array.dtype.kind, "int64"))
         for name, array in inputs.items()
     }

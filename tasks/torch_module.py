@@ -200,6 +200,8 @@ def _tensor(torch: Any, given: Any) -> Any:
     tensor = torch.from_dlpack(given) if hasattr(given, "device") and not _is_host(given) else None
     if tensor is None:
         tensor = torch.from_numpy(given.copy())
+    if tensor.is_complex():
+        return tensor.cdouble()
     return tensor.double() if tensor.is_floating_point() else tensor.clone()
 
 

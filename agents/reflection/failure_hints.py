@@ -1027,6 +1027,17 @@ _BY_PATTERN: Sequence[tuple[Set[_Sign], str, str]] = (
         "of each group does.",
     ),
     ({ElementKind.NEGATED}, "sign", "The sign is wrong."),
+    (
+        {ElementKind.CONJUGATED},
+        "sign of the imaginary part",
+        "The sign of the imaginary parts is wrong: a factor is conjugated that should not be, or "
+        "the reverse; (a + bi)(c + di) is (ac - bd) + (ad + bc)i.",
+    ),
+    (
+        {ElementKind.PARTS_SWAPPED},
+        "order of the parts",
+        "Real and imaginary parts changed places: the real part, `.x`, comes first.",
+    ),
 )
 """Remedies by the signs of a pattern; one sign is enough, and the first entry that fits decides."""
 
@@ -1119,9 +1130,10 @@ def _case(verdict: WrongResult) -> str:
     extent = ""
     if verdict.wrong is not None and verdict.elements is not None:
         extent = f"; {verdict.wrong:,} of {verdict.elements:,} are wrong"
+    got, expected = verdict.numbers
     return (
         f"at {describe_dims(verdict.dims)}: {one_line(verdict.buffer, 40)}[{index}] is "
-        f"{verdict.got:.6g}, should be {verdict.expected:.6g}{extent}"
+        f"{got:.6g}, should be {expected:.6g}{extent}"
     )
 
 

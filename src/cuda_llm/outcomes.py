@@ -666,6 +666,8 @@ class ElementKind(StrEnum):
     MULTIPLE = "multiple"
     FRACTION = "fraction"
     NEGATED = "negated"
+    CONJUGATED = "conjugated"
+    PARTS_SWAPPED = "parts-swapped"
     ONE_TOO_MANY = "one-too-many"
     ONE_TOO_FEW = "one-too-few"
     TOO_MANY = "too-many"
@@ -769,6 +771,15 @@ class WrongResult:
     """What CUDA refused of the call of `solve`."""
     unlaunched: tuple[str, ...] = field(default=(), metadata=SPARSE)
     """Kernels of the source that the call did not launch, where elements were never written."""
+    imaginary: tuple[float, float] | None = field(default=None, metadata=SPARSE)
+    """Imaginary parts of `got` and `expected`, where elements are complex."""
+
+    @property
+    def numbers(self) -> tuple[float, float] | tuple[complex, complex]:
+        """Return the first wrong element and what it should be."""
+        if self.imaginary is None:
+            return self.got, self.expected
+        return complex(self.got, self.imaginary[0]), complex(self.expected, self.imaginary[1])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -204,6 +204,8 @@ _ELEMENTS: Mapping[ElementKind, str] = {
     ElementKind.SHIFTED: "every element is one place off",
     ElementKind.REVERSED: "in reverse order",
     ElementKind.NEGATED: "the negative of what it should be",
+    ElementKind.CONJUGATED: "the complex conjugate of what it should be",
+    ElementKind.PARTS_SWAPPED: "real and imaginary parts changed places",
     ElementKind.ONE_TOO_MANY: "off by one: too many",
     ElementKind.ONE_TOO_FEW: "off by one: too few",
     ElementKind.TOO_MANY: "too many: counters are not reset, or values are counted twice",
@@ -777,9 +779,10 @@ def _wrong_result(verdict: WrongResult) -> tuple[str, ...]:
     """Say which case, which element, how far off, and what the pattern looks like."""
     index = ", ".join(str(i) for i in verdict.index)
     where = describe_dims(verdict.dims) if verdict.dims else f"a {verdict.size_class} size"
+    got, expected = verdict.numbers
     first = (
         f"{verdict.failed_cases} of {verdict.cases} cases: {where}, {verdict.distribution} input, "
-        f"{verdict.buffer}[{index}] is {verdict.got:.9g}, should be {verdict.expected:.9g}"
+        f"{verdict.buffer}[{index}] is {got:.9g}, should be {expected:.9g}"
     )
     count = extent = ""
     if verdict.wrong is not None and verdict.elements is not None:

@@ -33,10 +33,12 @@ IN_CUPY = [
     "empty",
     "empty_like",
     "full",
+    "frexp",
     "full_like",
     "isfinite",
     "isinf",
     "isnan",
+    "ldexp",
     "matmul",
     "maximum",
     "mean",
@@ -44,6 +46,8 @@ IN_CUPY = [
     "multiply",
     "ones",
     "rint",
+    "searchsorted",
+    "sign",
     "sort",
     "sqrt",
     "square",
@@ -59,6 +63,7 @@ IN_CUPY = [
 """Functions of the validator and of references that CuPy 14 has, called as NumPy's are."""
 TYPES = [
     "bool_",
+    "complex128",
     "float16",
     "float32",
     "float64",
@@ -100,8 +105,8 @@ class StrictArray:
     def __getattr__(self, name: str) -> Any:
         if name in FACTS:
             return getattr(self.hidden, name)
-        if name == "T":
-            return self._xp.wrap(self.hidden.T)
+        if name in ("T", "real", "imag"):
+            return self._xp.wrap(getattr(self.hidden, name))
         if name == "view":
             return self._aligned_view
         if name in METHODS:
@@ -171,6 +176,9 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "and", "or", "x
     setattr(StrictArray, f"__{_name}__", _binary(f"__{_name}__"))
     setattr(StrictArray, f"__r{_name}__", _reflected(_name))
     setattr(StrictArray, f"__i{_name}__", _in_place(_name))
+for _name in ("lshift", "rshift"):
+    setattr(StrictArray, f"__{_name}__", _binary(f"__{_name}__"))
+    setattr(StrictArray, f"__i{_name}__", _in_place(_name))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(StrictArray, f"__{_name}__", _binary(f"__{_name}__"))
 
@@ -181,7 +189,7 @@ class _Add:
     def __init__(self, xp: "StrictModule") -> None:
         self._xp = xp
 
-    def __call__(self, *given: Any, **named: Any) -> StrictArray:
+    def __call__(self, *given: Any, **named: Any) -> Any:
         return self._xp.strictly(np.add)(*given, **named)
 
     def at(self, sums: StrictArray, places: StrictArray, values: StrictArray) -> None:
@@ -208,10 +216,10 @@ class StrictModule:
 
     def strictly(
         self, function: Callable[..., Any], takes_host: bool = False
-    ) -> Callable[..., StrictArray]:
-        """The function, from strict arrays to strict arrays."""
+    ) -> Callable[..., Any]:
+        """The function, from strict arrays to a strict array or a tuple of them."""
 
-        def call(*given: Any, **named: Any) -> StrictArray:
+        def call(*given: Any, **named: Any) -> Any:
             if function is np.bincount:
                 self.waits += 2  # The largest value decides the size, and no value may be negative.
             found = function(
@@ -219,6 +227,8 @@ class StrictModule:
                 **{name: self.unwrap(one) for name, one in named.items()},
             )
             out = named.get("out")
+            if isinstance(found, tuple):
+                return tuple(map(self.wrap, found))
             return out if isinstance(out, StrictArray) else self.wrap(found)
 
         return call

@@ -83,6 +83,9 @@ def trivial_outputs(
 
 def _constant(right: Array, arrays: Arrays) -> Array:
     """Return the constant with the least squared error: the best guess without computation."""
+    if right.dtype.kind == "c":
+        parts = [_constant(part, arrays) for part in (right.real, right.imag)]
+        return (parts[0] + 1j * parts[1]).astype(right.dtype)
     mean = arrays.number(arrays.xp.mean(right, dtype=np.float64))
     if right.size == 1:
         mean = mean * 1.5 + 1.0
@@ -366,16 +369,17 @@ def _difference(task: Task, verdict: WrongResult) -> str:
     if verdict.limit:
         units = f" ({verdict.error:.3g} rounding units, limit {verdict.limit:.3g})"
     says = "the other call" if task.reference is None else "the reference"
+    got, expected = verdict.numbers
     return (
-        f"{verdict.buffer}{list(verdict.index)} is {verdict.got:.9g}, {says} says "
-        f"{verdict.expected:.9g} at {where}, {verdict.distribution} inputs{units}"
+        f"{verdict.buffer}{list(verdict.index)} is {got:.9g}, {says} says "
+        f"{expected:.9g} at {where}, {verdict.distribution} inputs{units}"
     )
 
 
 def _tolerance_remedies(task: Task, verdict: WrongResult) -> Iterator[str]:
     """Yield what to change in the task where the baseline may only round otherwise."""
-    apart = abs(verdict.got - verdict.expected)
-    if not apart <= ROUNDED * max(abs(verdict.got), abs(verdict.expected)):
+    got, expected = verdict.numbers
+    if not abs(got - expected) <= ROUNDED * max(abs(got), abs(expected)):
         return
     begin = "if it only rounds otherwise"
     tolerance = task.tolerance

@@ -63,8 +63,14 @@ def nearly_equal(source: Source, values: Array) -> Array:
 
 def few_heavy(source: Source, values: Array) -> Array:
     """Return zeros but for one number at every place along one axis where kernels lose or double a
-    term: first, last, where a ragged tail or a block begins or ends, and a few others."""
-    return landmarks(source, values.shape, values.dtype, 0, _size(source, values))
+    term: first, last, where a ragged tail or a block begins or ends, and a few others.
+
+    The number is a power of two: along the other axes all terms are equal, and a chain of other
+    equal terms may be rounded the same way at each addition.
+    """
+    fraction, exponent = source.xp.frexp(_size(source, values))
+    heavy = source.xp.ldexp(source.xp.sign(fraction) / 2, exponent)
+    return landmarks(source, values.shape, values.dtype, 0, heavy)
 
 
 def landmarks(source: Source, shape: Shape, dtype: npt.DTypeLike, low: float, high: float) -> Array:

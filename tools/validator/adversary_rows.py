@@ -124,11 +124,13 @@ def _allows(span: _Span, arrangement: str) -> bool:
 def _span(spelling: str, dtype: str, dims: tuple[tuple[str, int], ...]) -> _Span:
     """Measure what a distribution draws on a sample that is always the same."""
     rng = np.random.default_rng(SAMPLE_SEED)
-    stored = draw(spelling, rng, SAMPLE, dtype, dict(dims))
-    values = element_type(dtype).decode(stored, np).astype(np.float64)
+    part = element_type(element_type(dtype).part)
+    stored = draw(spelling, rng, SAMPLE, part.name, dict(dims))
+    values = part.decode(stored, np).astype(np.float64)
     finite = values[np.isfinite(values)]
+    with np.errstate(over="ignore"):
+        # Infinite where float64 cannot hold the squares: no arrangement has room for that.
+        size = float(np.sqrt(np.square(finite).mean())) if finite.size else 0.0
     return _Span(
-        least=float(finite.min(initial=0.0)),
-        greatest=float(finite.max(initial=0.0)),
-        size=float(np.sqrt(np.square(finite).mean())) if finite.size else 0.0,
+        least=float(finite.min(initial=0.0)), greatest=float(finite.max(initial=0.0)), size=size
     )

@@ -239,6 +239,13 @@ def inputs_of(task: Task) -> tuple[TaskArgument, ...]:
     return tuple(argument for argument in task.arguments if argument.distributions)
 
 
+def real_terms(task: Task, dims: Dims) -> float:
+    """Return how many real numbers are added for one output element, or for each of its parts: of a
+    product of complex numbers each part is the sum of two real products."""
+    is_complex = any(one.is_complex for one in task.element_types.values())
+    return float(evaluate(task.tolerance.terms, dims)) * (2 if is_complex else 1)
+
+
 def probe_rows(task: Task, dims: Dims) -> tuple[Mapping[str, str], ...]:
     """Return what the inputs of exactness probes are drawn from; nothing where there is none.
 
@@ -248,7 +255,7 @@ def probe_rows(task: Task, dims: Dims) -> tuple[Mapping[str, str], ...]:
     inputs = inputs_of(task)
     if not task.linear or not all(argument.probe for argument in inputs):
         return ()
-    terms = float(evaluate(task.tolerance.terms, dims))
+    terms = real_terms(task, dims)
     row = {argument.name: argument.probe for argument in inputs}
     if terms <= PROBE_TERMS:
         return (row,)
@@ -259,7 +266,7 @@ def probe_rows(task: Task, dims: Dims) -> tuple[Mapping[str, str], ...]:
 def probe_densities(task: Task, case: Case) -> Mapping[str, float]:
     """Return the share of elements that are not zero: the last input is thinned for long sums of
     13-bit numbers."""
-    terms = float(evaluate(task.tolerance.terms, case.dims))
+    terms = real_terms(task, case.dims)
     names = [argument.name for argument in inputs_of(task)]
     long = LONG_PROBE in case.distributions.values()
     thinned = case.probe and long and terms > PROBE_TERMS
@@ -345,7 +352,7 @@ def terms_of(task: Task, case: Case) -> Terms:
     ]
     arrangements = {split_arrangement(text)[0] for text in case.distributions.values()} - {""}
     return Terms(
-        count=float(evaluate(task.tolerance.terms, case.dims)),
+        count=real_terms(task, case.dims),
         symmetric=not arrangements
         and all(
             one.name in SYMMETRIC or (one.name == "uniform" and _is_centred(one.arguments, case))

@@ -104,14 +104,18 @@ def wrong_result(
 def describe_mismatch(case: Case, name: str, comparison: OutputComparison) -> WrongResult:
     """Return the figures of a failed comparison, without a pattern of the wrong elements."""
     hidden = case.group == "hidden"
+    both = comparison.got, comparison.expected
+    is_complex = any(isinstance(one, complex) for one in both)
+    imaginary = (both[0].imag, both[1].imag) if is_complex else None
     return WrongResult(
         size_class=case.group,
         dims={} if hidden else dict(case.dims),
         distribution=case.label,
         buffer=name,
         index=() if hidden else comparison.first,
-        got=comparison.got,
-        expected=comparison.expected,
+        got=comparison.got.real,
+        expected=comparison.expected.real,
+        imaginary=imaginary,
         error=comparison.max_units,
         limit=comparison.limit,
         wrong=None if hidden else comparison.wrong,

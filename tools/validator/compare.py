@@ -54,8 +54,8 @@ class OutputComparison:
     """Largest allowed `max_units`."""
     first: tuple[int, ...] = ()
     """Index of the first wrong element; of the worst element where only the RMS is too large."""
-    got: float = 0.0
-    expected: float = 0.0
+    got: float | complex = 0.0
+    expected: float | complex = 0.0
 
     @property
     def ok(self) -> bool:
@@ -103,7 +103,7 @@ class Tally:
 
     A row describes a chunk, or the elements of one thread: largest error, sum of squares, number
     of wrong elements; positions of the largest error and of the first wrong element; the values
-    there; the expected values there.
+    there; the expected values there; of complex numbers the imaginary parts of these four.
     """
 
     def __init__(self, limits: ErrorLimits, arrays: Arrays = HOST) -> None:
@@ -163,8 +163,8 @@ class Tally:
             rms_units=rms,
             limit=limit,
             first=table.index(position) if total else (),
-            got=float(facts[row, 5 + column]) if total else 0.0,
-            expected=float(facts[row, 7 + column]) if total else 0.0,
+            got=_number(facts[row], 5 + column) if total else 0.0,
+            expected=_number(facts[row], 7 + column) if total else 0.0,
         )
 
     def _first(
@@ -190,7 +190,8 @@ def _facts(
     got: Array, expected: Expected, limits: ErrorLimits, chunks: list[slice], xp: Any
 ) -> Array:
     stored, target = got.reshape(-1), expected.value.reshape(-1)
-    table = xp.empty((len(chunks), COLUMNS))
+    is_complex = expected.element is not None and expected.element.is_complex
+    table = xp.empty((len(chunks), COLUMNS + (4 if is_complex else 0)))
     for number, part in enumerate(chunks):
         actual = expected.numbers(stored[part], xp)
         units = _units(actual, expected, limits, part, xp)
@@ -207,8 +208,17 @@ def _note(facts: Array, units: Array, actual: Array, target: Array, limit: float
         facts[1] = xp.square(units).sum()
     facts[2] = bad.sum()
     facts[3:5] = places
-    facts[5:7] = xp.take(actual, places)
-    facts[7:9] = xp.take(target, places)
+    got, wanted = xp.take(actual, places), xp.take(target, places)
+    if facts.size > COLUMNS:
+        facts[9:11], facts[11:13] = got.imag, wanted.imag
+        got, wanted = got.real, wanted.real
+    facts[5:7], facts[7:9] = got, wanted
+
+
+def _number(facts: Array, column: int) -> float | complex:
+    """Return a value of a row, with its imaginary part where the row has it."""
+    real = float(facts[column])
+    return real if facts.size <= COLUMNS else complex(real, float(facts[column + 4]))
 
 
 def wrong_elements(
@@ -234,10 +244,39 @@ def _units(actual: Array, expected: Expected, limits: ErrorLimits, part: slice, 
         own = xp.asarray(expected.units, np.float64).reshape(-1)[part]
         return xp.where(xp.isnan(own), np.inf, own)
     target, short = expected.value.reshape(-1)[part], expected.short
+    if limits.exact and actual.dtype.kind == "c":
+        each = [
+            _exact_units(got, wanted, limits.bits, None, xp)
+            for got, wanted in ((actual.real, target.real), (actual.imag, target.imag))
+        ]
+        return xp.maximum(*each)
     if limits.exact:
         return _exact_units(actual, target, limits.bits, short, xp)
     scale = None if expected.scale is None else expected.scale.reshape(-1)[part]
+    if actual.dtype.kind == "c":
+        return _units_of_parts(actual, target, scale, limits, xp)
     return _float_units(actual, target, scale, limits, short, xp)
+
+
+def _units_of_parts(
+    actual: Array, target: Array, scale: Array | None, limits: ErrorLimits, xp: Any
+) -> Array:
+    """Return the errors of complex numbers: max(|Re(y - y*)|, |Im(y - y*)|) / (u max(s, floor)).
+
+    s is the scale, or else |y*|, for both parts. A part of a product is a difference of two
+    products, which may cancel: rounding errors of (a + bi)(c + di) are as large as u |ac| and
+    u |bd|, whatever ac - bd is, and |ac| + |bd| is at most the product of the magnitudes. Each part
+    is rounded as a real sum is, so the limits are those of real results. Where |y*| is not finite,
+    a part has its own magnitude as its scale.
+    """
+    if scale is None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            scale = xp.abs(target)
+    each = []
+    for got, wanted in ((actual.real, target.real), (actual.imag, target.imag)):
+        own = xp.where(xp.isfinite(scale), scale, xp.abs(wanted))
+        each.append(_float_units(got, wanted, own, limits, None, xp))
+    return xp.maximum(*each)
 
 
 def _exact_units(

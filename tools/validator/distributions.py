@@ -131,6 +131,10 @@ def drawing_bytes(
 ) -> int:
     """Return the memory that drawing `size` elements of a type takes beside the array itself."""
     element = element_type(dtype)
+    if element.is_complex:
+        # A part, before it goes to its place.
+        part_bytes = element.item_bytes // 2 * size
+        return part_bytes + drawing_bytes(spelling, size, at_once, element.part)
     if not element.is_native:
         # The numbers, before they are stored as bits.
         number_bytes = element_type(element.array).item_bytes
@@ -163,9 +167,14 @@ def draw(
     Several distributions share an array: rows next to each other, or segments of a vector. Large
     arrays are drawn `at_once` elements at a time where the distribution allows it. `dtype` is the
     name of an element type, or a type of NumPy; elements of types that NumPy lacks are returned as
-    memory holds them.
+    memory holds them. Both parts of complex numbers are drawn from the distribution.
     """
     element = element_type(dtype if isinstance(dtype, str) else np.dtype(dtype).name)
+    if element.is_complex:
+        numbers = arrays.xp.empty(shape, element.array)
+        for part in (numbers.real, numbers.imag):
+            part[...] = draw(spelling, rng, shape, element.part, dims, density, arrays, at_once)
+        return numbers
     if 0 in shape:
         return arrays.xp.empty(shape, element.stored_as)
     source = Source(rng, arrays, at_once, element)

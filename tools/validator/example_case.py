@@ -34,7 +34,8 @@ class ExampleCase:
     expected: Mapping[str, bytes]
     """By output: float64, or the output's type where it must be equal."""
     allowed: Mapping[str, bytes]
-    """By output that need not be equal: the largest error of each element, float64."""
+    """By output that need not be equal: the largest error of each element, or of each part of a
+    complex one, float64."""
     unchecked: str
     """Why nothing is expected; empty where something is."""
 
@@ -54,11 +55,13 @@ def draw_example(task: Task) -> ExampleCase:
         for name, one in found.values.items():
             exact = own.exact or not types[name].is_float
             value = HOST.to_host(one.value)
-            wide = types[name].within_range(value.astype(np.float64), np)
+            wide = types[name].within_range(value.astype(types[name].wide), np)
             stored = types[name].encode(value, np) if exact else wide
             expected[name] = stored.tobytes()
             if not exact:
-                allowed[name] = _allowed(one, own).tobytes()
+                # A complex number is two numbers in all files.
+                parts = 2 if types[name].is_complex else 1
+                allowed[name] = np.repeat(_allowed(one, own), parts).tobytes()
     return ExampleCase(
         dims=dict(case.dims),
         distribution=case.label,

@@ -48,6 +48,7 @@ def find_element_pattern(
         or _uniform(got, wanted)
         or _copied(stored, inputs)
         or _rearranged(got, expected)
+        or _parts(got, wanted, wrong)
         or _scaled(got, wanted, wrong)
         or _counts(got, wanted, wrong, inputs)
         or _rounded(got, expected, wrong)
@@ -68,7 +69,7 @@ def _unwritten(got: HostArray, wrong: Mask, poison: int) -> ElementPattern | Non
 
 
 def _not_finite(got: HostArray, wrong: Mask) -> ElementPattern | None:
-    if got.dtype.kind != "f":
+    if got.dtype.kind not in "fc":
         return None
     bad = got[wrong]
     if np.isnan(bad).all():
@@ -107,7 +108,26 @@ def _rearranged(got: HostArray, expected: Expected) -> ElementPattern | None:
     return ElementPattern(kind=ElementKind.REVERSED) if _close(flat[::-1], target) else None
 
 
+def _parts(got: HostArray, wanted: HostArray, wrong: Mask) -> ElementPattern | None:
+    """Recognise what is done to the parts of complex numbers."""
+    if got.dtype.kind != "c":
+        return None
+    given, should = got[wrong], wanted[wrong]
+    if _close(given, should.conj()):
+        return ElementPattern(kind=ElementKind.CONJUGATED)
+    swapped = np.empty_like(should)
+    swapped.real, swapped.imag = should.imag, should.real
+    return ElementPattern(kind=ElementKind.PARTS_SWAPPED) if _close(given, swapped) else None
+
+
 def _scaled(got: HostArray, wanted: HostArray, wrong: Mask) -> ElementPattern | None:
+    if got.dtype.kind == "c":
+        if not np.isfinite(got[wrong]).all() or not np.isfinite(wanted[wrong]).all():
+            return None
+        # Both parts have one ratio, or none.
+        parts = np.complex128, np.float64
+        got, wanted = (one.astype(parts[0]).view(parts[1]) for one in (got, wanted))
+        wrong = np.repeat(wrong, 2, axis=-1)
     some = wrong & (wanted != 0)
     whole_numbers = got.dtype.kind in "iu" and got.size > 1
     if not some.any() or (whole_numbers and some.sum() < LEAST_SCALED):
@@ -218,8 +238,9 @@ def _period(flat: HostArray) -> int:
 def _close(one: HostArray, other: HostArray) -> bool:
     """Return whether the elements are equal but for rounding."""
     with np.errstate(invalid="ignore", over="ignore"):
-        gap = np.abs(one.astype(np.float64) - other)
-        size = np.abs(other.astype(np.float64))
+        wide = np.complex128 if "c" in (one.dtype.kind, other.dtype.kind) else np.float64
+        gap = np.abs(one.astype(wide) - other)
+        size = np.abs(other.astype(wide))
         least = ROUNDED_AWAY * size.max(initial=0.0, where=np.isfinite(size))
         return bool((gap <= np.maximum(CLOSE * size, least)).all())
 

@@ -208,7 +208,7 @@ def infinities(source: Source, shape: Shape, dtype: npt.DTypeLike) -> Array:
     values = normal(source, shape, dtype)
     kind = source.rng.integers(0, 24, shape)
     for number, special in enumerate((0.0, np.inf, limits_of(source, dtype).largest)):
-        chosen = source.xp.copysign(np.float32(special), values).astype(dtype)
+        chosen = source.xp.copysign(special, values).astype(dtype)
         values = source.xp.where(kind == number, chosen, values)
     return values
 

@@ -121,7 +121,7 @@ def compare_repeat(
     for name, expected in expectation.values.items():
         xp, other = arrays.xp, second[name]
         one, again = (expected.numbers(each[name], xp) for each in (first, second))
-        if arrays.number(xp.array_equal(one, again, equal_nan=one.dtype.kind == "f")):
+        if arrays.number(xp.array_equal(one, again, equal_nan=one.dtype.kind in "fc")):
             continue
         if not compare_outputs(second, expectation, own, arrays)[name].ok:
             return Nondeterministic(buffer=name, kind="order-of-execution")
@@ -130,7 +130,8 @@ def compare_repeat(
         reach = replace(
             own, max_units=own.max_units / 4, rms_units=max(own.rms_units, own.max_units)
         )
-        wanted = replace(expected, value=one.astype(np.float64))
+        wide = np.complex128 if one.dtype.kind == "c" else np.float64
+        wanted = replace(expected, value=one.astype(wide))
         gap = compare(other, wanted, reach, arrays)
         if not gap.ok:
             return Nondeterministic(

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.element_types import ElementType
 from cuda_llm.tasks.reference import Dims, load_reference
@@ -120,7 +118,7 @@ def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Orac
             return scales
         return Expectation(
             {
-                name: Expected(value, scales[name], element=types[name])
+                name: Expected(value, arrays.xp.abs(scales[name]), element=types[name])
                 for name, value in values.items()
             }
         )
@@ -129,13 +127,13 @@ def baseline_oracle(task: Task, session: Session, arrays: Arrays = HOST) -> Orac
 
 
 def wide_numbers(stored: Array, element: ElementType, xp: Any) -> Array:
-    """Return stored elements as float64, or whole numbers and bools as int64."""
-    return element.decode(stored, xp).astype(np.float64 if element.is_float else np.int64)
+    """Return stored elements as float64 or complex128, or whole numbers and bools as int64."""
+    return element.decode(stored, xp).astype(element.wide)
 
 
 def _spread(value: Array, xp: Any) -> Array:
-    finite = xp.where(xp.isfinite(value), value, 0.0)
-    return xp.maximum(xp.abs(finite), xp.sqrt(xp.mean(xp.square(finite))))
+    finite = xp.abs(xp.where(xp.isfinite(value), value, 0.0))
+    return xp.maximum(finite, xp.sqrt(xp.mean(xp.square(finite))))
 
 
 def with_own_units(

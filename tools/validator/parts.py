@@ -130,6 +130,8 @@ def working_bytes(task: Task, dims: Dims, reference: Reference | None) -> int:
     that it takes in their own types it may make one array like them.
     """
     inputs, outputs = elements(task, dims)
+    if any(one.is_complex for one in task.element_types.values()):
+        inputs, outputs = 2 * inputs, 2 * outputs
     wide = 1 if reference is not None and reference.scale is None else 2
     if reference is None or reference.promoted:
         return WIDE * wide * (inputs + outputs)

@@ -192,8 +192,11 @@ def _example(one: Mapping[str, Any], task: Task, dims: Mapping[str, int]) -> dic
     count = 1
     for extent in shape_of(argument, dims):
         count *= extent
+    element = element_type(argument.dtype)
+    if element.is_complex:
+        count *= 2  # The example reads, writes and compares the parts.
     # std::vector<bool> is no array.
-    host = "unsigned char" if argument.dtype == "bool" else CTYPES[argument.dtype]
+    host = "unsigned char" if argument.dtype == "bool" else CTYPES[element.part]
     return {"count": f"{count}ull", "host": host}
 
 

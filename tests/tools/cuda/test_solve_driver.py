@@ -144,7 +144,7 @@ def test_a_candidate_finds_its_scratch_folder_and_the_system_alone(
 
 
 @pytest.mark.parametrize(
-    "word", ["in:float32:10", "int", "float:1:2", "in:complex64:4:0:1", "nonsense:1"]
+    "word", ["in:float32:10", "int", "float:1:2", "in:complex32:4:0:1", "nonsense:1"]
 )
 def test_a_word_it_does_not_know_is_refused(libraries: dict[str, str], word: str) -> None:
     done = drive(libraries, 0, word)

@@ -1,6 +1,7 @@
 """Validation on arrays with the limits of a GPU's, and how often it synchronises with them."""
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -20,11 +21,16 @@ from cuda_llm.outcomes import (
     Nondeterministic,
     WrongResult,
 )
+from cuda_llm.tasks.element_types import element_type
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.task import Tolerance, ToleranceClass
+from cuda_llm.tasks.tolerances import Terms, limits
 from cuda_llm.tools.device import CallOptions
 from cuda_llm.tools.device.buffers import LaunchKernel
 from cuda_llm.tools.validator.admissible import check_sessions
 from cuda_llm.tools.validator.cases import Case
+from cuda_llm.tools.validator.compare import Expected, compare
+from cuda_llm.tools.validator.distributions import draw
 from cuda_llm.tools.validator.oracle import baseline_oracle
 from cuda_llm.tools.validator.validate import Validated, validate
 
@@ -129,3 +135,36 @@ def test_the_fake_device_refuses_what_a_gpu_refuses() -> None:
     ):
         with pytest.raises((TypeError, AttributeError)):
             refused()
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"]
+)
+def test_elements_of_every_type_are_drawn_and_compared_on_a_device(dtype: str) -> None:
+    arrays, xp = strict_arrays()
+    element = element_type(dtype)
+    for spelling in (
+        "bit_patterns",
+        "mixed",
+        "infinities",
+        "lowest of normal",
+        "few_heavy of large",
+    ):
+        drawn = draw(spelling, arrays.generator(5), (40, 30), dtype, {}, arrays=arrays)
+        stored = arrays.to_host(drawn)
+        assert stored.dtype.name == element.stored_as
+        numbers = element.decode(stored, np)
+        decoded = arrays.to_host(element.decode(drawn, xp))
+        assert decoded.tobytes() == numbers.tobytes()
+        wide = numbers.astype(element.wide)
+        encoded = element.encode(xp.asarray(wide), xp)
+        assert arrays.to_host(encoded).tobytes() == element.encode(wide, np).tobytes()
+        own = limits(Tolerance(kind=ToleranceClass.ELEMENTWISE), Terms())
+        with np.errstate(invalid="ignore"):
+            wrong = np.where(numbers == 0, 1.0, wide / 3)
+        for expected, right in ((wide, True), (wrong, False)):
+            value = Expected(xp.asarray(expected), element=element)
+            found = compare(drawn, value, own, arrays)
+            assert found.ok is right, spelling
+            # A NaN is not equal to itself.
+            assert repr(found) == repr(compare(stored, replace(value, value=expected), own))

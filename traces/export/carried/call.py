@@ -30,6 +30,8 @@ ITEM_BYTES = {name: ctypes.sizeof(kind) for name, kind in CTYPES.items()} | {
     "bfloat16": 2,
     "float8_e4m3fn": 1,
     "float8_e5m2": 1,
+    "complex64": 8,
+    "complex128": 16,
 }
 
 

@@ -61,6 +61,13 @@ struct Byte {
     }
 };
 
+// A complex number with equal parts.
+template <class T>
+struct Pair {
+    T real, imaginary;
+    explicit Pair(double number) : real(static_cast<T>(number)), imaginary(real) {}
+};
+
 template <class T>
 std::vector<unsigned char> fill(size_t count, double low, double high, std::uint64_t seed)
 {
@@ -90,6 +97,7 @@ std::vector<unsigned char> draw(const std::string& dtype, size_t count, double l
     } known[] = {
         {"float16", fill<Half>},        {"bfloat16", fill<Bfloat16>},
         {"float8_e4m3fn", fill<Byte<3, 7, 0x7e>>}, {"float8_e5m2", fill<Byte<2, 15, 0x7b>>},
+        {"complex64", fill<Pair<float>>}, {"complex128", fill<Pair<double>>},
         {"float32", fill<float>},
         {"float64", fill<double>},      {"int8", fill<std::int8_t>},
         {"int16", fill<std::int16_t>},  {"int32", fill<std::int32_t>},

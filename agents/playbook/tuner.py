@@ -27,9 +27,9 @@ class TunableTuner:
     """Tries other values of the tunables of the fastest kernels: the round's and the incumbent.
 
     The trials of a kernel in all rounds form one search, which leaves alone the tunables that were
-    seen to change nothing at the timed sizes. A kernel of the
-    playbook is left alone: its generator searches already. A trial keeps the declarations of its
-    parent, so that a reader of the winner, or a kernel made from it, has them.
+    seen to change nothing at the timed sizes. A kernel of the playbook is left alone: its generator
+    searches already. A trial keeps the declarations of its parent, so that a reader of the winner,
+    or a kernel made from it, has them.
     """
 
     def __init__(self, *, rewrites: bool = False) -> None:

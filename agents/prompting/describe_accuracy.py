@@ -64,7 +64,26 @@ def describe_tolerance(task: Task) -> str:
         SummationOrder.TREE: "Partial sums must be combined pairwise, as a tree.",
     }
     order = orders[tolerance.order] if tolerance.kind in _SUMS else ""
-    return " ".join(filter(None, (f"{rule}.", order, describe_approximations(task))))
+    parts = (f"{rule}.", _of_parts(task), _beyond_range(task), order, describe_approximations(task))
+    return " ".join(filter(None, parts))
+
+
+def _of_parts(task: Task) -> str:
+    is_complex = any(
+        task.element_types[one.name].is_complex for one in task.arguments if one.is_output
+    )
+    return "So may each part of a complex one, relative to the same." if is_complex else ""
+
+
+def _beyond_range(task: Task) -> str:
+    """Say what results are that the outputs' type cannot hold, where conversions saturate."""
+    formats = {task.element_types[one.name].format for one in task.arguments if one.is_output}
+    return " ".join(
+        f"Beyond the range of {one.name} a result is the largest number, {one.largest:g}"
+        + (", or infinite." if one.has_infinity else "; there is no infinity.")
+        for one in FORMATS.values()
+        if one.saturates and one in formats
+    )
 
 
 def _allowed(tolerance: Tolerance) -> str:

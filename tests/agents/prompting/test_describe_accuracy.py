@@ -148,6 +148,21 @@ def test_timed_calls_are_described_with_inputs_and_caches() -> None:
     assert words("reduction", config=warm, capabilities=on_gpu).startswith(left)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "words"),
+    [
+        ("float8_e4m3fn", "Beyond the range of e4m3 a result is the largest number, 448; there"),
+        ("float8_e5m2", "Beyond the range of e5m2 a result is the largest number, 57344, or inf"),
+        ("complex64", "each part of a complex one, relative to the same"),
+    ],
+)
+def test_what_a_type_of_the_outputs_changes_is_said(dtype: str, words: str) -> None:
+    task = load_task("vector_add")
+    assert words not in describe_tolerance(task)
+    typed = replace(task, arguments=tuple(replace(one, dtype=dtype) for one in task.arguments))
+    assert words in describe_tolerance(typed)
+
+
 def test_the_limits_of_bfloat16_name_its_rounding() -> None:
     task = load_task("gemm_fp16")
     bf16 = replace(task, tolerance=replace(task.tolerance, precision="bf16"))

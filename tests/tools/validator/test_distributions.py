@@ -189,6 +189,13 @@ def test_bit_patterns_have_all_that_a_float_can_be(dtype: str) -> None:
     assert finite[finite > 0].min() < limits.smallest_normal * 1e3
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_every_pattern_of_a_byte_is_drawn(dtype: str) -> None:
+    for size in (256, 300, 4000):
+        assert set(drawn("bit_patterns", (size,), dtype).tolist()) == set(range(256))
+    assert drawn("bit_patterns", (5, 7), dtype).shape == (5, 7)
+
+
 def test_magnitudes_reach_over_the_exponents() -> None:
     exponents = np.frexp(drawn("magnitudes(-126, 127)", (5000,)))[1]
     assert exponents.min() < -120
@@ -217,7 +224,7 @@ def test_few_elements_are_out_of_order_or_of_range() -> None:
     assert 1 <= ((rare < 0) | (rare >= 10)).sum() <= 3
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_infinities_of_both_signs_lie_among_numbers(dtype: str) -> None:
     values = drawn("infinities", (5000,), dtype)
     largest = np.finfo(np.dtype(dtype)).max

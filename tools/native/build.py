@@ -25,6 +25,8 @@ SOURCES = {".c", ".cpp", ".h", ".map"}
 BATCHES = 6
 """Most translation units that the sources of a part are compiled as: g++ spends more time on the
 standard headers than on a source of a few hundred lines, so sources are compiled together."""
+LEAST_BATCH_BYTES = 20_000
+"""Bytes of sources below which no further batch is begun: its headers would cost more than it."""
 POLL_S = 0.005
 
 _log = Log(__name__)
@@ -173,23 +175,26 @@ def _compile(
 
 
 def _in_batches(sources: Sequence[Path], scratch: Path) -> list[Path]:
-    """Return at most BATCHES files that include all sources, each batch about as large.
+    """Return at most BATCHES files that include all C++ sources, each batch about as large.
 
     The batches do not depend on the number of cores: a source that forgets a header builds
     everywhere or nowhere. Few sources, and sources in C, are compiled as they are.
     """
-    if len(sources) <= BATCHES or any(source.suffix == ".c" for source in sources):
+    alone = [source for source in sources if source.suffix == ".c"]
+    together = [source for source in sources if source.suffix != ".c"]
+    if len(together) <= BATCHES:
         return list(sources)
-    batches: list[list[Path]] = [[] for _ in range(BATCHES)]
-    bytes_in = [0] * BATCHES
-    for source in sorted(sources, key=lambda source: (-source.stat().st_size, source.name)):
+    size = sum(source.stat().st_size for source in together)
+    batches: list[list[Path]] = [[] for _ in range(min(BATCHES, 1 + size // LEAST_BATCH_BYTES))]
+    bytes_in = [0] * len(batches)
+    for source in sorted(together, key=lambda source: (-source.stat().st_size, source.name)):
         smallest = bytes_in.index(min(bytes_in))
         batches[smallest].append(source)
         bytes_in[smallest] += source.stat().st_size
-    units = [scratch / f"batch{number}.cpp" for number in range(BATCHES)]
+    units = [scratch / f"batch{number}.cpp" for number in range(len(batches))]
     for unit, batch in zip(units, batches, strict=True):
         unit.write_text("".join(f'#include "{source}"\n' for source in sorted(batch)))
-    return units
+    return [*units, *alone]
 
 
 def _first_error(stderr: str) -> str:

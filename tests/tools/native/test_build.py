@@ -12,7 +12,7 @@ import pytest
 
 from cuda_llm.errors import InfrastructureError, MissingError
 from cuda_llm.tools.native import build, content_key, find_gxx
-from cuda_llm.tools.native.build import BATCHES
+from cuda_llm.tools.native.build import BATCHES, LEAST_BATCH_BYTES
 
 
 @pytest.fixture
@@ -49,7 +49,8 @@ def write_many(folder: Path, header: str) -> list[Path]:
     parts = []
     for number in range(BATCHES):
         part = folder / f"part{number}.cpp"
-        part.write_text(f"#include <{header}>\nint part{number}() {{ return {number}; }}\n")
+        code = f"#include <{header}>\nint part{number}() {{ return {number}; }}\n"
+        part.write_text(code + "//".ljust(LEAST_BATCH_BYTES) + "\n")
         parts.append(part)
     text = "int part3();\nint main() { return part3(); }\n"
     (folder / "main.cpp").write_text(text)

@@ -145,15 +145,16 @@ def settings() -> Settings:
     Raises UsageError naming the setting and what was expected, or the setting that a misspelt
     variable nearly names.
     """
-    ours = tuple(name for name in os.environ if name.upper().startswith(_PREFIX))
-    return _read(ours, tuple(map(os.environ.get, _DECIDING)))
+    names = (name for name in os.environ if _is_ours(name) or name in _FOLDERS)
+    return _read(tuple((name, os.environ.get(name)) for name in names))
 
 
-_DECIDING = (
-    *(f"{_PREFIX}{name.upper()}" for name in Settings.model_fields),
-    *("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
-)
-"""Environment variables that the settings depend on."""
+_FOLDERS = {"HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"}
+"""Variables that defaults of settings depend on."""
+
+
+def _is_ours(variable: str) -> bool:
+    return variable.upper().startswith(_PREFIX)
 
 
 def setting_source(name: str) -> str:
@@ -180,9 +181,10 @@ def setting_source(name: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _read(ours: tuple[str, ...], _environment: tuple[str | None, ...]) -> Settings:
-    for variable in ours:
-        _check_spelling(variable)
+def _read(deciding: tuple[tuple[str, str | None], ...]) -> Settings:
+    for variable, _ in deciding:
+        if _is_ours(variable):
+            _check_spelling(variable)
     try:
         return Settings()
     except ValidationError as error:

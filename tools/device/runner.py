@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from cuda_llm.log import Log
 from cuda_llm.tools.device.channel import RunnerSocket
@@ -35,10 +35,22 @@ def find_queued_s(pids: Sequence[int]) -> float:
     file."""
     longest_ns = 0
     for pid in pids:
-        for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                longest_ns = max(longest_ns, int(file.read_text().split()[1]))
+        for thread in _threads(pid):
+            # Each exchange asks: a `Path` and a text file take twice as long.
+            file = f"/proc/{pid}/task/{thread}/schedstat"
+            with (
+                contextlib.suppress(OSError, ValueError, IndexError),
+                open(file, "rb", buffering=0) as opened,
+            ):
+                longest_ns = max(longest_ns, int(opened.read().split()[1]))
     return longest_ns / 1e9
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
 
 
 def do_nothing() -> None:

@@ -45,10 +45,18 @@ def full_tiles(text: str, value: int) -> str | None:
             continue
         last = _last_threads(source, kernel)
         within = " && ".join(dict.fromkeys(_within(source, one, known, last) for one in bounds))
-        whole = _without(source, kernel.body, bounds)
+        shared = [
+            one
+            for one in statements(kernel.body)
+            if one.type == "declaration" and "__shared__" in source.text(one)
+        ]
+        # Both paths use the same arrays: in each of them they would be there twice.
+        arrays = "".join(f"{source.text(one)}\n" for one in shared)
+        whole = _without(source, kernel.body, [*bounds, *shared])
+        some = _without(source, kernel.body, shared)
         asked = f"const bool {FULL_TILE} = {within};"
         edits[kernel.body.start_byte, kernel.body.end_byte] = indented(
-            f"{{\n{asked}\nif ({FULL_TILE}) {whole} else {body}\n}}"
+            f"{{\n{arrays}{asked}\nif ({FULL_TILE}) {whole} else {some}\n}}"
         )
     return source.edited(edits) if edits else None
 
@@ -140,16 +148,16 @@ def _within(
     return f"{source.render(left, replace)} {_WITHIN[operator.type]} {source.text(right)}"
 
 
-def _without(source: KernelSource, body: Node, bounds: Sequence[Node]) -> str:
-    """Return the body in which the bounds are kept."""
+def _without(source: KernelSource, body: Node, parts: Sequence[Node]) -> str:
+    """Return the body without some declarations, and with what comparisons are within bounds."""
     holds = {
-        (one.start_byte, one.end_byte): _HOLDS[operator.type]
-        for one in bounds
-        if (operator := one.child_by_field_name("operator"))
+        (one.start_byte, one.end_byte): _HOLDS[operator.type] if operator else ""
+        for one in parts
+        for operator in (one.child_by_field_name("operator"),)
     }
 
     def replace(one: Node) -> str | None:
-        if one.type == "binary_expression":
+        if one.type in ("binary_expression", "declaration"):
             return holds.get((one.start_byte, one.end_byte))
         condition = one.child_by_field_name("condition") if one.type == "if_statement" else None
         if condition is None or one.child_by_field_name("alternative") is not None:

@@ -5,6 +5,7 @@ it was.
 """
 
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -130,21 +131,31 @@ def _wider_loop(source: KernelSource, kernel: Kernel, loop: Node, width: int) ->
     inner = _with_packs(source, body, walks, "lane")
     turn = f"{name}_first"
     aligned = _aligned(walks, "0" if kind != "size_t" else "(size_t)0", width)
-    tail = source.text(body)
-    tail = tail if tail.startswith("{") else "{ " + tail + " }"
-    return f"""{{
+    begin, stride = (
+        ("0", str(width)) if step == "1" else (f"({first}) * {width}", f"({step}) * {width}")
+    )
+    rest = "whole" if first == "0" else f"whole + ({first})"
+    made = f"""{{
     {kind} whole = {aligned} ? ({end}) / {width} * {width} : 0;
-    for ({kind} {turn} = ({first}) * {width}; {turn} < whole; {turn} += ({step}) * {width}) {{
+    for ({kind} {turn} = {begin}; {turn} < whole; {turn} += {stride}) {{
 {_loads(walks, turn, width)}
 #pragma unroll
         for (int lane = 0; lane < {width}; lane++) {{
             {kind} {name} = {turn} + lane;
-            {inner}
+            {_inside(inner)}
         }}
 {_stores(walks, turn)}
     }}
-    for ({kind} {name} = whole + ({first}); {name} < {end}; {name} += {step}) {tail}
+    for ({kind} {name} = {rest}; {name} < {end}; {name} += {step}) {{
+        {_inside(source.text(body))}
+    }}
 }}"""
+    return textwrap.indent(indented(made), " " * loop.start_point.column).lstrip()
+
+
+def _inside(code: str) -> str:
+    """Return the statements of a block in braces; other code as it is."""
+    return code[1:-1].strip() if code.startswith("{") else code
 
 
 def _wider_kernel(source: KernelSource, kernel: Kernel, width: int) -> Edits:
@@ -191,8 +202,10 @@ def _wider_run(
     walks = _walks(source, kernel, run, counter, width)
     if walks is None or not edits:
         return {}
-    inner = "\n            ".join(_with_packs(source, one, walks, "lane") for one in run)
-    plain = "\n            ".join(source.text(one) for one in run)
+    inner = "\n".join(_with_packs(source, one, walks, "lane") for one in run)
+    plain = "\n".join(source.text(one) for one in run)
+    if len(run) == 1:
+        inner, plain = _inside(inner), _inside(plain)
     made = declared.child_by_field_name("declarator")
     value = source.text(made.child_by_field_name("value")) if made else ""
     kind = source.tree.between(declared.start_byte, made.start_byte).strip() if made else "int"

@@ -188,6 +188,13 @@ def test_a_block_within_its_bounds_asks_once() -> None:
     assert "if (i < n) y[i]" in rest
 
 
+def test_both_paths_of_full_tiles_share_their_shared_arrays() -> None:
+    made = full_tiles(COLUMN_SUMS, 1)
+    assert made is not None
+    assert made.count("__shared__ float tile[SIDE][SIDE];") == 1
+    assert made.index("__shared__") < made.index("if (is_full_tile)")
+
+
 def test_an_index_that_may_shrink_with_the_thread_is_no_bound() -> None:
     assert full_tiles(SAXPY.replace("+ threadIdx.x", "- threadIdx.x"), 1) is None
 

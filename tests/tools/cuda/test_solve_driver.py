@@ -5,13 +5,17 @@ import struct
 import subprocess
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from cuda_llm.errors import MissingError
+from cuda_llm.tasks.element_types import ELEMENT_TYPES, ElementType
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import ArgumentRole, TaskArgument
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.compiler.nvcc import Toolkit, find_toolkit
+from cuda_llm.tools.cuda import solve_driver
 from cuda_llm.tools.cuda.solve_driver import (
     argument_word,
     driver_command,
@@ -217,6 +221,37 @@ def test_a_range_fits_its_type(dtype: str, word: str) -> None:
         distributions=("ints_full_range",),
     )
     assert argument_word(argument, {"n": 3}) == word
+
+
+DRAW = """
+#include "contents.h"
+#include <cstdio>
+int main(int, char** arguments)
+{
+    const auto bytes = driver::draw(arguments[1], 4096, -1, 1, 5);
+    std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+}
+"""
+
+
+def test_contents_are_the_same_numbers_in_every_float_type(tmp_path: Path) -> None:
+    native = Path(solve_driver.__file__).parent / "native/driver"
+    main, program = tmp_path / "draw.cpp", tmp_path / "draw"
+    main.write_text(DRAW)
+    sources = [str(main), str(native / "contents.cpp")]
+    subprocess.run(["g++", "-std=c++20", f"-I{native}", *sources, "-o", program], check=True)
+
+    def drawn(element: ElementType) -> npt.NDArray[np.float64]:
+        done = subprocess.run([program, element.name], capture_output=True, check=True)
+        stored = np.frombuffer(done.stdout, element.stored_as)
+        return np.asarray(element.decode(stored, np)).real.astype(np.float64)
+
+    exact = drawn(ELEMENT_TYPES["float64"])
+    for element in ELEMENT_TYPES.values():
+        if element.is_float:
+            step = max(2 * element.floating.rounding_unit, 2.0**-23)
+            least = element.floating.smallest_normal
+            assert (abs(drawn(element) - exact) <= np.maximum(step * abs(exact), least)).all()
 
 
 def test_the_runtime_is_the_toolkits_own(tmp_path: Path) -> None:

@@ -35,12 +35,20 @@ __global__ void product(const cuDoubleComplex* x, const cuDoubleComplex* w, cuDo
     if (i < n) y[i] = cuCmul(x[i], cuConj(w[i]));
 }
 """
+POWER = """#include <cuComplex.h>
+__global__ void power(const cuComplex* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = cuCrealf(cuCmulf(x[i], cuConjf(x[i])));
+}
+"""
 KERNELS = {
+    "power": (POWER, "cuConjf(x[i])", "x[i]"),
     "axpy": (BYTES, "e4m3((float)x[i] * v.x + v.y)", "e4m3((float)x[i] * v.y + v.x)"),
     "rotate": (COMPLEX, "cuCmulf(x[i], turn)", "cuCmulf(x[i], cuConjf(turn))"),
     "product": (DOUBLE, "cuConj(w[i])", "w[i]"),
 }
 DTYPES = {
+    "power": ["complex64", "float32", "int32"],
     "axpy": ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fn", "int32"],
     "rotate": ["complex64", "complex64", "float32", "float32", "int32"],
     "product": ["complex128", "complex128", "complex128", "int32"],
@@ -69,6 +77,7 @@ def test_a_draft_is_admitted_and_refuses_a_wrong_kernel(tmp_path: Path, name: st
     assert right in baseline
     reference = "def reference(xp, *, {}):\n    return {{'y': {}}}\n".format(
         *{
+            "power": ("x", "(x * x.conj()).real"),
             "axpy": ("x, w", "x * w[:, 0] + w[:, 1]"),
             "rotate": ("x, turn_x, turn_y", "x * complex(turn_x, turn_y)"),
             "product": ("x, w", "x * w.conj()"),

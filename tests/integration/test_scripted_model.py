@@ -126,7 +126,7 @@ def run(folder: Path, server: ModelServer) -> "subprocess.CompletedProcess[str]"
         "OPENAI_BASE_URL": server.base_url,
         "CUDA_LLM_MODEL_TRY_S": str(TRY_S),
         "CUDA_LLM_MODEL_TRIES": str(TRIES),
-        "CUDA_LLM_CALL_LIMIT_S": "5",
+        "CUDA_LLM_CALL_LIMIT_S": "2",
     }
     task = tiny_task(folder, "matrix_transpose", of="matrix_transpose")
     command = [sys.executable, "-P", "-m", "cuda_llm", "run", str(task), *options]

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf, log
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import record
@@ -79,7 +80,7 @@ def main() -> None:
     """Replay every strategy on every space."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("spaces", type=Path, nargs="+")
-    parser.add_argument("--strategy", nargs="+", default=["ours", "random"])
+    parser.add_argument("--strategy", nargs="+", choices=(*OURS, *KERNEL_TUNER))
     parser.add_argument("--kernel-tuner", metavar="PYTHON", help="an interpreter that has it")
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--at-once", type=int, default=1, help="points that ours asks at once")
@@ -87,14 +88,15 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="JSON file to keep the figures in")
     asked = parser.parse_args()
     theirs = KERNEL_TUNER if asked.kernel_tuner else ()
+    strategies = asked.strategy or (*OURS, *theirs)
     for path in asked.spaces:
         recorded = read_space(path)
-        for strategy in (*asked.strategy, *theirs):
+        for strategy in strategies:
             orders: Iterator[Iterable[int]]
             if strategy in theirs:
                 orders = order_theirs(asked.kernel_tuner, path, strategy, asked.seeds, asked.most)
             else:
-                search = {"ours": order_ours, "random": order_randomly}[strategy]
+                search = OURS[strategy]
                 kernel = RecordedKernel(recorded)
                 orders = (
                     islice(search(recorded, kernel, seed, asked.at_once), asked.most)
@@ -150,6 +152,9 @@ def order_randomly(
     """Yield all points in random order."""
     count = len(recorded.points)
     return iter(random.Random(seed).sample(range(count), count))
+
+
+OURS = MappingProxyType({"ours": order_ours, "random": order_randomly})
 
 
 def order_theirs(

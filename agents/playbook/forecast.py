@@ -20,7 +20,7 @@ USUAL_NOISE = 0.01
 """Variance of a score that the features do not explain, in variances of all scores."""
 LOG_WEIGHT_SPREAD, LOG_NOISE_SPREAD = 1.0, 1.5
 """Standard deviations of the logarithms of both, before anything is known."""
-SLOW_SHARE = 0.25
+SLOW_SHARE = 0.1
 """So many of the points count as equally slow: how slow they are says nothing of the fast."""
 FIT_STEPS = 14
 MOST_FITTED = 400

@@ -37,6 +37,8 @@ _EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
 
 _FLOATS = '"normal", "mixed", "uniform(7, 8)", "all_equal(0.3)"'
 """What floats are drawn from: regions of every size, a mean far above the spread, ties."""
+_WHOLE = {"uint8": '"ints(0, 256)", "ints(0, 2)"', "int8": '"ints(-128, 128)", "ints(0, 2)"'}
+"""What whole numbers are drawn from that are seldom indices: pixels and weights, then flags."""
 
 MOST_LAUNCHES = 24
 """Launches that are tried of a kernel whose source launches none."""
@@ -203,7 +205,12 @@ def draft(
     for unknown in shapes.keys() - known:
         raise UsageError(f"{where}: {entry} has no pointer {unknown}; {nearest(unknown, known)}")
     dims = _dims(point)
-    given = {name: _extents(text, dims) for name, text in executed.shapes.items()} | dict(shapes)
+    found = {
+        one.name: _extents(executed.shapes[one.name], one, dims)
+        for one in buffers
+        if one.name in executed.shapes
+    }
+    given = {**found, **shapes}
     extents = {one.name: given.get(one.name) or _shape(one, point, dims) for one in buffers}
     return {
         "task.toml": _task_toml(name, point, dims, where, extents, executed),
@@ -215,9 +222,13 @@ def draft(
     }
 
 
-def _extents(elements: str, dims: Collection[str]) -> tuple[str, ...]:
-    """Return the axes of a number of elements: two dims are a matrix."""
+def _extents(elements: str, argument: EntryArgument, dims: Collection[str]) -> tuple[str, ...]:
+    """Return the axes of a number of elements: that of an array of pointers stands in front, and
+    two dims are a matrix."""
     factors = tuple(elements.split(" * "))
+    if argument.axis in factors:
+        rest = [one for one in factors if one != argument.axis]
+        return (argument.axis, " * ".join(rest) or "1")
     return factors if len(factors) == 2 and {*factors} <= {*dims} else (elements,)
 
 
@@ -354,7 +365,7 @@ def _argument(
     if argument.is_cleared:
         lines.append('initial = "0" # CONFIRM: as its caller does')
     if role in (ArgumentRole.IN, ArgumentRole.INOUT):
-        drawn = _FLOATS if is_float(argument.dtype) else '"ints(0, 2)"'
+        drawn = _FLOATS if is_float(argument.dtype) else _WHOLE.get(argument.dtype, '"ints(0, 2)"')
         indices = executed.distributions.get(argument.name)
         drawn = f'"{indices}"' if indices else drawn
         lines.append(f"distributions = [{drawn}] # CONFIRM")

@@ -50,7 +50,7 @@ TILED = ((32, 64, 96, 32), (64, 32, 32, 96), (96, 96, 64, 32))
 MOST_DIMS = 6
 MOST_TILED = 3
 """Dims of a kernel that is tried at whole tiles: their product stays below a million."""
-FACTORS = (2, 3, 4, 6, 8, 9, 16)
+FACTORS = range(2, 33)
 """Numbers of elements for each index of the dims: of small matrices and structs."""
 DIVISORS = (2, 4, 8, 16, 32)
 """Indices of a dim that share an element: of groups with one scale."""
@@ -60,6 +60,11 @@ SLACK = 1024
 """Elements beyond the product of all dims that a buffer has where its length is not looked for."""
 STEPS = (1, 2, 4, 8, 16, 32)
 """Multiples that kernels ask for: of vectors and tiles."""
+MOST_OPERATIONS = 2
+"""Operations for each index that a least time is made of, at most: those of a multiply-add. What is
+executed beyond may be work that a faster kernel leaves out, as a sum that every thread repeats."""
+MOST_SPREAD = 1.3
+"""Most times by which operations for each index may differ between sizes."""
 MOST_COUNTED = 1 << 21
 """Product of the dims of the call whose operations are counted, at most."""
 POISONS = (0xA5, 0x3C)
@@ -225,18 +230,20 @@ async def _written(kernel: _Kernel, dims: Dims, choice: int) -> Mapping[str, int
 
 
 async def _execute(kernel: _Kernel, sizes: Sequence[Dims], choice: int) -> Executed:
+    # What is only filled or copied, as by cudaMemset, is no access of the kernel's.
+    written = [await _written(kernel, dims, choice) or {} for dims in sizes]
     fitted = {}
     for one in kernel.buffers:
-        fitted[one.name] = fit(
-            [await kernel.length(one.name, dims, choice) for dims in sizes], sizes
-        )
+        touched = [await kernel.length(one.name, dims, choice) for dims in sizes]
+        ends = [found.get(one.name, 0) for found in written]
+        fitted[one.name] = fit([*map(max, touched, ends)], sizes)
     shapes, distributions = await _indexed(kernel, sizes, choice, fitted)
     known = {name: shape for name, shape in shapes.items() if shape}
     return Executed(
         choice=choice,
         shapes=known,
         distributions=distributions,
-        multiples=await _multiples(kernel, sizes[0], choice, known),
+        multiples=await _multiples(kernel, sizes[0], choice, fitted),
         flops=await _flops(kernel, sizes, choice, known),
         bytes=_bytes(kernel.task, known),
     )
@@ -244,13 +251,31 @@ async def _execute(kernel: _Kernel, sizes: Sequence[Dims], choice: int) -> Execu
 
 def fit(lengths: Sequence[int], sizes: Sequence[Dims]) -> str:
     """Return the simplest product of dims that gives these lengths at these sizes: with a factor,
-    one dim divided and rounded up, or 1 added. Empty where there is none, or the lengths are 0."""
+    one dim divided and rounded up, or 1 added. Empty where there is none, or the lengths are 0.
+
+    Where a kernel leaves out the last members of a struct, as the alpha of a pixel, the lengths end
+    as many elements before those of a product with a larger factor.
+    """
     if not any(lengths):
         return ""
+    pairs = [*zip(lengths, sizes, strict=True)]
     for text in _products([*sizes[0]]):
-        if all(evaluate(text, size) == length for length, size in zip(lengths, sizes, strict=True)):
+        if all(evaluate(text, size) == length for length, size in pairs):
             return text
-    return str(lengths[0]) if len(set(lengths)) == 1 else ""
+    if len(set(lengths)) == 1:
+        return str(lengths[0])
+    for text in _multiples_of([*sizes[0]]):
+        short = {int(evaluate(text, size)) - length for length, size in pairs}
+        if len(short) == 1 and 0 < short.pop() < int(text.split(" * ")[0]):
+            return text
+    return ""
+
+
+def _multiples_of(dims: Sequence[str]) -> Iterator[str]:
+    for factor in FACTORS:
+        for count in range(1, len(dims) + 1):
+            for chosen in combinations(dims, count):
+                yield " * ".join((str(factor), *chosen))
 
 
 def _products(dims: Sequence[str]) -> Iterator[str]:
@@ -300,15 +325,20 @@ async def _indexed(
             stride = fit(strides, sizes) if all(strides) else ""
             if not stride:
                 continue
-            limit = _limit(kernel.task, found, index.name, buffer.name)
+            limit = _limit(kernel.task, found, index.name, buffer.name, stride)
             found[buffer.name] = limit if stride == "1" else f"{limit} * {stride}"
             drawn[index.name] = f"ints(0, {limit})"
     return found, drawn
 
 
-def _limit(task: Task, shapes: Mapping[str, str], index: str, buffer: str) -> str:
+def _limit(task: Task, shapes: Mapping[str, str], index: str, buffer: str, stride: str) -> str:
+    """Return the dim below which an index is: the axis of the indexed buffer, where a fill showed
+    the whole buffer; a dim that no other shape names; or the first dim of the index's own shape."""
+    axes = [one for one in shapes[buffer].split(" * ") if one not in stride.split(" * ")]
+    if len(axes) == 1 and axes[0] in task.dims:
+        return axes[0]
     used = {word for name, shape in shapes.items() if name != buffer for word in shape.split()}
-    unused = [dim for dim in task.dims if dim not in used and dim not in shapes[buffer].split()]
+    unused = [dim for dim in task.dims if dim not in used and dim not in stride.split()]
     own = [word for word in shapes[index].split() if word in task.dims]
     return (unused or own or list(task.dims))[0]
 
@@ -319,11 +349,14 @@ async def _multiples(
     """Return what a dim has to be a multiple of, by dim, where the kernel leaves out or oversteps
     elements at others; dims of any extent are left out."""
     found = {}
+    here = await _written(kernel, dims, choice) or {}
     for dim in dims:
         for step in STEPS:
             size = {**dims, dim: 5 * step}
-            ends = await _written(kernel, size, choice)
-            if ends and all(ends[one] == evaluate(shapes[one], size) for one in ends):
+            ends = await _written(kernel, size, choice) or {}
+            # A kernel may leave out the last members of a struct, at every size as many.
+            more = [evaluate(shapes[one], size) - evaluate(shapes[one], dims) for one in here]
+            if ends and more == [ends[one] - here[one] for one in here]:
                 break
         else:
             step = STEPS[-1]
@@ -338,7 +371,9 @@ async def _flops(
     """Return the floating-point operations of a call as so many for each index of some dims: those
     for which the number differs least between sizes. `0` where none was executed.
 
-    The sizes are larger ones, at which what a warp does beside counts little.
+    The sizes are larger ones, at which what a warp does beside counts little. Where no product of
+    dims explains the operations, a kernel of more operations than any needs is likely: then one
+    for each element of the outputs, since no faster kernel may be below the least time.
     """
     times = 1
     while max(prod(2 * times * one for one in size.values()) for size in sizes) <= MOST_COUNTED:
@@ -361,7 +396,11 @@ async def _flops(
             spread = max(each) / min(each)
             if spread < least:
                 least = spread
-                best = " * ".join((str(max(1, round(float(np.median(each))))), *chosen))
+                counted_each = max(1, round(float(np.median(each))))
+                best = " * ".join((str(min(counted_each, MOST_OPERATIONS)), *chosen))
+    if least > MOST_SPREAD:
+        outputs = (one.name for one in kernel.buffers if one.is_output)
+        return " + ".join(shapes[name] for name in outputs if name in shapes) or "0"
     return best
 
 

@@ -90,7 +90,10 @@ def _constant(right: Array, arrays: Arrays) -> Array:
     mean = arrays.number(arrays.xp.mean(right, dtype=np.float64))
     if right.size == 1:
         mean = mean * 1.5 + 1.0
-    return arrays.xp.full_like(right, round(mean) if right.dtype.kind in "iu" else mean)
+    if right.dtype.kind in "iu":
+        ends = np.iinfo(right.dtype)
+        mean = min(max(round(mean), int(ends.min)), int(ends.max))
+    return arrays.xp.full_like(right, mean)
 
 
 def _without_tail(right: Array, untouched: Array) -> Array:

@@ -39,7 +39,7 @@ DRAFTED = [
             "sin_t": "tokens * dim // 2",
             "pos": "tokens",
         },
-        "3 * tokens * heads * dim",
+        "2 * tokens * heads * dim",
         "8 * tokens * heads * dim + 8 * (tokens * dim // 2) + 4 * tokens",
         {"pos": "ints(0, tokens)"},
         {"dim": 2},
@@ -53,7 +53,7 @@ DRAFTED = [
     Drafted(
         "gelu",
         {"in": "rows * cols", "bias": "cols", "mask": "rows * cols", "out": "rows * cols"},
-        "27 * rows * cols",
+        "2 * rows * cols",
         "9 * rows * cols + 4 * cols",
     ),
     Drafted(
@@ -92,10 +92,11 @@ DRAFTED = [
     Drafted(
         "dequant_gemm",
         {"A": "M * K", "B": "N * K", "scales": "(K + 3) // 4 * N", "C": "M * N"},
-        "3 * M * N * K",
+        "2 * M * N * K",
         "4 * M * K + N * K + 4 * ((K + 3) // 4 * N) + 4 * M * N",
     ),
-    Drafted("batched_inverse", {"in": "4 * count", "out": "4 * count"}, "11 * count", "32 * count"),
+    Drafted("pixels", {"image": "4 * width * height"}, "0", "8 * width * height"),
+    Drafted("batched_inverse", {"in": "4 * count", "out": "4 * count"}, "2 * count", "32 * count"),
 ]
 
 

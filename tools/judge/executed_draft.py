@@ -56,6 +56,8 @@ DIVISORS = (2, 4, 8, 16, 32)
 """Indices of a dim that share an element: of groups with one scale."""
 LIMIT_S = 5.0
 """Longest seconds of one call."""
+MOST_EACH = 36
+"""Elements for each index of all dims that a buffer may have: more than the largest of FACTORS."""
 SLACK = 1024
 """Elements beyond the product of all dims that a buffer has where its length is not looked for."""
 STEPS = (1, 2, 4, 8, 16, 32)
@@ -65,6 +67,10 @@ MOST_OPERATIONS = 2
 executed beyond may be work that a faster kernel leaves out, as a sum that every thread repeats."""
 MOST_SPREAD = 1.3
 """Most times by which operations for each index may differ between sizes."""
+WIDE_DIVISORS = (64, 128, 192, 256, 384, 512, 1024)
+"""Indices of a dim that share an element where each block of a grid has one."""
+MOST_CHECKED = 1 << 16
+"""Product of the dims at which shapes found at small sizes are checked, at most."""
 MOST_COUNTED = 1 << 21
 """Product of the dims of the call whose operations are counted, at most."""
 POISONS = (0xA5, 0x3C)
@@ -102,7 +108,8 @@ class _Kernel:
 
     def most(self, dims: Dims) -> int:
         """Return how many elements a buffer has at most."""
-        return 2 * prod(dims.values()) + SLACK
+        every = prod(dims.values())
+        return (MOST_EACH if every <= MOST_CHECKED else 1) * every + SLACK
 
     async def call(self, call: _Call) -> tuple[CallReport | Verdict, Mapping[str, Any]]:
         """Return the outcome of a call, and what its buffers hold afterwards.
@@ -232,13 +239,15 @@ async def _written(kernel: _Kernel, dims: Dims, choice: int) -> Mapping[str, int
 async def _execute(kernel: _Kernel, sizes: Sequence[Dims], choice: int) -> Executed:
     # What is only filled or copied, as by cudaMemset, is no access of the kernel's.
     written = [await _written(kernel, dims, choice) or {} for dims in sizes]
-    fitted = {}
+    small: dict[str, str] = {}
     for one in kernel.buffers:
         touched = [await kernel.length(one.name, dims, choice) for dims in sizes]
         ends = [found.get(one.name, 0) for found in written]
-        fitted[one.name] = fit([*map(max, touched, ends)], sizes)
+        small[one.name] = fit([*map(max, touched, ends)], sizes)
+    fitted = await _at_large(kernel, sizes, choice, small)
     shapes, distributions = await _indexed(kernel, sizes, choice, fitted)
-    known = {name: shape for name, shape in shapes.items() if shape}
+    own = {one.name for one in kernel.buffers if one.role == ArgumentRole.WORKSPACE}
+    known = {name: shape for name, shape in shapes.items() if shape and name not in own}
     return Executed(
         choice=choice,
         shapes=known,
@@ -249,9 +258,38 @@ async def _execute(kernel: _Kernel, sizes: Sequence[Dims], choice: int) -> Execu
     )
 
 
-def fit(lengths: Sequence[int], sizes: Sequence[Dims]) -> str:
+async def _at_large(
+    kernel: _Kernel, sizes: Sequence[Dims], choice: int, shapes: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return the shapes, those corrected that are too short at large sizes: an element for each
+    block of a grid is one element at every small size."""
+    every = [*sizes, *_larger(sizes, MOST_CHECKED)]
+    found = dict(shapes)
+    for name, shape in shapes.items():
+        if not shape:
+            continue
+        for dims in every[len(sizes) :]:
+            lengths = {name: int(evaluate(shape, dims))}
+            outcome, _ = await kernel.call(_Call(dims=dims, choice=choice, lengths=lengths))
+            if not isinstance(outcome, CallReport):
+                touched = [await kernel.length(name, one, choice) for one in every]
+                found[name] = fit(touched, every, WIDE_DIVISORS) if min(touched) > 0 else ""
+                break
+    return found
+
+
+def _larger(sizes: Sequence[Dims], most: int) -> list[Dims]:
+    """Return the sizes with all dims as many times longer as keeps their products below `most`."""
+    times = 1
+    while max(prod(2 * times * one for one in size.values()) for size in sizes) <= most:
+        times *= 2
+    return [{name: times * one for name, one in size.items()} for size in sizes]
+
+
+def fit(lengths: Sequence[int], sizes: Sequence[Dims], divisors: Sequence[int] = ()) -> str:
     """Return the simplest product of dims that gives these lengths at these sizes: with a factor,
-    one dim divided and rounded up, or 1 added. Empty where there is none, or the lengths are 0.
+    one dim divided and rounded up, by `divisors` too, or 1 added. Empty where there is none, or
+    the lengths are 0.
 
     Where a kernel leaves out the last members of a struct, as the alpha of a pixel, the lengths end
     as many elements before those of a product with a larger factor.
@@ -259,7 +297,7 @@ def fit(lengths: Sequence[int], sizes: Sequence[Dims]) -> str:
     if not any(lengths):
         return ""
     pairs = [*zip(lengths, sizes, strict=True)]
-    for text in _products([*sizes[0]]):
+    for text in _products([*sizes[0]], (*DIVISORS, *divisors)):
         if all(evaluate(text, size) == length for length, size in pairs):
             return text
     if len(set(lengths)) == 1:
@@ -278,17 +316,17 @@ def _multiples_of(dims: Sequence[str]) -> Iterator[str]:
                 yield " * ".join((str(factor), *chosen))
 
 
-def _products(dims: Sequence[str]) -> Iterator[str]:
+def _products(dims: Sequence[str], divisors: Sequence[int]) -> Iterator[str]:
     """Yield products of dims as expressions, simple ones first."""
     chosen = [one for count in range(len(dims) + 1) for one in combinations(dims, count)]
     plain = [" * ".join(one) or "1" for one in chosen]
     yield from plain
     for factor in FACTORS:
         yield from (f"{factor} * {one}" for one in plain[1:])
-    for divisor in DIVISORS:
+    for divisor in divisors:
         yield from (f"{one} // {divisor}" for one in plain[1:])
     yield from (f"{one} + 1" for one in plain[1:])
-    for divisor in DIVISORS:
+    for divisor in divisors:
         for one in chosen:
             for dim in one:
                 rounded = f"({dim} + {divisor - 1}) // {divisor}"
@@ -349,7 +387,8 @@ async def _multiples(
     """Return what a dim has to be a multiple of, by dim, where the kernel leaves out or oversteps
     elements at others; dims of any extent are left out."""
     found = {}
-    here = await _written(kernel, dims, choice) or {}
+    written = await _written(kernel, dims, choice) or {}
+    here = {name: end for name, end in written.items() if shapes[name]}
     for dim in dims:
         for step in STEPS:
             size = {**dims, dim: 5 * step}
@@ -375,12 +414,8 @@ async def _flops(
     dims explains the operations, a kernel of more operations than any needs is likely: then one
     for each element of the outputs, since no faster kernel may be below the least time.
     """
-    times = 1
-    while max(prod(2 * times * one for one in size.values()) for size in sizes) <= MOST_COUNTED:
-        times *= 2
     counted: list[tuple[Dims, float]] = []
-    for size in sizes:
-        large = {name: times * one for name, one in size.items()}
+    for large in _larger(sizes, MOST_COUNTED):
         lengths = {name: int(evaluate(shape, large)) for name, shape in shapes.items()}
         call = _Call(dims=large, choice=choice, lengths=lengths, level=Level.ACCOUNT)
         outcome, _ = await kernel.call(call)

@@ -95,6 +95,12 @@ DRAFTED = [
         "2 * M * N * K",
         "4 * M * K + N * K + 4 * ((K + 3) // 4 * N) + 4 * M * N",
     ),
+    Drafted(
+        "block_sums",
+        {"x": "n", "partial": "(n + 127) // 128"},
+        "1 * n",
+        "4 * n + 4 * ((n + 127) // 128)",
+    ),
     Drafted("pixels", {"image": "4 * width * height"}, "0", "8 * width * height"),
     Drafted("batched_inverse", {"in": "4 * count", "out": "4 * count"}, "2 * count", "32 * count"),
 ]

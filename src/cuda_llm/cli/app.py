@@ -70,7 +70,8 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
     ),
     "tune": Subcommand(
         "tune:tune",
-        "Try other values of the tunables that a kernel declares; asks no model.",
+        "Try other values of a kernel's tunables, or rewrites of a kernel without tunables; "
+        "asks no model.",
     ),
     "bench": Subcommand(
         "bench:bench",

@@ -160,8 +160,11 @@ def test_lengths_of_no_product_give_none(lengths: tuple[int, ...]) -> None:
     assert fit(lengths, sizes) == ""
 
 
-def test_a_kernel_that_always_oversteps_says_nothing(tmp_path: Path) -> None:
-    text = "__global__ void k(float* y, int n) { y[1000000000ll + n] = 1; }\n"
+@pytest.mark.parametrize(
+    "body", ["y[1000000000ll + n] = 1;", "while (*(volatile float*)y != 12345.0f) {}"]
+)
+def test_a_kernel_that_oversteps_or_never_ends_says_nothing(body: str, tmp_path: Path) -> None:
+    text = f"__global__ void k(float* y, int n) {{ {body} }}\n"
     made = write_task("over", tmp_path, draft("over", text, "k", "k.cu"))
     tried = write_tried(text, "k", "k.cu")
     device = open_emulated(DEFAULT_GPU)

@@ -163,10 +163,20 @@ def is_slower(attempt: Attempt, remeasured: WinnerRemeasured | None) -> bool:
     return speedup is not None and speedup < 1
 
 
+def describe_changes(attempt: Attempt) -> str:
+    """Return what was done without a model to the kernels of its author; empty for nothing."""
+    match attempt.kind:
+        case Kind.COMPOSE:
+            return f", put together from `{attempt.parent}` and `{attempt.second}` without a model"
+        case Kind.TUNE:
+            return f", tuned or rewritten from `{attempt.parent}` without a model"
+        case _:
+            return ""
+
+
 def _author(run: Mapping[str, Any], attempt: Attempt) -> str:
-    if attempt.kind == Kind.COMPOSE:
-        return f", put together from `{attempt.parent}` and `{attempt.second}` without a model"
-    return f" ({run['model']})" if attempt.written_by == "model" and run.get("model") else ""
+    model = run.get("model") if attempt.written_by == "model" else ""
+    return (f" ({model})" if model else "") + describe_changes(attempt)
 
 
 def _profile_lines(profile: Profile) -> Iterator[str]:

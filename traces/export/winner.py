@@ -13,7 +13,7 @@ from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt
 from cuda_llm.tasks.loader import list_tasks, load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.traces.best import verify_command
+from cuda_llm.traces.best import describe_changes, verify_command
 from cuda_llm.traces.events import WinnerRemeasured
 from cuda_llm.traces.history import read_history
 from cuda_llm.traces.run_folder import RunFolder
@@ -142,7 +142,8 @@ def proof_text(winner: Winner) -> Iterator[str]:
     """Yield the same in a few lines for a person."""
     profile, again = winner.verdict.profile, winner.remeasured
     model = author(winner)
-    yield f"Written by: {winner.attempt.written_by}" + (f" ({model})" if model else "")
+    by = f"Written by: {winner.attempt.written_by}" + (f" ({model})" if model else "")
+    yield by + describe_changes(winner.attempt)
     if profile is not None:
         modelled = ", whose times are modelled, not measured" * (profile.source == "modelled")
         speedup = again.speedup if again and again.speedup else winner.attempt.speedup

@@ -36,6 +36,8 @@ def test_the_page_leads_from_a_file_to_a_verified_export(tmp_path: Path) -> None
     assert "my_gemv: admissible" in "".join(said)
     assert "correct" in said[-1]
     assert not find_guesses(load_task(tmp_path / "my_gemv"))
+    made = (tmp_path / "fast_gemv/README.md").read_text()
+    assert re.search(r"Written by: human, tuned or rewritten from `r\d-\w+` without a model", made)
     best = re.search(r"best +([\d.]+)x the baseline's speed", "".join(said))
     assert best
     assert float(best[1]) > 1.2

@@ -64,6 +64,8 @@ class Executed:
     """Number of elements of a buffer, an expression in dims, by argument."""
     distributions: Mapping[str, str] = field(default_factory=dict)
     """What an input of indices is drawn from, by argument."""
+    reached: Mapping[str, str] = field(default_factory=dict)
+    """Input whose whole numbers decide how far a buffer is reached into, by buffer."""
     multiples: Mapping[str, int] = field(default_factory=dict)
     """What a dim has to be a multiple of, where that is not 1, by dim."""
     flops: str = "0"
@@ -361,6 +363,8 @@ def _argument(
         lines[1] += " # CONFIRM: out, or inout where it is read before it is written"
     extents = ", ".join(f'"{extent}"' for extent in shape)
     guessed = "" if argument.name in executed.shapes else " # CONFIRM"
+    if index := executed.reached.get(argument.name):
+        guessed = f" # CONFIRM: as far as {index} reaches"
     lines.append(f"shape = [{extents}]{guessed}")
     if argument.is_cleared:
         lines.append('initial = "0" # CONFIRM: as its caller does')
@@ -569,8 +573,9 @@ def _block_an_index(function: DefinedFunction, dims: Sequence[str]) -> Iterator[
     """Yield launches in which a block is an index of a dim, on each axis of the grid in use."""
     body = spell(function.body)
     axes = [axis for axis in "xyz" if re.search(rf"\bblockIdx\.{axis}\b", body)]
+    threads = function.largest_block or "256"
     for chosen in islice(permutations(dims, len(axes)) if axes else (), MOST_LAUNCHES):
-        yield ["dim3 threads(256);", f"dim3 blocks({', '.join(chosen)}); // CONFIRM"]
+        yield [f"dim3 threads({threads});", f"dim3 blocks({', '.join(chosen)}); // CONFIRM"]
 
 
 def _solve(
@@ -649,7 +654,8 @@ def _launch_shape(function: DefinedFunction, point: EntryPoint, dims: Sequence[s
             f"dim3 blocks(({x} + 15) / 16, ({y} + 15) / 16); // CONFIRM",
         ]
     threads = _block_of(point, body)
-    grid = f"({_volume(dims)} + {threads} - 1) / {threads}"
+    block = threads if threads.isalnum() else f"({threads})"
+    grid = f"({_volume(dims)} + {block} - 1) / {block}"
     if threads == "256":
         grid = f"({_volume(dims)} + 255) / 256"
     return [
@@ -659,10 +665,11 @@ def _launch_shape(function: DefinedFunction, point: EntryPoint, dims: Sequence[s
 
 
 def _block_of(point: EntryPoint, body: str) -> str:
-    """Return how many threads a block of a kernel has: what its first index multiplies blocks by,
-    what `__launch_bounds__` allows, or 256."""
+    """Return how many threads a block of a kernel has: what `__launch_bounds__` allows, what its
+    first index multiplies blocks by, or 256."""
+    if bounds := point.function.largest_block:
+        return point.meanings.get(bounds, bounds)
     found = re.search(r"\bblockIdx\.x \* (\w+)\b(?!\()", body)
     factor = found[1] if found else ""
     is_number = factor in point.meanings or factor.isupper() or factor.isdigit()
-    named = factor if is_number or factor.startswith("k") else point.function.largest_block
-    return point.meanings.get(named, named) or "256"
+    return point.meanings.get(factor, factor) if is_number or factor.startswith("k") else "256"

@@ -125,6 +125,9 @@ def _wider_loop(source: KernelSource, kernel: Kernel, loop: Node, width: int) ->
     step = (found["step"] or "1").strip()
     if (first == "0") != (step == "1") or _changes(source, body, name):
         return None
+    # From an index of another kind, as `offsets[row] + lane`, no thread takes whole packs.
+    if "+" in first and "blockIdx" not in first:
+        return None
     walks = _walks(source, kernel, (body,), name, width)
     if walks is None:
         return None

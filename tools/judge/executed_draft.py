@@ -8,7 +8,7 @@ are indices into it. Where the source does not say how the kernel is launched, t
 that writes every element of the outputs at every size.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -50,14 +50,14 @@ TILED = ((32, 64, 96, 32), (64, 32, 32, 96), (96, 96, 64, 32))
 MOST_DIMS = 6
 MOST_TILED = 3
 """Dims of a kernel that is tried at whole tiles: their product stays below a million."""
-FACTORS = range(2, 33)
+FACTORS = range(2, 257)
 """Numbers of elements for each index of the dims: of small matrices and structs."""
 DIVISORS = (2, 4, 8, 16, 32)
 """Indices of a dim that share an element: of groups with one scale."""
 LIMIT_S = 5.0
 """Longest seconds of one call."""
 MOST_EACH = 36
-"""Elements for each index of all dims that a buffer may have: more than the largest of FACTORS."""
+"""Elements for each index of all dims that a buffer may have, however many indices there are."""
 SLACK = 1024
 """Elements beyond the product of all dims that a buffer has where its length is not looked for."""
 STEPS = (1, 2, 4, 8, 16, 32)
@@ -100,6 +100,10 @@ class _Kernel:
         self._compiled = compiled
         self._open = AsyncExitStack()
         self._session: Session | None = None
+        self.fault: Verdict | None = None
+        """The last fault of a launch that was tried with long buffers."""
+        self.known: Mapping[str, str] = {}
+        """Shapes of buffers, as far as they are found."""
         self._endless: TimedOut | None = None
         """The first call that did not end: no other is made."""
 
@@ -111,7 +115,16 @@ class _Kernel:
     def most(self, dims: Dims) -> int:
         """Return how many elements a buffer has at most."""
         every = prod(dims.values())
-        return (MOST_EACH if every <= MOST_CHECKED else 1) * every + SLACK
+        if every > MOST_CHECKED:
+            return every + SLACK
+        return max(MOST_EACH * every, min(FACTORS.stop * every, MOST_CHECKED)) + SLACK
+
+    def _length_of(self, name: str, call: _Call) -> int:
+        """Return how many elements a buffer has in a call."""
+        if name in call.lengths:
+            return call.lengths[name]
+        shape = self.known.get(name, "")
+        return max(self.most(call.dims), int(evaluate(shape, call.dims)) + SLACK if shape else 0)
 
     async def call(self, call: _Call) -> tuple[CallReport | Verdict, Mapping[str, Any]]:
         """Return the outcome of a call, and what its buffers hold afterwards.
@@ -120,7 +133,6 @@ class _Kernel:
         """
         if self._endless is not None:
             return self._endless, {}
-        most = self.most(call.dims)
         session = self._session
         if session is None:
             opened = await self._open.enter_async_context(self._device.open(self._compiled))
@@ -133,7 +145,7 @@ class _Kernel:
                 name=one.name,
                 role=Role.INOUT,
                 dtype=self.task.element_types[one.name].stored_as,
-                shape=(call.lengths.get(one.name, most),),
+                shape=(self._length_of(one.name, call),),
                 element=one.dtype,
             )
             for one in ordered
@@ -179,9 +191,12 @@ class _Kernel:
         return low
 
 
-async def execute_draft(task: Task, device: Site, source: str, choices: int) -> Executed | None:
+async def execute_draft(
+    task: Task, device: Site, source: str, choices: int
+) -> Executed | Verdict | None:
     """Return what a drafted kernel says of its task on a device that reports each access out of
-    bounds; None where the kernel cannot be tried.
+    bounds; the last fault of a launch where none writes its outputs whole; None where nothing is
+    wrong with a launch, or there are too many dims.
 
     `source` has a `solve` of the task's arguments and a last `int choice`, which makes one of
     `choices` launches. Raises MissingError without nvcc or g++.
@@ -191,7 +206,7 @@ async def execute_draft(task: Task, device: Site, source: str, choices: int) -> 
     request = CompileRequest(source=source, name="draft.cu", target=device.hardware.target)
     compiled = await compile_candidate(request)
     if not isinstance(compiled, Compiled):
-        return None
+        return compiled
     kernel = _Kernel(task, device, compiled)
     try:
         for extents in (EXTENTS, TILED):
@@ -201,9 +216,9 @@ async def execute_draft(task: Task, device: Site, source: str, choices: int) -> 
             choice = await _choose(kernel, sizes, choices)
             if choice is not None:
                 return await _execute(kernel, sizes, choice)
+        return kernel.fault
     finally:
         await kernel.close()
-    return None
 
 
 async def _choose(kernel: _Kernel, sizes: Sequence[Dims], choices: int) -> int | None:
@@ -229,6 +244,7 @@ async def _written(kernel: _Kernel, dims: Dims, choice: int) -> Mapping[str, int
     for poison in POISONS:
         outcome, data = await kernel.call(_Call(dims=dims, choice=choice, poison=poison))
         if not isinstance(outcome, CallReport):
+            kernel.fault = outcome
             return None
         for name, mask in kept.items():
             raw = data[name].view(np.uint8).reshape(mask.size, -1)
@@ -250,14 +266,16 @@ async def _execute(kernel: _Kernel, sizes: Sequence[Dims], choice: int) -> Execu
         touched = [await kernel.length(one.name, dims, choice) for dims in sizes]
         ends = [found.get(one.name, 0) for found in written]
         small[one.name] = fit([*map(max, touched, ends)], sizes)
+    kernel.known = small
     fitted = await _at_large(kernel, sizes, choice, small)
-    shapes, distributions = await _indexed(kernel, sizes, choice, fitted)
+    shapes, distributions, reached = await _indexed(kernel, sizes, choice, fitted)
     own = {one.name for one in kernel.buffers if one.role == ArgumentRole.WORKSPACE}
     known = {name: shape for name, shape in shapes.items() if shape and name not in own}
     return Executed(
         choice=choice,
         shapes=known,
         distributions=distributions,
+        reached=reached,
         multiples=await _multiples(kernel, sizes[0], choice, fitted),
         flops=await _flops(kernel, sizes, choice, known),
         bytes=_bytes(kernel.task, known),
@@ -284,12 +302,20 @@ async def _at_large(
     return found
 
 
-def _larger(sizes: Sequence[Dims], most: int) -> list[Dims]:
-    """Return the sizes with all dims as many times longer as keeps their products below `most`."""
+def _larger(sizes: Sequence[Dims], most: int, shapes: Iterable[str] = ()) -> list[Dims]:
+    """Return the sizes with all dims as many times longer as keeps their products, and the elements
+    of each of the shapes, below `most`."""
+
+    def longer(times: int) -> list[Dims]:
+        return [{name: times * one for name, one in size.items()} for size in sizes]
+
+    def is_small(size: Dims) -> bool:
+        return max(prod(size.values()), *(evaluate(one, size) for one in shapes), 0) <= most
+
     times = 1
-    while max(prod(2 * times * one for one in size.values()) for size in sizes) <= most:
+    while all(map(is_small, longer(2 * times))):
         times *= 2
-    return [{name: times * one for name, one in size.items()} for size in sizes]
+    return longer(times)
 
 
 def fit(lengths: Sequence[int], sizes: Sequence[Dims], divisors: Sequence[int] = ()) -> str:
@@ -341,14 +367,16 @@ def _products(dims: Sequence[str], divisors: Sequence[int]) -> Iterator[str]:
 
 async def _indexed(
     kernel: _Kernel, sizes: Sequence[Dims], choice: int, shapes: Mapping[str, str]
-) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return the shapes, those of indexed buffers as long as their index reaches, and what indices
-    are drawn from.
+) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
+    """Return the shapes, those of indexed buffers as long as their index reaches, what indices are
+    drawn from, and the index of each buffer that has one.
 
     An index is below a dim that no shape names, as a number of pages, or else the first dim of the
     index's own shape.
     """
     found, drawn = dict(shapes), {}
+    limits: dict[str, str] = {}
+    reached: dict[str, str] = {}
     whole = [
         one
         for one in kernel.buffers
@@ -369,10 +397,13 @@ async def _indexed(
             stride = fit(strides, sizes) if all(strides) else ""
             if not stride:
                 continue
-            limit = _limit(kernel.task, found, index.name, buffer.name, stride)
+            limit = limits.setdefault(
+                index.name, _limit(kernel.task, found, index.name, buffer.name, stride)
+            )
             found[buffer.name] = limit if stride == "1" else f"{limit} * {stride}"
             drawn[index.name] = f"ints(0, {limit})"
-    return found, drawn
+            reached[buffer.name] = index.name
+    return found, drawn, reached
 
 
 def _limit(task: Task, shapes: Mapping[str, str], index: str, buffer: str, stride: str) -> str:
@@ -401,13 +432,27 @@ async def _multiples(
             ends = await _written(kernel, size, choice) or {}
             # A kernel may leave out the last members of a struct, at every size as many.
             more = [evaluate(shapes[one], size) - evaluate(shapes[one], dims) for one in here]
-            if ends and more == [ends[one] - here[one] for one in here]:
+            is_whole = ends and more == [ends[one] - here[one] for one in here]
+            if is_whole and await _reads_all(kernel, size, choice, shapes):
                 break
         else:
             step = STEPS[-1]
         if step > 1:
             found[dim] = step
     return found
+
+
+async def _reads_all(kernel: _Kernel, dims: Dims, choice: int, shapes: Mapping[str, str]) -> bool:
+    """Return whether inputs are read as far as their shapes reach, but for members of a struct."""
+    for one in kernel.buffers:
+        shape = shapes[one.name]
+        if one.role != ArgumentRole.IN or not shape:
+            continue
+        left = int(evaluate(shape, dims)) - await kernel.length(one.name, dims, choice)
+        factor = shape.split(" * ")[0]
+        if not 0 <= left < (int(factor) if factor.isdigit() else 1):
+            return False
+    return True
 
 
 async def _flops(
@@ -421,7 +466,7 @@ async def _flops(
     for each element of the outputs, since no faster kernel may be below the least time.
     """
     counted: list[tuple[Dims, float]] = []
-    for large in _larger(sizes, MOST_COUNTED):
+    for large in _larger(sizes, MOST_COUNTED, shapes.values()):
         lengths = {name: int(evaluate(shape, large)) for name, shape in shapes.items()}
         call = _Call(dims=large, choice=choice, lengths=lengths, level=Level.ACCOUNT)
         outcome, _ = await kernel.call(call)

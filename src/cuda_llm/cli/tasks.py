@@ -62,6 +62,7 @@ def new(
     from cuda_llm.source_file import read_source
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tasks.new_task import (
+        Executed,
         choose_entry,
         draft,
         find_guesses,
@@ -71,6 +72,7 @@ def new(
     )
     from cuda_llm.tools.judge.executed_draft import execute_draft
     from cuda_llm.tools.open_device import DEFAULT_GPU, open_emulated
+    from cuda_llm.verdict_wording import describe
 
     if source is None and entry is not None:
         raise UsageError(f"--entry {entry}: expected --from FILE too, the file that defines it")
@@ -90,9 +92,16 @@ def new(
         except MissingError as error:
             executed = None
             typer.echo(f"not executed, so every shape is a guess: {error}", err=True)
-        if executed is not None:
+        if isinstance(executed, Executed):
             for file, better in draft(name, text, entry, source.name, executed=executed).items():
                 (folder / file).write_text(better, encoding="utf-8")
+        elif executed is not None:
+            typer.echo(
+                "no launch that was tried writes its outputs whole, so launch and shapes are "
+                f"guesses ({executed.code}: {describe(executed)[0]}); draft around a function that "
+                "launches the kernel as your program does",
+                err=True,
+            )
         marks = len(find_guesses(load_task(folder)))
         typer.echo(
             f"{folder}: {entry} is the baseline and, without a reference.py, the oracle; "

@@ -6,7 +6,7 @@ A spelling is `name` or `name(argument, ...)`; arguments are expressions in dims
 
 import ast
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -151,6 +151,12 @@ MADE = "inputs."
 def maker_of(text: str) -> str:
     """Return the function of inputs.py that a spelling names; empty for a distribution."""
     return text.removeprefix(MADE) if text.startswith(MADE) else ""
+
+
+def maker_in(spellings: Iterable[str]) -> str:
+    """Return the function of inputs.py that some of the inputs of a call name: they all name the
+    same function; empty where none names any."""
+    return next(filter(None, map(maker_of, spellings)), "")
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cuda_llm.errors import MissingError
-from cuda_llm.tasks.distribution import maker_of, parse_distribution
+from cuda_llm.tasks.distribution import maker_in, parse_distribution
 from cuda_llm.tasks.element_types import element_type
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.made_inputs import make_inputs
@@ -115,8 +115,7 @@ def view_words(toolkit: Toolkit, library: Path) -> list[str]:
 
 def _write_made(task: Task, dims: Mapping[str, int], seed: int, folder: Path) -> Mapping[str, str]:
     """Write the timed inputs that inputs.py makes; return the word of each, by argument."""
-    timed = (one.distributions[0] for one in task.arguments if one.distributions)
-    function = next(filter(None, map(maker_of, timed)), "")
+    function = maker_in(one.distributions[0] for one in task.arguments if one.distributions)
     if not function:
         return {}
     words = {}

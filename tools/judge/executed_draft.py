@@ -108,7 +108,7 @@ class _Kernel:
         """The first call that did not end: no other is made."""
 
     async def close(self) -> None:
-        """End the session."""
+        """End the kernel's session, if one is open; the next call opens another."""
         self._session = None
         await self._open.aclose()
 
@@ -213,26 +213,28 @@ async def execute_draft(
             if extents is TILED and len(task.dims) > MOST_TILED:
                 continue
             sizes = [dict(zip(task.dims, one, strict=False)) for one in extents]
-            choice = await _choose(kernel, sizes, choices)
-            if choice is not None:
-                return await _execute(kernel, sizes, choice)
+            chosen = await _choose(kernel, sizes, choices)
+            if chosen is not None:
+                return await _execute(kernel, sizes, *chosen)
         return kernel.fault
     finally:
         await kernel.close()
 
 
-async def _choose(kernel: _Kernel, sizes: Sequence[Dims], choices: int) -> int | None:
+async def _choose(
+    kernel: _Kernel, sizes: Sequence[Dims], choices: int
+) -> tuple[int, Sequence[Mapping[str, int]]] | None:
     """Return the launch whose outputs are written whole at every size and are products of the most
-    dims, the first of those; None where none is."""
+    dims, the first of those, with the elements that it writes at each size; None where none is."""
     best, most = None, -1
     for choice in range(choices):
-        written = [await _written(kernel, dims, choice) for dims in sizes]
-        if not all(written):
+        written = [one for dims in sizes if (one := await _written(kernel, dims, choice))]
+        if len(written) < len(sizes):
             continue
-        found = [fit([one[name] for one in written if one], sizes) for name in written[0] or ()]
+        found = [fit([one[name] for one in written], sizes) for name in written[0]]
         factors = sum(one.count("*") + (not one.isdigit()) for one in found)
         if all(found) and factors > most:
-            best, most = choice, factors
+            best, most = (choice, written), factors
     return best
 
 
@@ -258,14 +260,17 @@ async def _written(kernel: _Kernel, dims: Dims, choice: int) -> Mapping[str, int
     return ends
 
 
-async def _execute(kernel: _Kernel, sizes: Sequence[Dims], choice: int) -> Executed:
-    # What is only filled or copied, as by cudaMemset, is no access of the kernel's.
-    written = [await _written(kernel, dims, choice) or {} for dims in sizes]
+async def _execute(
+    kernel: _Kernel, sizes: Sequence[Dims], choice: int, written: Sequence[Mapping[str, int]]
+) -> Executed:
     small: dict[str, str] = {}
     for one in kernel.buffers:
-        touched = [await kernel.length(one.name, dims, choice) for dims in sizes]
         ends = [found.get(one.name, 0) for found in written]
-        small[one.name] = fit([*map(max, touched, ends)], sizes)
+        if one.role != ArgumentRole.INOUT:
+            # What is only filled or copied, as by cudaMemset, is no access of the kernel's.
+            touched = [await kernel.length(one.name, dims, choice) for dims in sizes]
+            ends = [*map(max, touched, ends)]
+        small[one.name] = fit(ends, sizes)
     kernel.known = small
     fitted = await _at_large(kernel, sizes, choice, small)
     shapes, distributions, reached = await _indexed(kernel, sizes, choice, fitted)
@@ -276,7 +281,7 @@ async def _execute(kernel: _Kernel, sizes: Sequence[Dims], choice: int) -> Execu
         shapes=known,
         distributions=distributions,
         reached=reached,
-        multiples=await _multiples(kernel, sizes[0], choice, fitted),
+        multiples=await _multiples(kernel, sizes[0], choice, written[0], fitted),
         flops=await _flops(kernel, sizes, choice, known),
         bytes=_bytes(kernel.task, known),
     )
@@ -342,6 +347,7 @@ def fit(lengths: Sequence[int], sizes: Sequence[Dims], divisors: Sequence[int] =
 
 
 def _multiples_of(dims: Sequence[str]) -> Iterator[str]:
+    """Yield products of dims with a factor of more than 1, small factors and few dims first."""
     for factor in FACTORS:
         for count in range(1, len(dims) + 1):
             for chosen in combinations(dims, count):
@@ -353,8 +359,7 @@ def _products(dims: Sequence[str], divisors: Sequence[int]) -> Iterator[str]:
     chosen = [one for count in range(len(dims) + 1) for one in combinations(dims, count)]
     plain = [" * ".join(one) or "1" for one in chosen]
     yield from plain
-    for factor in FACTORS:
-        yield from (f"{factor} * {one}" for one in plain[1:])
+    yield from _multiples_of(dims)
     for divisor in divisors:
         yield from (f"{one} // {divisor}" for one in plain[1:])
     yield from (f"{one} + 1" for one in plain[1:])
@@ -419,12 +424,16 @@ def _limit(task: Task, shapes: Mapping[str, str], index: str, buffer: str, strid
 
 
 async def _multiples(
-    kernel: _Kernel, dims: Dims, choice: int, shapes: Mapping[str, str]
+    kernel: _Kernel,
+    dims: Dims,
+    choice: int,
+    written: Mapping[str, int],
+    shapes: Mapping[str, str],
 ) -> Mapping[str, int]:
     """Return what a dim has to be a multiple of, by dim, where the kernel leaves out or oversteps
-    elements at others; dims of any extent are left out."""
+    elements at others; dims of any extent are left out. `written` are the elements of each output
+    at `dims`."""
     found = {}
-    written = await _written(kernel, dims, choice) or {}
     here = {name: end for name, end in written.items() if shapes[name]}
     for dim in dims:
         for step in STEPS:

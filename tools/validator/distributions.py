@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from cuda_llm.tasks.distribution import maker_of, parse_distribution
+from cuda_llm.tasks.distribution import maker_in, maker_of, parse_distribution
 from cuda_llm.tasks.element_types import ElementType, element_type
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.made_inputs import make_inputs
@@ -191,7 +191,7 @@ def draw_made(
 ) -> dict[str, Array]:
     """Draw the inputs of a row of distributions that a function of inputs.py makes; empty where the
     row names none. Raises TaskError where inputs.py fails."""
-    function = next(filter(None, map(maker_of, row.values())), "")
+    function = maker_in(row.values())
     if not function:
         return {}
     low, high = arrays.to_host(rng.integers(0, 1 << 31, size=(2,))).tolist()

@@ -4,26 +4,17 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from typed_tasks import judged
 
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import Passed, Verdict, WrongResult
+from cuda_llm.outcomes import Passed, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.admission import check_task
-from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import open_device
 
 pytestmark = pytest.mark.gpu
 TASK = load_task(Path(__file__).parents[2] / "fixtures/tasks/argument_roles")
 KERNEL = TASK.baseline.read_text()
-
-
-def judged(source: str) -> Verdict:
-    async def run() -> Verdict:
-        bench = open_bench(TASK, open_device("cuda:0"))
-        baseline = asyncio.ensure_future(bench.time_baseline())
-        return (await judge(bench, source, "k.cu", baseline=baseline)).verdict
-
-    return asyncio.run(run())
 
 
 def test_a_task_of_all_roles_is_admissible(gpu: tuple[Hardware, str]) -> None:
@@ -32,7 +23,7 @@ def test_a_task_of_all_roles_is_admissible(gpu: tuple[Hardware, str]) -> None:
 
 
 def test_what_is_launched_on_the_given_stream_is_timed(gpu: tuple[Hardware, str]) -> None:
-    verdict = judged(KERNEL)
+    verdict = judged(TASK, KERNEL)
     assert isinstance(verdict, Passed), verdict
     assert verdict.profile is not None
     assert all(one.time_us > 0 for one in verdict.profile.sizes)
@@ -40,4 +31,4 @@ def test_what_is_launched_on_the_given_stream_is_timed(gpu: tuple[Hardware, str]
 
 def test_an_output_holds_what_the_task_states_at_each_call(gpu: tuple[Hardware, str]) -> None:
     overwrites = KERNEL.replace("total[2] = most;", "total[2] = most; total[1] = 0;")
-    assert isinstance(judged(overwrites), WrongResult)
+    assert isinstance(judged(TASK, overwrites), WrongResult)

@@ -4,14 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from typed_tasks import Buffer, typed_task
+from typed_tasks import Buffer, judged, typed_task
 
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import Passed, Verdict, WrongResult
+from cuda_llm.outcomes import Passed, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.admission import check_task
-from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import open_device
 
 pytestmark = pytest.mark.gpu
@@ -58,15 +57,6 @@ def sums(request: pytest.FixtureRequest, tmp_path: Path) -> Task:
         (task.folder / "baseline.cu").unlink()
         (task.folder / "baseline.py").write_text(BY_PYTORCH)
     return load_task(task.folder)
-
-
-def judged(task: Task, source: str) -> Verdict:
-    async def run() -> Verdict:
-        bench = open_bench(task, open_device("cuda:0"))
-        baseline = asyncio.ensure_future(bench.time_baseline())
-        return (await judge(bench, source, "k.cu", baseline=baseline)).verdict
-
-    return asyncio.run(run())
 
 
 def test_a_task_over_bfloat16_is_admissible(gpu: tuple[Hardware, str], sums: Task) -> None:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from typed_tasks import Buffer, typed_task
+from typed_tasks import Buffer, judged, typed_task
 
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import Passed, Verdict, WrongResult
+from cuda_llm.outcomes import Passed, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.admission import check_task
-from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import open_device
 
 pytestmark = pytest.mark.gpu
@@ -132,15 +131,6 @@ def task_of(sums: Sums, parent: Path, baseline: str) -> Task:
         text = BY_PYTORCH.replace("SUM", sums.by_pytorch)
         (task.folder / "baseline.py").write_text(text)
     return load_task(task.folder)
-
-
-def judged(task: Task, source: str) -> Verdict:
-    async def run() -> Verdict:
-        bench = open_bench(task, open_device("cuda:0"))
-        baseline = asyncio.ensure_future(bench.time_baseline())
-        return (await judge(bench, source, "k.cu", baseline=baseline)).verdict
-
-    return asyncio.run(run())
 
 
 @pytest.mark.parametrize("baseline", ["kernel", "PyTorch"])

@@ -4,30 +4,21 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from typed_tasks import judged
 
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.outcomes import Passed, Verdict, WrongResult
+from cuda_llm.outcomes import Passed, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.compiler.compile import compile_candidate
 from cuda_llm.tools.cuda.inspect import inspect
 from cuda_llm.tools.device.candidate import Compiled, CompileRequest
 from cuda_llm.tools.device.inspection import InspectionOptions
 from cuda_llm.tools.judge.admission import check_task
-from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import open_device
 
 pytestmark = pytest.mark.gpu
 TASK = load_task(Path(__file__).parents[2] / "fixtures/tasks/sparse_rows")
 KERNEL = TASK.baseline.read_text()
-
-
-def judged(source: str) -> Verdict:
-    async def run() -> Verdict:
-        bench = open_bench(TASK, open_device("cuda:0"))
-        baseline = asyncio.ensure_future(bench.time_baseline())
-        return (await judge(bench, source, "k.cu", baseline=baseline)).verdict
-
-    return asyncio.run(run())
 
 
 def test_a_task_with_made_inputs_is_admissible(gpu: tuple[Hardware, str]) -> None:
@@ -36,7 +27,7 @@ def test_a_task_with_made_inputs_is_admissible(gpu: tuple[Hardware, str]) -> Non
 
 
 def test_a_right_kernel_passes_and_is_timed(gpu: tuple[Hardware, str]) -> None:
-    verdict = judged(KERNEL)
+    verdict = judged(TASK, KERNEL)
     assert isinstance(verdict, Passed), verdict
     assert verdict.profile is not None
     assert all(one.time_us > 0 for one in verdict.profile.sizes)
@@ -45,7 +36,7 @@ def test_a_right_kernel_passes_and_is_timed(gpu: tuple[Hardware, str]) -> None:
 def test_a_kernel_for_rows_of_one_length_is_refused(gpu: tuple[Hardware, str]) -> None:
     even = KERNEL.replace("i < offsets[row + 1]", "i < offsets[row] + (offsets[1] - offsets[0])")
     assert even != KERNEL
-    assert isinstance(judged(even), WrongResult)
+    assert isinstance(judged(TASK, even), WrongResult)
 
 
 def test_sanitizers_see_the_offsets_that_the_task_makes(gpu: tuple[Hardware, str]) -> None:

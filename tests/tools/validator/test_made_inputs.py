@@ -4,12 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from typed_tasks import validated
+from typed_tasks import judged, validated
 
-from cuda_llm.outcomes import IllegalAccess, Passed, Verdict, WrongResult
+from cuda_llm.outcomes import IllegalAccess, Passed, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.admission import check_task
-from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import open_device
 
 TASK = load_task(Path(__file__).parents[2] / "fixtures/tasks/sparse_rows")
@@ -38,14 +37,8 @@ def test_a_task_with_made_inputs_is_admissible() -> None:
     assert admission.ok, admission.problems
 
 
-async def judged(source: str) -> Verdict:
-    bench = open_bench(TASK, open_device("emulated:H200"))
-    baseline = asyncio.ensure_future(bench.time_baseline())
-    return (await judge(bench, source, "k.cu", baseline=baseline)).verdict
-
-
 def test_another_right_kernel_passes_and_is_timed() -> None:
-    verdict = asyncio.run(judged(WARP_A_ROW))
+    verdict = judged(TASK, WARP_A_ROW, "emulated:H200")
     assert isinstance(verdict, Passed), verdict
     assert verdict.profile is not None
     assert all(one.time_us > 0 for one in verdict.profile.sizes)

@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import inspect
+import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
+from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -22,7 +25,51 @@ def await_here(work: Coroutine[Any, Any, T]) -> T:
     else:
         has_loop = True
     # Outside of the except, or every traceback would begin with its RuntimeError.
-    return run_in_thread(work) if has_loop else asyncio.run(work)
+    return run_in_thread(work) if has_loop else run_in_this_thread(work)
+
+
+def run_in_this_thread(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end in an event loop of its own; Ctrl-C cancels the coroutine.
+
+    As `asyncio.run`, except for a Ctrl-C while the event loop is made or closed: a half-made event
+    loop, or a coroutine that nobody awaits, would have Python print a traceback.
+    """
+    runner = asyncio.Runner()
+    try:
+        with postponed_interrupt():
+            runner.get_loop()
+        return runner.run(work)
+    finally:
+        with postponed_interrupt():
+            runner.close()
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()
+
+
+@contextlib.contextmanager
+def postponed_interrupt() -> Iterator[None]:
+    """Raise KeyboardInterrupt for a Ctrl-C in the block at the end of the block.
+
+    A second Ctrl-C does not wait: the block may wait for threads.
+    """
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not is_default or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def postpone(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, postpone)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def run_in_thread(work: Coroutine[Any, Any, T]) -> T:

@@ -59,3 +59,31 @@ def test_ctrl_c_ends_it_before_it_is_raised() -> None:
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == "ended\nheard\n"
     assert process.returncode == 0
+
+
+EARLY = """
+import asyncio, signal
+from cuda_llm.own_thread import await_here
+
+class Interrupted(asyncio.DefaultEventLoopPolicy):
+    def new_event_loop(self):
+        signal.raise_signal(signal.SIGINT)
+        return super().new_event_loop()
+
+async def work():
+    print("begun", flush=True)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+asyncio.set_event_loop_policy(Interrupted())
+try:
+    await_here(work())
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_while_the_event_loop_is_made_leaves_nothing_behind() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "always", "-c", EARLY], capture_output=True, text=True, check=True
+    )
+    assert (ran.stdout, ran.stderr) == ("interrupted\n", "")

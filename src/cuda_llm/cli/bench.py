@@ -1,6 +1,5 @@
 """`cuda-llm bench`: a set of tasks with given settings, one table. Options are those of a run."""
 
-import asyncio
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -19,6 +18,7 @@ from cuda_llm.cli.run import (
     typed_options,
 )
 from cuda_llm.errors import Interrupted, UsageError
+from cuda_llm.own_thread import await_here
 from cuda_llm.run_config import RunConfig
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def work_on(folder: "BenchmarkFolder", plan: "BenchmarkPlan", device: "Device") 
         print(f"benchmark {folder.path}", file=sys.stderr, flush=True)
         # Stdout is for the result, whatever a user's own parts print.
         with redirect_stdout(sys.stderr):
-            asyncio.run(work(folder, plan, device, keep, on_progress=tell))
+            await_here(work(folder, plan, device, keep, on_progress=tell))
     except KeyboardInterrupt:
         write_tables(folder, plan, folder.rows(plan))
         raise Interrupted(f"interrupted; go on with: {folder.resume_command}") from None

@@ -1,6 +1,5 @@
 """`cuda-llm check`: the faults of a kernel on the emulated device, without reference or times."""
 
-import asyncio
 import math
 import re
 import tempfile
@@ -14,6 +13,7 @@ import typer
 from cuda_llm.cli.completion import TaskName
 from cuda_llm.cli.evaluate import SizeOption
 from cuda_llm.errors import UsageError, nearest
+from cuda_llm.own_thread import await_here
 from cuda_llm.source_kinds import require_solve
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def check(
         chosen = open_device(device)
         with open_progress([name]) as progress:
             progress.prepare(chosen.prepare)
-            found = asyncio.run(
+            found = await_here(
                 sanitize(
                     checked.task,
                     chosen,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cuda_llm.errors import CudaLLMError, InfrastructureError, MissingError, UsageError
+from cuda_llm.own_thread import await_here
 from cuda_llm.tools.device import Work
 
 if TYPE_CHECKING:
@@ -129,11 +130,10 @@ def cache() -> DoctorCheck:
 
 def isolation() -> DoctorCheck:
     """Find out how well candidates are confined here, by trying."""
-    import asyncio
 
     from cuda_llm.tools.sandbox.isolation import find_isolation_level
 
-    level = asyncio.run(find_isolation_level())
+    level = await_here(find_isolation_level())
     if level.full:
         return DoctorCheck(what="isolation", found=f"full (Landlock ABI {level.landlock_abi})")
     remedy = "run on Linux 6.2 or newer with Landlock, seccomp and user namespaces"
@@ -144,7 +144,6 @@ def isolation() -> DoctorCheck:
 
 def emulated() -> DoctorCheck:
     """Check a known answer on the emulated device: compile, translate, run, compare."""
-    import asyncio
     import time
 
     from cuda_llm.outcomes import Passed
@@ -163,7 +162,7 @@ def emulated() -> DoctorCheck:
         return await judge(bench, source, task.baseline.name, baseline=times)
 
     started = time.monotonic()
-    judged = asyncio.run(known_answer())
+    judged = await_here(known_answer())
     if not isinstance(judged.verdict, Passed):
         raise InfrastructureError("emulated device", f"known answer is {judged.verdict.code}")
     found = f"{device.name}: vector_add is right, in {time.monotonic() - started:.1f} s"
@@ -302,7 +301,7 @@ def _known_answer(label: str, device: "CudaDevice") -> Iterator[DoctorCheck]:
 
     started = time.monotonic()
     try:
-        summary, missing = asyncio.run(ask())
+        summary, missing = await_here(ask())
     finally:
         device.client.close()
     took_s = time.monotonic() - started

@@ -10,6 +10,7 @@ import typer
 
 from cuda_llm.cli.completion import TaskName
 from cuda_llm.errors import CudaLLMError, Interrupted, UsageError
+from cuda_llm.own_thread import await_here
 from cuda_llm.source_file import read_source, read_stdin
 from cuda_llm.source_kinds import require_solve
 
@@ -128,12 +129,12 @@ def evaluate(
     options = MeasureOptions(tier=PRECISIONS[precision], l2=L2(l2 or settings().l2))
     with open_progress([name for name, _ in sources]) as progress:
         progress.prepare(chosen.prepare)
-        judged = asyncio.run(judge_all(loaded, chosen, sources, progress, options))
+        judged = await_here(judge_all(loaded, chosen, sources, progress, options))
         was_stopped = len(judged) < len(sources)
         look = inspect and not was_stopped
-        looked = asyncio.run(inspect_all(loaded, chosen, judged)) if look else {}
+        looked = await_here(inspect_all(loaded, chosen, judged)) if look else {}
         every = every and not was_stopped
-        sanitized = asyncio.run(sanitize_all(loaded, chosen, judged)) if every else {}
+        sanitized = await_here(sanitize_all(loaded, chosen, judged)) if every else {}
     for number, found in looked.items():
         judged[number] = with_inspection(loaded, chosen, judged[number], found)
     if as_json:

@@ -1,6 +1,5 @@
 """`cuda-llm evaluate --from-run`: the fastest kernels of a run on other devices, by other nvccs."""
 
-import asyncio
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cuda_llm.errors import Interrupted, UsageError
+from cuda_llm.own_thread import await_here
 
 if TYPE_CHECKING:
     from cuda_llm.graph.runs.elsewhere import Contenders, JudgedElsewhere
@@ -138,7 +138,7 @@ def judge_one(of: "Contenders", device: "Device", nvcc: str) -> "JudgedElsewhere
     with open_progress([name for name, _ in sources]) as progress:
         progress.prepare(device.prepare)
         judging = judge_all(of.task, device, sources, progress, MeasureOptions(l2=L2(of.l2)))
-        judged = asyncio.run(judging)
+        judged = await_here(judging)
     if len(judged) < len(sources):
         raise KeyboardInterrupt
     return keep_judged(of, device, nvcc, judged, versions())

@@ -10,6 +10,7 @@ import typer
 from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.printing import open_console
 from cuda_llm.errors import UsageError
+from cuda_llm.own_thread import await_here
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -166,14 +167,13 @@ def probe(
     ] = False,
 ) -> None:
     """Measure bandwidth, arithmetic, launches and clocks of a GPU beside what is published."""
-    import asyncio
 
     from cuda_llm.hardware_profiles.ceilings import keep_ceilings, published_ceilings
     from cuda_llm.tools.cuda.discovery import find_profile
     from cuda_llm.tools.cuda.probe import as_ceilings, compare_probe, keep_probe, run_probe
 
     gpu = _gpu_called(device)
-    found = asyncio.run(run_probe(gpu, report=lambda line: typer.echo(line, err=True)))
+    found = await_here(run_probe(gpu, report=lambda line: typer.echo(line, err=True)))
     profile = find_profile(gpu)
     kept = keep_probe(found)
     if profile is not None:

@@ -1,11 +1,12 @@
 """`cuda-llm judge-files`: answers the works of searches that wait in a folder for a device here."""
 
-import asyncio
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from cuda_llm.own_thread import await_here
 
 JUDGED_SCHEMA = 1
 
@@ -38,7 +39,7 @@ def judge_files(
     place.prepare()
     chosen = open_device(device)
     prepare_device(chosen)
-    found = asyncio.run(
+    found = await_here(
         answer_orders(
             place,
             chosen,

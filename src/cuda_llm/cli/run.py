@@ -15,6 +15,7 @@ import typer
 
 from cuda_llm.cli.completion import RunName, task_names
 from cuda_llm.errors import Interrupted, UsageError
+from cuda_llm.own_thread import await_here
 from cuda_llm.run_config import (
     RunConfig,
     as_option,
@@ -40,7 +41,6 @@ def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> i
     0 also where the reviewer ends it, or there is no terminal to ask at. Raises Interrupted where
     the run can go on after the first Ctrl-C, which lets everything end; a second one does not wait.
     """
-    import asyncio
 
     from cuda_llm.cli.run_progress import open_run_progress
     from cuda_llm.graph.runs.result import read_result, time_by_stage
@@ -53,7 +53,7 @@ def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> i
     try:
         # Stdout is for the result, whatever a user's own parts print.
         with redirect_stdout(sys.stderr), open_run_progress(earlier, spent_s) as progress:
-            asyncio.run(work(progress))
+            await_here(work(progress))
     except KeyboardInterrupt:
         if not folder.events.exists():
             raise Interrupted("interrupted before the run began") from None
@@ -244,16 +244,15 @@ def resume(
 
 def fork_run(folder: "RunFolder", round_: int, *, edit: bool, file: Path | None) -> "RunFolder":
     """Fork a run behind a round, with its hints as the user wants them."""
-    import asyncio
 
     from cuda_llm.cli.editing import ask_editor, read_hints
     from cuda_llm.graph.runs.fork import fork, hints_at
 
     if edit and file is not None:
         raise UsageError("--edit-hints and --hints exclude each other")
-    hints = asyncio.run(hints_at(folder, round_))
+    hints = await_here(hints_at(folder, round_))
     if file is not None:
         hints = read_hints(file, round_)
     elif edit:
         hints = ask_editor(hints, folder.path)
-    return asyncio.run(fork(folder, round_, hints))
+    return await_here(fork(folder, round_, hints))

@@ -1,6 +1,5 @@
 """`cuda-llm tasks`: what there is to optimise, and how to bring your own."""
 
-import asyncio
 import shlex
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -11,6 +10,7 @@ import typer
 
 from cuda_llm.cli.completion import TaskName
 from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.own_thread import await_here
 
 if TYPE_CHECKING:
     from cuda_llm.tasks.task import Task
@@ -86,7 +86,7 @@ def new(
         tried = write_tried(text, entry, source.name)
         typer.echo(f"executing {entry} at small sizes", err=True)
         try:
-            executed = asyncio.run(
+            executed = await_here(
                 execute_draft(load_task(folder), open_emulated(DEFAULT_GPU), *tried)
             )
         except MissingError as error:
@@ -149,7 +149,6 @@ def check(
     device: Annotated[str, typer.Option(help="Where to run the baseline.")] = "auto",
 ) -> int:
     """Prove a task admissible: baseline and reference agree, trivial kernels are rejected."""
-    import asyncio
 
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.tasks.loader import TASK_NAME, find_task, load_task
@@ -164,7 +163,7 @@ def check(
     task, chosen = load_task(folder), open_device(device)
     with open_progress([]) as progress:
         progress.prepare(chosen.prepare)
-    admission = asyncio.run(StepRetry().run(lambda _trial: check_task(task, chosen)))
+    admission = await_here(StepRetry().run(lambda _trial: check_task(task, chosen)))
     guesses = [f"{spot}: still a guess: {spot.text}" for spot in find_guesses(task)]
     warnings = [f"warning: {line}" for line in (*admission.warnings, *guesses)]
     if not admission.ok:

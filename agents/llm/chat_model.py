@@ -8,13 +8,14 @@ langchain-openai drops, are kept: the two methods overridden for that are privat
 """
 
 import os
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cuda_llm.agents.llm.kept_body import keeping_client
+from cuda_llm.agents.llm.kept_body import client_library, keeping_client
 from cuda_llm.agents.llm.pricing import OPENAI, Price, count_prompt_tokens
 from cuda_llm.agents.llm.retry import Failure, TryFailed
 from cuda_llm.agents.prompting.token_budget import count_tokens
@@ -33,6 +34,8 @@ REASONING = "reasoning_content"
 
 NO_KEY = "none"
 """Sent to endpoints of one's own, which mostly want no key; those that do answer 401."""
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Environment variables that name the certificates to trust."""
 CONNECT_S = 10.0
 """Longest an endpoint may take to accept a connection."""
 JSON_MODE = {"response_format": {"type": "json_object"}}
@@ -151,7 +154,29 @@ def _open_client() -> Any:
     import openai
 
     limits = type(openai.DEFAULT_CONNECTION_LIMITS)(max_keepalive_connections=0)
-    return keeping_client()(limits=limits, follow_redirects=False)
+    return keeping_client()(limits=limits, follow_redirects=False, verify=_tls_context())
+
+
+def _tls_context() -> ssl.SSLContext:
+    """Return the TLS context of every client of this process.
+
+    Reading the certificates takes 30 ms of processor time, and a run opens several clients. Raises
+    UsageError where a variable names certificates that cannot be read.
+    """
+    places = {name: place for name in CERTIFICATES if (place := os.environ.get(name))}
+    try:
+        return _read_certificates(*places.items())
+    except OSError as error:
+        named = " or ".join(f"{name}={place}" for name, place in places.items())
+        why = f"no certificates could be read: {error.strerror or error}"
+        raise UsageError(f"{named or 'TLS'}: {why}; expected a PEM file, or unset it") from None
+
+
+@cache
+def _read_certificates(*_places: tuple[str, str]) -> ssl.SSLContext:
+    """Return the context that the client's library makes where the environment names `_places`."""
+    context: ssl.SSLContext = client_library().create_ssl_context()
+    return context
 
 
 def find_endpoint(base_url: str = "") -> str:

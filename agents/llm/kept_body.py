@@ -35,13 +35,21 @@ def keeping_body(earlier: bytes | None, keep: KeepBody) -> Iterator[None]:
 
 
 @cache
+def client_library() -> Any:
+    """Return the HTTP library of openai's clients: versions of openai differ in which httpx."""
+    import openai
+
+    base: Any = openai.DefaultAsyncHttpxClient.__base__
+    return import_module(base.__module__.partition(".")[0])
+
+
+@cache
 def keeping_client() -> Any:
     """Return the class; made on first use because importing openai takes a while."""
     import openai
 
     plain: Any = openai.DefaultAsyncHttpxClient
-    # Versions of openai differ in which httpx they are made of.
-    httpx: Any = import_module(plain.__base__.__module__.partition(".")[0])
+    httpx: Any = client_library()
 
     class KeptStream(httpx.AsyncByteStream):  # type: ignore[misc]
         """The stream of a response, kept when it is whole, before its last piece is passed on.

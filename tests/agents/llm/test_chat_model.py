@@ -57,6 +57,14 @@ def test_openai_without_a_key_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -
         open_chat_model("gpt-5.4")
 
 
+def test_certificates_that_cannot_be_read_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_chat_model("small", base_url="http://localhost:1/v1")
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
+    with pytest.raises(UsageError, match=r"^SSL_CERT_FILE=/nowhere\.pem: no certificates could"):
+        open_chat_model("small", base_url="http://localhost:1/v1")
+
+
 @pytest.mark.parametrize("address", ["localhost:8000", "ftp://host/v1", "http://"])
 def test_a_malformed_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="expected one like http://localhost:8000/v1"):

@@ -55,6 +55,14 @@ def tunes_alone(context: RunContext) -> bool:
     return isinstance(context.generator, TunerAlone)
 
 
+def trials_wanted(context: RunContext, composed: int) -> int:
+    """Return how many points a round tries: where nobody writes, `candidates` bounds all kernels of
+    a round, of which `composed` are put together already."""
+    if tunes_alone(context):
+        return max(0, context.config.candidates - composed)
+    return context.config.tune
+
+
 def write_briefs(context: RunContext, situation: Situation) -> tuple[Brief, ...]:
     """Return the strategy's briefs for this round. Raises UsageError."""
     with strategy_guard(context, "write_briefs", situation.round):
@@ -210,9 +218,9 @@ async def tuner(state: SearchState, context: RunContext) -> SearchUpdate:
     stopping = context.stop_reason()
     # Round 0 of a run that only tunes judges the kernel as it was given.
     waits = tunes_alone(context) and situation.round == 0
-    count = 0 if stopping or waits else context.config.tune
-    trials = context.tuner.propose(situation, judged, count) if count else ()
     composed = () if stopping else compose_by_strategy(context, situation, state.get("unfit", {}))
+    count = 0 if stopping or waits else trials_wanted(context, len(composed))
+    trials = context.tuner.propose(situation, judged, count) if count else ()
     last = max([len(state["briefs"]), *(one.index for one in judged)])
     names = write_trials(context, situation.round, last, (*trials, *composed))
     return {"trials": names}

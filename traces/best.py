@@ -14,6 +14,7 @@ from typing import Any
 from cuda_llm.figure_wording import (
     describe_attempt_speed,
     describe_compared,
+    describe_no_gain,
     describe_over,
     describe_share,
 )
@@ -118,8 +119,8 @@ def _report(
     yield ""
     yield f"- Kernel `{attempt.id}`, written by: {attempt.written_by}" + _author(run, attempt)
     yield f"- On: {run['device']}" + _worth(profile)
-    if is_slower(attempt, remeasured):
-        yield "- Slower than the baseline, which stays the answer"
+    if stands := _no_gain(attempt, remeasured):
+        yield f"- {stands[0].upper()}{stands[1:]}"
     if attempt.idea or attempt.direction:
         yield f"- Idea: {attempt.idea or attempt.direction}"
     if attempt.tunables:
@@ -156,11 +157,10 @@ def _worth(profile: Profile | None) -> str:
     return ", times measured" + (f", L2 {l2}" if l2 else "")
 
 
-def is_slower(attempt: Attempt, remeasured: WinnerRemeasured | None) -> bool:
-    """Return whether the baseline is faster, by the newest figure there is."""
+def _no_gain(attempt: Attempt, remeasured: WinnerRemeasured | None) -> str:
+    """Return in words that the baseline is not slower, by the newest figure there is."""
     again = None if remeasured is None else remeasured.speedup
-    speedup = attempt.speedup if again is None else again
-    return speedup is not None and speedup < 1
+    return describe_no_gain(attempt.speedup if again is None else again, attempt.spread)
 
 
 def describe_changes(attempt: Attempt) -> str:

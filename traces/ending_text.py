@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cuda_llm.figure_wording import describe_over
+from cuda_llm.figure_wording import advise_next, describe_no_gain, describe_over
 from cuda_llm.redaction import printable
 from cuda_llm.traces.best import SOLUTION
 from cuda_llm.traces.event_log import Trace
@@ -68,8 +68,10 @@ def _winner(run: RunFolder, history: RunHistory, state: RunState) -> Iterator[st
     idea = f" ({best.idea})" if best.idea else ""
     label = "winner" if state == "finished" else "best so far"
     yield from labelled(label, f"{best.id}{idea}, written by {best.written_by}{faster}")
-    if speedup and speedup < 1:
-        yield from labelled("", "slower than the baseline, which stays the answer")
+    if stands := describe_no_gain(speedup, best.spread):
+        yield from labelled("", stands)
+        if state == "finished" and history.started is not None:
+            yield from labelled("next", advise_next(history.started.generator))
     choices = [one.choice for one in history.rounds.values() if one.choice is not None]
     if choices and choices[-1].incumbent == best.id:
         yield from labelled("because", choices[-1].reason)

@@ -23,6 +23,8 @@ from cuda_llm.tools.device import Device
 from cuda_llm.traces.run_folder import RunFolder
 
 GENERATORS = ("auto", "llm", "playbook", "tuner")
+BESIDE_WRITTEN: int = RunConfig.model_fields["tune"].default
+"""Tunings a round where nobody says how many."""
 NAME_A_MODEL = "name one with --model (or CUDA_LLM_MODEL)"
 
 
@@ -70,6 +72,11 @@ def find_parts_by_name(config: RunConfig, brought: Parts) -> RunParts:
         if own is not None
         else choose_generator(config.generator, task, has_model=has_model, start=config.start)
     )
+    if chosen.name == "tuner" and config.tune not in (BESIDE_WRITTEN, config.candidates):
+        raise UsageError(
+            f"--tune {config.tune}: counts tunings beside written kernels, and with generator tuner nobody "
+            "writes; say how many kernels a round tries with --candidates"
+        )
     agents = find_agents(config.agents, brought.agents)
     generator = own or recorded or load_generator(chosen, task, config.start)
     own_part_names = (*(one.name for one in agents), *names_of(generator, brought.reflector))

@@ -133,6 +133,36 @@ def describe_attempt_speed(attempt: Attempt, of: str = "") -> str:
     return f"{attempt.speedup or 0:.2f}x{of}{over}"
 
 
+SHOWN_APART = 0.005
+"""Least relative difference from 1 that a speed-up of two decimals shows."""
+_NEXT: Mapping[str, str] = {
+    "tuner": "declare tunables in the kernel (docs/playbook.md), or ask a model with --model NAME",
+    "playbook": "ask a model with --model NAME",
+    "llm": "more --rounds, a --hint, or another --model",
+}
+"""By generator: what may find a faster kernel."""
+
+
+def describe_no_gain(speedup: float | None, spread: float = 0.0) -> str:
+    """Return in words that a best kernel is no faster than the baseline; empty where it is.
+
+    `spread` is the relative half-width of the interval of its times: within it, and within what
+    `1.00x` stands for, the two tie.
+    """
+    margin = max(spread, SHOWN_APART)
+    if speedup is None or speedup > 1 + margin:
+        return ""
+    if speedup < 1 - margin:
+        return "slower than the baseline, which stays the answer"
+    within = f" within \N{PLUS-MINUS SIGN}{spread:.1%}" if spread > SHOWN_APART else ""
+    return f"nothing faster than the baseline was found: this is a tie{within}"
+
+
+def advise_next(generator: str) -> str:
+    """Return what may find a faster kernel than a run by this generator did."""
+    return _NEXT.get(generator, "more --rounds, or another --generator")
+
+
 def describe_largest(time: str, sizes: int) -> str:
     """Return `5.72 us at the largest`, so that a time is not read as one over all sizes."""
     return f"{time} at the largest" if sizes > 1 else time

@@ -155,7 +155,14 @@ class GraphInput(BaseModel):
     ] = {}
     """Of extra agents, and of a generator or reflector of the user's own; who is not in it asks
     `model`. The settings add those of parts that are in the run and are not named here."""
-    candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, description="Kernels a round.")] = 5
+    candidates: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=MOST_CANDIDATES,
+            description="Kernels a round: written, or tried by generator tuner.",
+        ),
+    ] = 5
     rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS, description="Rounds at most.")] = 5
     strategy: Annotated[
         str,
@@ -208,10 +215,10 @@ class GraphInput(BaseModel):
     tune: Annotated[
         int,
         Field(
-            ge=0, le=MOST_CANDIDATES, description="Tunings tried a round without asking a model."
+            ge=0, le=MOST_CANDIDATES, description="Tunings tried a round beside written kernels."
         ),
     ] = 8
-    """0 where nothing reads declared tunables."""
+    """0 where nothing reads declared tunables. With generator `tuner`, `candidates` counts."""
     review: Annotated[
         bool,
         Field(description="Ask before each round: verdicts, hints, orders; else stop there."),

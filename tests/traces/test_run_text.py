@@ -126,14 +126,19 @@ def test_briefs_of_a_playbook_are_described_as_its_own_picks(tmp_path: Path) -> 
     assert "to write" not in text
 
 
-@pytest.mark.parametrize(("speedup", "is_slower"), [(0.5, True), (3.4, False)])
-def test_a_winner_slower_than_the_baseline_is_called_so(
-    speedup: float, is_slower: bool, shown: Shown
+@pytest.mark.parametrize(
+    ("speedup", "words"),
+    [(0.5, "slower than the baseline"), (1.0, "a tie"), (3.4, "")],
+)
+def test_a_winner_that_is_no_faster_than_the_baseline_is_called_so(
+    speedup: float, words: str, shown: Shown
 ) -> None:
     *before, end = ending()
     assert isinstance(end, RunFinished)
     text = shown(*beginning(), *before, dataclasses.replace(end, speedup=speedup))
-    assert ("slower than the baseline" in text) == is_slower
+    said = [one for one in ("slower than the baseline", "a tie") if one in text]
+    assert said == [words] * bool(words)
+    assert ("more --rounds" in text) == bool(words)
 
 
 def test_lines_fit_a_hundred_columns(shown: Shown) -> None:

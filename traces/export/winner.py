@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda_llm.codec import encode
 from cuda_llm.errors import CudaLLMError, UsageError
-from cuda_llm.figure_wording import describe_over
+from cuda_llm.figure_wording import describe_no_gain, describe_over
 from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt
 from cuda_llm.tasks.loader import list_tasks, load_task
@@ -149,7 +149,8 @@ def proof_text(winner: Winner) -> Iterator[str]:
         speedup = again.speedup if again and again.speedup else winner.attempt.speedup
         over = describe_over(profile.objective, len(profile.sizes))
         if speedup:
-            yield f"Speed: {speedup:.2f}x the baseline's{over}"
+            stands = describe_no_gain(speedup, winner.attempt.spread)
+            yield f"Speed: {speedup:.2f}x the baseline's{over}" + (f", {stands}" if stands else "")
         yield f"Judged on {profile.device}{modelled}"
         checked = ", ".join(f"{count:,} {what}" for what, count in profile.checked.items())
         oracle = "the task's baseline" if winner.verdict.differential else "a float64 reference"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from cuda_llm.figure_wording import SCORES, describe_over, name_sizes
+from cuda_llm.figure_wording import SCORES, describe_no_gain, describe_over, name_sizes
 from cuda_llm.predictions import tally
 from cuda_llm.search import Attempt, Brief, predictions_of
 from cuda_llm.traces.ending_text import CHECK, describe_check, describe_no_winner
@@ -206,8 +206,7 @@ def _result(history: RunHistory, attempts: Mapping[str, Attempt], state: str) ->
     speedup = final_speedup(history)
     over = describe_over(best.objective, len(best.times_us))
     factor = f"{speedup:.2f}x the baseline's speed{over}" if speedup else "no speed-up known"
-    slower = ", slower than the baseline, which stays the answer" if (speedup or 1) < 1 else ""
-    return f"{factor}{slower}"
+    return ", ".join(filter(None, (factor, describe_no_gain(speedup, best.spread))))
 
 
 def _calls(history: RunHistory) -> Iterator[CallView]:

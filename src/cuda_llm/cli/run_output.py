@@ -15,7 +15,13 @@ import typer
 from cuda_llm.agents.llm.budget import Spent
 from cuda_llm.cli.json_text import json_text
 from cuda_llm.cli.run_progress import outcome_text, time_text
-from cuda_llm.figure_wording import describe_attempt_speed, describe_over, name_bottleneck
+from cuda_llm.figure_wording import (
+    advise_next,
+    describe_attempt_speed,
+    describe_no_gain,
+    describe_over,
+    name_bottleneck,
+)
 from cuda_llm.graph.runs.replay import ReplayAccount
 from cuda_llm.graph.runs.result import Result
 from cuda_llm.outcomes import Duplicate
@@ -206,8 +212,10 @@ def best_rows(run: Result) -> Iterator[Row]:
     yield "best", f"{faster} ({kind}), {time_text(best)}"
     again = run.remeasured
     final = again.speedup if again and again.speedup else best.speedup
-    if final and final < 1:
-        yield "", "slower than the baseline, which stays the answer"
+    if stands := describe_no_gain(final, best.spread):
+        yield "", stands
+        if run.finished:
+            yield "next", advise_next(run.generator)
     if again is not None:
         over = describe_over(best.objective, len(best.times_us))
         faster = f", {again.speedup:.2f}x{over}" if again.speedup else ""

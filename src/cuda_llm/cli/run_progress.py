@@ -31,6 +31,7 @@ from cuda_llm.traces.events import (
     RunStarted,
     StageEntered,
     StageLeft,
+    TunerSearched,
     WinnerRemeasured,
 )
 from cuda_llm.traces.run_text import describe_duel
@@ -268,7 +269,8 @@ def event_lines(event: Event, status: RunStatus) -> Iterator[str]:
             if note:
                 yield note
         case RoundBegan(round=number, briefs=briefs):
-            yield f"round {number}/{status.rounds}: {plural(len(briefs), 'candidate')}"
+            made = plural(len(briefs), "candidate") if briefs else "the tuner searches"
+            yield f"round {number}/{status.rounds}: {made}"
         case AttemptJudged(attempt=attempt) | AttemptRepeated(attempt=attempt):
             yield attempt_line(attempt)
         case CandidateLate(candidate=name, stage=stage):
@@ -281,6 +283,8 @@ def event_lines(event: Event, status: RunStatus) -> Iterator[str]:
             yield f"{name} against {before}, timed in turn: {describe_duel(event)}"
         case KernelInspected(attempt=name, code=code, not_inspected=missed):
             yield from inspection_lines(name, code, missed)
+        case TunerSearched(round=number, parent=parent, reason=reason):
+            yield f"round {number}/{status.rounds}: of {parent}, {reason}"
         case IncumbentChosen(round=number, reason=reason):
             best = best_line(status.best)
             state = f"{best}; {reason}" if status.best else reason or best

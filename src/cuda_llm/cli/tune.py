@@ -50,7 +50,7 @@ def tune(
         raise UsageError(f"{write}: exists already; overwrite it with --force")
     asked = config_from(context, start=str(kernel), generator="tuner", strategy=STRATEGY)
     trials = asked.candidates if "candidates" in asked.model_fields_set else TRIALS
-    config = resolve_config(asked.changed(candidates=trials, tune=trials))
+    config = resolve_config(asked.changed(candidates=trials))
     folder = RunFolder(Path(config.out) / config.run_id)
     code = run_in_foreground(
         folder,

@@ -80,6 +80,19 @@ def test_a_winner_slower_than_the_baseline_is_called_so() -> None:
     assert "slower than the baseline, which stays the answer" in shown(slow, slow)
 
 
+@pytest.mark.parametrize(("speedup", "spread"), [(1.0, 0.0), (0.998, 0.0), (1.02, 0.03)])
+def test_a_tie_with_the_baseline_is_no_win_and_says_what_to_do_next(
+    speedup: float, spread: float
+) -> None:
+    tie = replace(FAST, speedup=speedup, spread=spread)
+    text = shown(tie, tie)
+    assert "nothing faster than the baseline was found: this is a tie" in text
+    assert "next: more --rounds" in text
+    by_tuner = replace(finished(tie, tie), generator="tuner")
+    assert ("next", "declare tunables in the kernel (docs/playbook.md), or ask a model with "
+            "--model NAME") in tuple(report_rows(by_tuner))  # fmt: skip
+
+
 def test_without_a_winner_the_last_failure_that_is_no_repeat_is_shown() -> None:
     text = shown(None, BROKEN, AGAIN)
     assert "the baseline is still the answer" in text

@@ -70,12 +70,16 @@ def test_a_plain_kernel_is_rewritten_where_nobody_else_writes(
     task = tiny_task(tmp_path, "vector_add")
     (task / "playbook.cu").unlink(missing_ok=True)
     (tmp_path / "k.cu").write_text(PLAIN)
-    ran = command("run", task, "--start", "k.cu", *EMULATED, "--rounds", 1, "--tune", 4, "--json")
+    ran = command(
+        "run", task, "--start", "k.cu", *EMULATED, "--rounds", 1, "--candidates", 4, "--json"
+    )
     assert ran.code == 0, ran.stderr
     assert "k.cu itself is searched" in ran.stderr
     whole = json.loads(ran.stdout)
     given, *rewritten = [one for each in whole["rounds"] for one in each["candidates"]]
     assert len(rewritten) == 4
+    assert "round 1/1: the tuner searches" in ran.stderr
+    assert "round 1/1: of r0-c1, the best of 4 points is" in ran.stderr
     assert {one["code"] for one in rewritten} == {"PASSED"}
     assert whole["best"]["speedup"] >= given["speedup"]
     (run,) = (tmp_path / "traces/runs").iterdir()
@@ -123,6 +127,19 @@ def test_what_declares_nothing_to_tune_is_refused_before_a_run_begins(
     ran = command("tune", "vector_add", "k.cu", *EMULATED)
     assert (ran.code, named in ran.complaint) == (2, True)
     assert not (tmp_path / "traces").exists()
+
+
+def test_tunings_beside_written_kernels_are_refused_where_nobody_writes(
+    command: Command, tmp_path: Path
+) -> None:
+    task = tiny_task(tmp_path, "vector_add")
+    (tmp_path / "k.cu").write_text(PLAIN)
+    options = ("--generator", "tuner", "--start", "k.cu", "--tune", 3)
+    ran = command("run", task, *options, *EMULATED)
+    assert (ran.code, "how many kernels a round tries with --candidates" in ran.complaint) == (
+        2,
+        True,
+    )
 
 
 def test_the_tuner_needs_a_kernel(command: Command) -> None:

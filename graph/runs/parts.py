@@ -74,8 +74,8 @@ def find_parts_by_name(config: RunConfig, brought: Parts) -> RunParts:
     )
     if chosen.name == "tuner" and config.tune not in (BESIDE_WRITTEN, config.candidates):
         raise UsageError(
-            f"--tune {config.tune}: counts tunings beside written kernels, and with generator tuner nobody "
-            "writes; say how many kernels a round tries with --candidates"
+            f"--tune {config.tune}: counts tunings beside written kernels, and generator tuner has "
+            "none; say how many kernels a round tries with --candidates"
         )
     agents = find_agents(config.agents, brought.agents)
     generator = own or recorded or load_generator(chosen, task, config.start)

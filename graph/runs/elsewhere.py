@@ -22,7 +22,7 @@ from cuda_llm.tasks.objective import with_objective
 from cuda_llm.tasks.own_sizes import with_sizes
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
-from cuda_llm.tools.judge.judge import Judged
+from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.traces.files import read_json, write_json
 from cuda_llm.traces.run_folder import UNFIT, RunFolder
 

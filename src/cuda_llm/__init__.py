@@ -10,19 +10,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cuda_llm.graph.judge import Judge, ajudge, judge, judge_many
     from cuda_llm.graph.runs.build_graph import build_graph
     from cuda_llm.graph.runs.result import Result, read_run
     from cuda_llm.graph.runs.resume import aresume, resume
     from cuda_llm.graph.runs.start import aoptimize, astream, optimize
     from cuda_llm.graph.toolbox import judge_tools
     from cuda_llm.tasks.loader import load_task
+    from cuda_llm.tools.judge.judged import Judged
 
 __all__ = [
+    "Judge",
+    "Judged",
     "Result",
+    "ajudge",
     "aoptimize",
     "aresume",
     "astream",
     "build_graph",
+    "judge",
+    "judge_many",
     "judge_tools",
     "load_task",
     "optimize",
@@ -31,11 +38,16 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Judge": "graph.judge",
+    "Judged": "tools.judge.judged",
     "Result": "graph.runs.result",
+    "ajudge": "graph.judge",
     "aoptimize": "graph.runs.start",
     "aresume": "graph.runs.resume",
     "astream": "graph.runs.start",
     "build_graph": "graph.runs.build_graph",
+    "judge": "graph.judge",
+    "judge_many": "graph.judge",
     "judge_tools": "graph.toolbox",
     "load_task": "tasks.loader",
     "optimize": "graph.runs.start",

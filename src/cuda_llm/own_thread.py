@@ -6,9 +6,11 @@ import inspect
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
+
+from cuda_llm.errors import UsageError
 
 T = TypeVar("T")
 
@@ -42,8 +44,7 @@ def run_in_this_thread(work: Coroutine[Any, Any, T]) -> T:
     finally:
         with postponed_interrupt():
             runner.close()
-            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-                work.close()
+            close_unbegun(work)
 
 
 @contextlib.contextmanager
@@ -77,36 +78,120 @@ def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
 
     A second Ctrl-C does not wait for what the first one has cancelled.
     """
-    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
-    done: Future[T] = Future()
-    stopped = threading.Event()
-
-    async def main() -> T:
-        begun.set_result((asyncio.get_running_loop(), asyncio.current_task()))
-        if stopped.is_set():
-            work.close()
-            raise asyncio.CancelledError
-        return await work
-
-    def run() -> None:
-        try:
-            done.set_result(asyncio.run(main()))
-        except BaseException as error:  # handed to the caller as it is
-            done.set_exception(error)
-
-    thread = threading.Thread(target=run, name="cuda-llm", daemon=True)
     try:
-        # Ctrl-C may come while it starts: then it sees `stopped`, or has told what to cancel.
-        thread.start()
-        return done.result()
-    except KeyboardInterrupt:
-        stopped.set()
-        if begun.done():
-            loop, task = begun.result()
-            assert task is not None, "a coroutine that runs is a task"
-            with contextlib.suppress(RuntimeError):  # its loop is closed: it has just ended
-                loop.call_soon_threadsafe(task.cancel)
-        raise
+        with LoopThread() as thread:
+            return thread.run(work)
     finally:
-        if thread.is_alive():
-            thread.join()
+        close_unbegun(work)
+
+
+def close_unbegun(work: Coroutine[Any, Any, Any]) -> None:
+    """Close a coroutine that nobody has awaited, of which Python would warn."""
+    if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+        work.close()
+
+
+class LoopThread:
+    """A thread with an event loop, which does the works of callers in any thread or event loop."""
+
+    def __init__(self, name: str = "cuda-llm") -> None:
+        """`name` names the thread, and the subject of the error that a closed one raises."""
+        self._name = name
+        self._ended = asyncio.Event()
+        self._turn = threading.Lock()
+        self._is_closed = self._is_abandoned = False
+        began: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(began)), name=name, daemon=True
+        )
+        with postponed_interrupt():
+            self._thread.start()
+            self._loop = began.result()
+
+    async def _serve(self, began: "Future[asyncio.AbstractEventLoop]") -> None:
+        began.set_result(asyncio.get_running_loop())
+        await self._ended.wait()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do a work to its end for a caller that does not await; raises what the work raises.
+
+        Ctrl-C cancels the work, and is raised when the work has ended. A second one does not wait.
+        """
+        begun: list[OneWork[T]] = []
+        try:
+            with postponed_interrupt():
+                begun.append(self._begin(work))
+            return begun[0].done.result()
+        except KeyboardInterrupt:
+            for one in begun:
+                one.cancel()
+            self._is_abandoned = True
+            wait([one.done for one in begun])
+            self._is_abandoned = False
+            raise
+
+    async def await_from_here(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do a work for a caller in another event loop. A caller that is cancelled cancels the
+        work, and waits until the work has ended."""
+        begun = self._begin(work)
+        here = asyncio.wrap_future(begun.done)
+        # A caller that is cancelled reads no error.
+        here.add_done_callback(lambda one: one.cancelled() or one.exception())
+        try:
+            return await asyncio.shield(here)
+        except asyncio.CancelledError:
+            begun.cancel()
+            await asyncio.wait([here])
+            raise
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> "OneWork[T]":
+        """Begin a work. Raises UsageError where this is closed."""
+        begun = OneWork(work, self._loop)
+        with self._turn:
+            if self._is_closed:
+                close_unbegun(work)
+                raise UsageError(f"{self._name} is closed; open another one")
+            # In order of the calls: what is begun before the end is cancelled by the end.
+            self._loop.call_soon_threadsafe(begun.begin)
+        return begun
+
+    def close(self) -> None:
+        """Cancel the works that are left, and return when they and the thread have ended."""
+        with self._turn:
+            if not self._is_closed:
+                self._loop.call_soon_threadsafe(self._ended.set)
+            self._is_closed = True
+        if not self._is_abandoned:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class OneWork(Generic[T]):
+    """A coroutine that an event loop of another thread does."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        self.done: Future[T] = Future()
+        """The result to come, or the error."""
+        self._work = work
+        self._loop = loop
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Begin the work, in the thread of its event loop."""
+        self._task = self._loop.create_task(self._do())
+
+    async def _do(self) -> None:
+        try:
+            self.done.set_result(await self._work)
+        except BaseException as error:  # handed to the caller as it is
+            self.done.set_exception(error)
+
+    def cancel(self) -> None:
+        """Cancel the work, from any thread."""
+        with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended
+            self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())

@@ -12,7 +12,7 @@ import pytest
 from cuda_llm.cli.evaluate_output import evaluate_document, report
 from cuda_llm.outcomes import InfraFailed, Passed, RaceKind, SyncKind, Verdict
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.judge.judge import Judged
+from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.tools.open_device import open_device
 
 ROOT = Path(__file__).parents[2]

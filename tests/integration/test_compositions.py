@@ -1,21 +1,19 @@
 """Two honest kernels of one task behind one `solve` pass the judge, each at some of the sizes."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 from corpus_sample import sample
 from small_tasks import with_one_bench_size
 
+from cuda_llm import judge
 from cuda_llm.agents.composition import CompositionRefused, compose
 from cuda_llm.agents.playbook.generator import open_playbook
 from cuda_llm.agents.playbook.kernels import valid_points
-from cuda_llm.outcomes import Passed
+from cuda_llm.outcomes import Passed, Verdict
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.judge.judge import judge, open_bench
-from cuda_llm.tools.open_device import open_device
 from cuda_llm.verdict_wording import describe
 
 HONEST = Path(__file__).parents[1] / "fixtures/honest"
@@ -41,7 +39,7 @@ JUDGED = sample(PAIRS, every=60)
 """That all of them compose as text is a property of `compose`, tested beside it."""
 
 
-def judged(task: Task, small: str, large: str) -> object:
+def judged(task: Task, small: str, large: str) -> Verdict:
     source = compose(
         small,
         large,
@@ -50,12 +48,7 @@ def judged(task: Task, small: str, large: str) -> object:
         condition=CONDITIONS[task.name],
     )
     assert isinstance(source, str), source
-
-    async def run() -> object:
-        bench = open_bench(with_one_bench_size(task), open_device("emulated"))
-        return (await judge(bench, source, baseline=await bench.time_baseline())).verdict
-
-    return asyncio.run(run())
+    return judge(with_one_bench_size(task), source, device="emulated").verdict
 
 
 @pytest.mark.parametrize(
@@ -63,7 +56,7 @@ def judged(task: Task, small: str, large: str) -> object:
 )
 def test_two_honest_kernels_pass_as_one(small: Path, large: Path) -> None:
     verdict = judged(load_task(small.parent.name), small.read_text(), large.read_text())
-    assert isinstance(verdict, Passed), describe(verdict)  # type: ignore[arg-type]
+    assert isinstance(verdict, Passed), describe(verdict)
 
 
 STEERING = ("histogram", "reduction")
@@ -91,4 +84,4 @@ def test_two_kernels_of_a_playbook_pass_as_one(name: str) -> None:
     kernels = open_playbook(task)
     points = list(valid_points(kernels.space))
     verdict = judged(task, kernels.write(points[0]), kernels.write(points[-1]))
-    assert isinstance(verdict, Passed), describe(verdict)  # type: ignore[arg-type]
+    assert isinstance(verdict, Passed), describe(verdict)

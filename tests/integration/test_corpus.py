@@ -31,7 +31,8 @@ from cuda_llm.outcomes import Passed, TimedOut
 from cuda_llm.profile import Profile
 from cuda_llm.redaction import printable
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.judge.judge import DeviceBench, Judged, judge, open_bench
+from cuda_llm.tools.judge.judge import DeviceBench, judge, open_bench
+from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.verdict_wording import describe

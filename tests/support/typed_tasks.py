@@ -1,4 +1,4 @@
-"""Small tasks over elements of a given type, and the verdict of a kernel on the emulated device."""
+"""Small tasks over elements of a given type, and what a kernel computes on the emulated device."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,8 +11,7 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Session
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.compile import compile_source
-from cuda_llm.tools.judge.judge import judge, open_bench
-from cuda_llm.tools.open_device import open_device, open_emulated
+from cuda_llm.tools.open_device import open_emulated
 from cuda_llm.tools.validator.validate import Validated, validate
 
 
@@ -74,17 +73,6 @@ def typed_task(
     (folder / "reference.py").write_text(reference)
     (folder / "baseline.cu").write_text(baseline)
     return load_task(folder)
-
-
-def judged(task: Task, source: str, device: str = "cuda:0") -> Verdict:
-    """Judge a source whole, with times beside the task's baseline."""
-
-    async def run() -> Verdict:
-        bench = open_bench(task, open_device(device))
-        baseline = asyncio.ensure_future(bench.time_baseline())
-        return (await judge(bench, source, "k.cu", baseline=baseline)).verdict
-
-    return asyncio.run(run())
 
 
 def validated(task: Task, source: str, device: str = "RTX 3090 Ti") -> Validated | Verdict:

@@ -10,14 +10,14 @@ from corpus_sample import is_whole, sample
 from small_tasks import with_one_bench_size
 from task_fixtures import strong_point
 
+from cuda_llm import judge
 from cuda_llm.agents.playbook.kernels import sample_points, valid_points
 from cuda_llm.agents.playbook.source import read_playbook
 from cuda_llm.agents.tunables.read import read_space
 from cuda_llm.agents.tunables.space import Point, Space
 from cuda_llm.agents.tunables.write import write_point
-from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import list_tasks, load_task
-from cuda_llm.tools.judge.judge import check, judge, open_bench
+from cuda_llm.tools.judge.judge import check, open_bench
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.validator.validate import Validated
 from cuda_llm.verdict_wording import describe
@@ -96,20 +96,10 @@ def judge_point(name: str, point: Point, device_name: str) -> float:
     In `make test` at the last of the sizes that are timed: all five of attention take a minute
     and a half of one core, this one a sixth of that.
     """
-
-    async def run() -> float:
-        task = load_task(name) if is_whole() else with_one_bench_size(load_task(name), -1)
-        bench = open_bench(task, open_device(device_name))
-        baseline = asyncio.ensure_future(bench.time_baseline())
-        source = write_point(source_of(name), point)
-        verdict = (await judge(bench, source, "playbook.cu", baseline=baseline)).verdict
-        await baseline
-        assert isinstance(verdict, Passed), f"{point}: {verdict.code}: {describe(verdict)}"
-        assert verdict.profile is not None
-        assert verdict.profile.speedup is not None
-        return verdict.profile.speedup
-
-    return asyncio.run(run())
+    task = load_task(name) if is_whole() else with_one_bench_size(load_task(name), -1)
+    judged = judge(task, write_point(source_of(name), point), device=device_name)
+    assert judged.speedup is not None, f"{point}: {judged.verdict.code}: {describe(judged.verdict)}"
+    return judged.speedup
 
 
 @pytest.mark.parametrize("name", sample(list_tasks(), every=9))

@@ -101,9 +101,11 @@ async def compile_candidate(request: CompileRequest) -> Compiled | Verdict:
     """Compile `request.source` in a jail and audit the result. Outcomes are cached, failures too.
 
     Of simultaneous requests for the same source on this event loop, one compiles and the others
-    wait, whatever each calls the source. Raises MissingError without nvcc, g++ or a writable cache,
-    UsageError on a target that is not valid.
+    wait, whatever each calls the source. Half of a surrogate pair, as a model may send, is compiled
+    as `?`: no outcome that quotes it could be read back. Raises MissingError without nvcc, g++ or a
+    writable cache, UsageError on a target that is not valid.
     """
+    request = replace(request, source=request.source.encode(errors="replace").decode())
     toolkit = find_toolkit()
     key = request_key(request, toolkit)
     known = load_outcome(request, key)
@@ -171,7 +173,7 @@ async def _compile(request: CompileRequest, toolkit: Toolkit, key: str) -> Compi
 def write_inputs(folder: Path, request: CompileRequest) -> None:
     """Write what nvcc reads into its private folder."""
     (folder / KEEP_DIR).mkdir()
-    (folder / SOURCE).write_text(request.source, encoding="utf-8", errors="replace")
+    (folder / SOURCE).write_text(request.source, encoding="utf-8")
     (folder / PRELUDE).write_text(request.prelude)
     (folder / EXPORTS).write_text(ONLY_SOLVE)
 

@@ -67,6 +67,7 @@ from cuda_llm.tools.judge.emulated_counts import (
     finish_counting,
 )
 from cuda_llm.tools.judge.inspection import inspect_on_gpu, join_check, join_inspections
+from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.tools.judge.modelled_times import time_calls_there
 from cuda_llm.tools.judge.published_check import known_answer, make_published_check, needs_a_call
 from cuda_llm.tools.judge.watched_check import (
@@ -120,23 +121,6 @@ OnStage = Callable[[str, str], None]
 
 def ignore_stage(_name: str, _stage: str) -> None:
     """Do nothing: the `OnStage` of callers who show no progress."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """One candidate, its verdict, and the time of each step."""
-
-    name: str
-    verdict: Verdict
-    compiled: Compiled | None = None
-    """The compiled candidate; None where it did not compile."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """Wall time by stage: `compile`, `validate`, `time`."""
-    isolation: str = ""
-    """How the candidate's runner was confined on a GPU; empty on an emulated device, and where
-    nothing ran."""
-    published: PublishedCheck | None = None
-    """What the check that is published with the task says; None where the task has none."""
 
 
 async def judge(
@@ -349,13 +333,15 @@ def open_bench(
     watcher: Device | None = None,
     seed: int | None = None,
     options: MeasureOptions | None = None,
+    slots: BenchSlots | None = None,
 ) -> "DeviceBench":
-    """Return a bench with slots of its own, for one event loop."""
+    """Return a bench for one event loop, with slots of its own where none are given: benches of one
+    device share them."""
     return DeviceBench(
         task=task,
         device=device,
         watcher=watcher,
-        slots=open_slots(device),
+        slots=slots or open_slots(device),
         seed=seed,
         options=options or MeasureOptions(),
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Literal
 
 
 class Tier(StrEnum):
@@ -26,6 +27,8 @@ class L2(StrEnum):
     """L2 holds what the arrival of the call's inputs left in it."""
 
 
+Precision = Literal["quick", "normal", "high"]
+"""How sure the times of a GPU are to be, as a user asks for it: some 1, 5 or 15 s a kernel."""
 PRECISIONS: Mapping[str, Tier] = MappingProxyType(
     {"quick": Tier.SCREEN, "normal": Tier.CONFIRM, "high": Tier.PRECISE}
 )

@@ -146,24 +146,15 @@ def emulated() -> DoctorCheck:
     """Check a known answer on the emulated device: compile, translate, run, compare."""
     import time
 
-    from cuda_llm.outcomes import Passed
-    from cuda_llm.source_file import read_source
+    from cuda_llm.graph.judge import judge
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tools.judge.judge import Judged, judge, open_bench
     from cuda_llm.tools.open_device import open_device, prepare_device
 
     task, device = load_task("vector_add"), open_device("emulated")
     prepare_device(device)
-
-    async def known_answer() -> Judged:
-        bench = open_bench(task, device)
-        times = await bench.time_baseline()
-        source = read_source(task.baseline)
-        return await judge(bench, source, task.baseline.name, baseline=times)
-
     started = time.monotonic()
-    judged = await_here(known_answer())
-    if not isinstance(judged.verdict, Passed):
+    judged = judge(task, task.baseline, device=device)
+    if not judged.passed:
         raise InfrastructureError("emulated device", f"known answer is {judged.verdict.code}")
     found = f"{device.name}: vector_add is right, in {time.monotonic() - started:.1f} s"
     return DoctorCheck(what="emulated", found=found)

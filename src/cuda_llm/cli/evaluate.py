@@ -1,15 +1,14 @@
 """`cuda-llm evaluate`: compile, validate and time kernels; no agents."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from cuda_llm.cli.completion import TaskName
-from cuda_llm.errors import CudaLLMError, Interrupted, UsageError
+from cuda_llm.errors import Interrupted, UsageError
 from cuda_llm.own_thread import await_here
 from cuda_llm.source_file import read_source, read_stdin
 from cuda_llm.source_kinds import require_solve
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from cuda_llm.tasks.task import Task
     from cuda_llm.tools.device import Device
     from cuda_llm.tools.device.inspection import Inspection
-    from cuda_llm.tools.judge.judge import Judged
+    from cuda_llm.tools.judge.judged import Judged
     from cuda_llm.tools.judge.sanitize import Sanitized
     from cuda_llm.tools.timing.options import MeasureOptions
 
@@ -103,13 +102,10 @@ def evaluate(
     """Compile kernels, check them against the task's reference, and time them."""
     from cuda_llm.cli.evaluate_output import evaluate_document, print_evaluation
     from cuda_llm.cli.progress import open_progress
-    from cuda_llm.outcomes import Passed
+    from cuda_llm.graph.judge import options_as_asked, task_as_asked
     from cuda_llm.settings import settings
-    from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tasks.objective import with_objective
-    from cuda_llm.tasks.own_sizes import with_sizes
     from cuda_llm.tools.open_device import open_device
-    from cuda_llm.tools.timing.options import L2, PRECISIONS, MeasureOptions
+    from cuda_llm.tools.timing.options import L2
 
     if from_run:
         from cuda_llm.cli.evaluate_winners import evaluate_winners
@@ -123,13 +119,14 @@ def evaluate(
     sources = read_sources(files)
     for name, text in sources:
         require_solve(text, name)
-    sized = with_sizes(load_task(task), size or ())
-    loaded = replace(with_objective(sized, objective, weight or ()), strict=strict)
+    loaded = task_as_asked(
+        task, sizes=size or (), objective=objective, weights=weight or (), strict=strict
+    )
     chosen = open_device(device[0] if device else settings().device)
-    options = MeasureOptions(tier=PRECISIONS[precision], l2=L2(l2 or settings().l2))
+    options = options_as_asked(precision, L2(l2) if l2 else None)
     with open_progress([name for name, _ in sources]) as progress:
         progress.prepare(chosen.prepare)
-        judged = await_here(judge_all(loaded, chosen, sources, progress, options))
+        judged = judge_until_stopped(loaded, chosen, sources, progress, options)
         was_stopped = len(judged) < len(sources)
         look = inspect and not was_stopped
         looked = await_here(inspect_all(loaded, chosen, judged)) if look else {}
@@ -143,7 +140,7 @@ def evaluate(
         print_evaluation(loaded, chosen, judged, looked, precision, sanitized)
     if was_stopped:
         raise Interrupted(f"interrupted: {len(judged)} of {len(sources)} files were judged")
-    return 0 if any(isinstance(one.verdict, Passed) for one in judged) else NONE_PASSED
+    return 0 if any(one.passed for one in judged) else NONE_PASSED
 
 
 def refuse_beside_run(context: typer.Context) -> None:
@@ -165,63 +162,39 @@ def read_sources(files: Sequence[Path]) -> list[tuple[str, str]]:
     ]
 
 
-async def judge_all(
+def judge_until_stopped(
     task: "Task",
     device: "Device",
     sources: list[tuple[str, str]],
     progress: "Progress",
     options: "MeasureOptions",
 ) -> "list[Judged]":
-    """Judge every file on one bench, the baseline beside them. Return them in their order.
+    """Judge every file, the baseline beside them. Return them in their order.
 
-    Where that is cancelled once at least one is judged: those that are.
+    Ctrl-C ends it: then those that are judged, if any are.
     """
-    from cuda_llm.tools.judge.judge import judge, open_bench
-    from cuda_llm.tools.open_device import open_watcher
+    from cuda_llm.graph.judge import LoopJudge
 
-    bench = open_bench(task, device, watcher=open_watcher(device), options=options)
-    judging: list[asyncio.Task[Judged]] = []
+    judged: dict[int, Judged] = {}
+
+    async def judge_all() -> None:
+        async with LoopJudge(device, options) as opened:
+            await opened.judge_all(
+                task, sources, on_stage=progress.enter, on_judged=judged.__setitem__
+            )
+
     try:
-        async with asyncio.TaskGroup() as group:
-            baseline = group.create_task(bench.time_baseline())
-            judging += [
-                group.create_task(
-                    judge(bench, text, name, baseline=baseline, on_stage=progress.enter)
-                )
-                for name, text in sources
-            ]
-    except BaseExceptionGroup as errors:
-        # Not `except*`: what that raises is a group again on Python 3.11.2.
-        ours, others = errors.split((CudaLLMError, OSError))
-        if ours is None or others is not None:
+        await_here(judge_all())
+    except KeyboardInterrupt:
+        if not judged:
             raise
-        raise first_of(ours) from None
-    except asyncio.CancelledError:
-        if not any(map(is_judged, judging)):
-            raise
-    isolation = baseline.result().isolation if is_judged(baseline) else ""
-    return [
-        replace(one, isolation=isolation) if one.compiled is not None else one
-        for one in (task.result() for task in judging if is_judged(task))
-    ]
-
-
-def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group, groups inside it opened."""
-    first = errors.exceptions[0]
-    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
-
-
-def is_judged(work: "asyncio.Task[Any]") -> bool:
-    """Return whether a task has come to its result."""
-    return work.done() and not work.cancelled() and work.exception() is None
+    return [judged[place] for place in sorted(judged)]
 
 
 async def inspect_all(
     task: "Task", device: "Device", judged: "list[Judged]"
 ) -> "dict[int, Inspection]":
     """Inspect each kernel that passed, at its largest timed size. Return findings by place."""
-    from cuda_llm.outcomes import Passed
     from cuda_llm.tools.device.inspection import InspectionOptions
     from cuda_llm.tools.judge.judge import open_bench
     from cuda_llm.tools.open_device import open_watcher
@@ -229,7 +202,7 @@ async def inspect_all(
     bench = open_bench(task, device, watcher=open_watcher(device))
     found = {}
     for number, one in enumerate(judged):
-        profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
+        profile = one.profile
         if profile is not None and profile.sizes and one.compiled is not None:
             options = InspectionOptions()
             found[number] = await bench.inspect_profiled(one.compiled, profile, options)

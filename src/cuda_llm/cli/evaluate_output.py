@@ -1,6 +1,5 @@
 """What `evaluate` prints: verdicts for a person, or JSON (docs/schemas/evaluate.schema.json)."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import takewhile
@@ -26,7 +25,7 @@ from cuda_llm.source_file import short_kernel_name
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device import Device
 from cuda_llm.tools.device.inspection import Inspection
-from cuda_llm.tools.judge.judge import Judged
+from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.tools.judge.sanitize import Sanitized, SanitizedFault, all_findings
 from cuda_llm.tools.validator.call_plans import SURE, share_that_shows
 from cuda_llm.traces.text import describe_circumstances, describe_time_source
@@ -77,19 +76,19 @@ def judged_fields(
     judged: Judged, found: Inspection | None, sanitized: Sanitized | Verdict | None = None
 ) -> dict[str, Any]:
     """Return the fields of one candidate."""
-    profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
-    compiled = judged.compiled
+    profile, compiled = judged.profile, judged.compiled
     return {
         "file": judged.name,
         "verdict": verdict_fields(judged.verdict),
         "findings": list(map(fault_fields, all_findings(judged.verdict, sanitized))),
-        "speedup": None if profile is None else profile.speedup,
-        "speedup_half_width": None if profile is None else widest(profile.sizes),
+        "speedup": judged.speedup,
+        "speedup_half_width": judged.speedup_half_width,
         "written_by": "human",
-        "sizes": [] if profile is None else [size_fields(size) for size in profile.sizes],
+        "sizes": [size_fields(size) for size in judged.sizes],
         "profile": None if profile is None else profile_fields(profile),
         "resources": [] if compiled is None else [asdict(kernel) for kernel in compiled.kernels],
         "seconds": dict(judged.seconds),
+        "advice": judged.advice,
         "isolation": judged.isolation,
         "published_check": None if judged.published is None else asdict(judged.published),
         "inspection": None if found is None else inspection_fields(found),
@@ -177,8 +176,7 @@ def headline(task: Task, device: Device, judged: Judged) -> str:
 
 def l2_of(judged: Judged) -> str:
     """Return what L2 held when its timed calls began; empty where nothing was measured."""
-    profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
-    return next((size.l2 for size in profile.sizes), "") if profile else ""
+    return next((size.l2 for size in judged.sizes), "")
 
 
 def report(judged: Judged) -> Iterator[Row]:
@@ -200,7 +198,7 @@ def report(judged: Judged) -> Iterator[Row]:
 def finding_rows(judged: Judged, sanitized: Sanitized | Verdict | None) -> Iterator[Row]:
     """Yield the faults beside the verdict; where calls were made to look for more, all of them."""
     faults = all_findings(judged.verdict, sanitized)
-    others = faults if isinstance(judged.verdict, Passed) else faults[1:]
+    others = faults if judged.passed else faults[1:]
     if not isinstance(sanitized, Sanitized):
         if others:
             many = f"{len(others)} further fault{'s' * (len(others) != 1)}"
@@ -228,17 +226,9 @@ def labelled(label: str, lines: Sequence[str]) -> list[Row]:
     return [(label if number == 0 else "", line) for number, line in enumerate(lines)]
 
 
-def widest(sizes: Sequence[SizeTime]) -> float | None:
-    """Return half the interval of the least sure speed-up, relatively; None where none has one."""
-    ends = [(one.speedup_low, one.speedup_high) for one in sizes]
-    known = [math.sqrt(high / low) - 1 for low, high in ends if low and high]
-    return max(known, default=None)
-
-
 def precision_rows(judged: Judged, asked: str) -> Iterator[Row]:
     """Yield how sure the speed-ups were to be, and are; nothing where they are modelled."""
-    profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
-    given = None if profile is None else widest(profile.sizes)
+    given = judged.speedup_half_width
     if given is not None:
         yield "precision", f"{asked}: each speed-up is known within {given:.1%} or less"
 
@@ -361,7 +351,7 @@ def print_table(task: Task, judged: Sequence[Judged]) -> None:
         numbers = title in {"largest size", speedup}
         table.add_column(title, justify="right" if numbers else "left", overflow="fold")
     for one, name in sorted(zip(judged, names, strict=True), key=lambda row: rank(row[0])):
-        profile = one.verdict.profile if isinstance(one.verdict, Passed) else None
+        profile = one.profile
         limit = limiter(profile.bottlenecks) if profile else None
         table.add_row(
             Text(printable(name)),
@@ -383,5 +373,4 @@ def without_common_folder(names: Sequence[str]) -> list[str]:
 
 def rank(judged: Judged) -> tuple[bool, float]:
     """Return a sort key: passed ones first, fastest first."""
-    profile = judged.verdict.profile if isinstance(judged.verdict, Passed) else None
-    return (profile is None, -(profile.speedup or 0.0) if profile else 0.0)
+    return (judged.profile is None, -(judged.speedup or 0.0))

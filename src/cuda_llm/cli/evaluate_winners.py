@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cuda_llm.errors import Interrupted, UsageError
-from cuda_llm.own_thread import await_here
 
 if TYPE_CHECKING:
     from cuda_llm.graph.runs.elsewhere import Contenders, JudgedElsewhere
@@ -124,7 +123,7 @@ def chosen_compiler(path: str) -> Iterator[str]:
 
 def judge_one(of: "Contenders", device: "Device", nvcc: str) -> "JudgedElsewhere":
     """Return the judging of one run's kernels on one device: as its folder has it, else made."""
-    from cuda_llm.cli.evaluate import judge_all
+    from cuda_llm.cli.evaluate import judge_until_stopped
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.graph.runs.elsewhere import keep_judged, read_judged
     from cuda_llm.graph.runs.run_context import versions
@@ -137,8 +136,8 @@ def judge_one(of: "Contenders", device: "Device", nvcc: str) -> "JudgedElsewhere
     sources = [(one.id, one.source) for one in of.kernels]
     with open_progress([name for name, _ in sources]) as progress:
         progress.prepare(device.prepare)
-        judging = judge_all(of.task, device, sources, progress, MeasureOptions(l2=L2(of.l2)))
-        judged = await_here(judging)
+        options = MeasureOptions(l2=L2(of.l2))
+        judged = judge_until_stopped(of.task, device, sources, progress, options)
     if len(judged) < len(sources):
         raise KeyboardInterrupt
     return keep_judged(of, device, nvcc, judged, versions())

@@ -1,6 +1,5 @@
 """What prompts say of roundings holds where kernels are judged, and for what a GPU computed."""
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 from recorded_situations import recorded_rounds
 from small_tasks import small_task
 
+from cuda_llm import judge
 from cuda_llm.agents.prompting.describe_accuracy import (
     APPROXIMATIONS,
     describe_timed_inputs,
@@ -21,8 +21,6 @@ from cuda_llm.capabilities import Capabilities
 from cuda_llm.hardware_profiles.lookup import find_hardware
 from cuda_llm.outcomes import Passed, Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.judge.judge import judge, open_bench
-from cuda_llm.tools.open_device import open_device
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 RECORDED = FIXTURES / "recorded/special_functions_h200.npz"
@@ -76,12 +74,7 @@ def test_what_an_h200_computed_is_off_by_no_more(name: str, spelling: str, exact
 
 def judged(task: str, source: str) -> Verdict:
     """The verdict of an emulated H200 at few sizes."""
-    bench = open_bench(small_task(task), open_device("emulated:H200"))
-
-    async def judge_once() -> Verdict:
-        return (await judge(bench, source, baseline=await bench.time_baseline())).verdict
-
-    return asyncio.run(judge_once())
+    return judge(small_task(task), source, device="emulated:H200").verdict
 
 
 SIGMOID = """

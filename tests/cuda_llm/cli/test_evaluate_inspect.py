@@ -17,7 +17,7 @@ from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.device.inspection import Inspection
 from cuda_llm.tools.judge.compile import compile_source
-from cuda_llm.tools.judge.judge import Judged
+from cuda_llm.tools.judge.judged import Judged
 
 WHOLE = load_task("histogram")
 TASK = replace(WHOLE, sizes=replace(WHOLE.sizes, large=()))

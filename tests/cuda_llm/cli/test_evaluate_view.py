@@ -19,7 +19,7 @@ from cuda_llm.cli.progress import LiveProgress
 from cuda_llm.outcomes import DataRace, IllegalAccess, LoadFailed, Passed
 from cuda_llm.profile import Compared, Profile, SizeTime
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.judge.judge import Judged
+from cuda_llm.tools.judge.judged import Judged
 
 
 @pytest.mark.parametrize(

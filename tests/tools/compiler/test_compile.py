@@ -175,6 +175,9 @@ def test_what_is_not_cuda_fails_in_one_line(compile_source: Compile, source: str
 
 def test_text_that_is_no_unicode_is_compiled_all_the_same(compile_source: Compile) -> None:
     assert isinstance(compile_source(TILED + "// caf\udce9 \u2603\n"), Compiled)
+    first, kept = (compile_source("caf\udce9 \u2603\n") for _ in range(2))
+    assert isinstance(first, CompileFailed)
+    assert kept == first
 
 
 def test_a_declared_function_without_definition_is_named(compile_source: Compile) -> None:

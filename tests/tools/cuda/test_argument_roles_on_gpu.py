@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from typed_tasks import judged
 
+from cuda_llm import judge
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Passed, WrongResult
 from cuda_llm.tasks.loader import load_task
@@ -23,7 +23,7 @@ def test_a_task_of_all_roles_is_admissible(gpu: tuple[Hardware, str]) -> None:
 
 
 def test_what_is_launched_on_the_given_stream_is_timed(gpu: tuple[Hardware, str]) -> None:
-    verdict = judged(TASK, KERNEL)
+    verdict = judge(TASK, KERNEL, device="cuda:0").verdict
     assert isinstance(verdict, Passed), verdict
     assert verdict.profile is not None
     assert all(one.time_us > 0 for one in verdict.profile.sizes)
@@ -31,4 +31,4 @@ def test_what_is_launched_on_the_given_stream_is_timed(gpu: tuple[Hardware, str]
 
 def test_an_output_holds_what_the_task_states_at_each_call(gpu: tuple[Hardware, str]) -> None:
     overwrites = KERNEL.replace("total[2] = most;", "total[2] = most; total[1] = 0;")
-    assert isinstance(judged(TASK, overwrites), WrongResult)
+    assert isinstance(judge(TASK, overwrites, device="cuda:0").verdict, WrongResult)

@@ -4,8 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from typed_tasks import Buffer, judged, typed_task
+from typed_tasks import Buffer, typed_task
 
+from cuda_llm import judge
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Passed, WrongResult
 from cuda_llm.tasks.loader import load_task
@@ -65,7 +66,7 @@ def test_a_task_over_bfloat16_is_admissible(gpu: tuple[Hardware, str], sums: Tas
 
 
 def test_a_right_kernel_passes_and_is_timed(gpu: tuple[Hardware, str], sums: Task) -> None:
-    verdict = judged(sums, SUMS)
+    verdict = judge(sums, SUMS, device="cuda:0").verdict
     assert isinstance(verdict, Passed), verdict
     assert verdict.profile is not None
     assert all(one.time_us > 0 for one in verdict.profile.sizes)
@@ -73,4 +74,4 @@ def test_a_right_kernel_passes_and_is_timed(gpu: tuple[Hardware, str], sums: Tas
 
 def test_truncation_is_refused(gpu: tuple[Hardware, str], sums: Task) -> None:
     truncated = SUMS.replace("__float2bfloat16(sum)", "__float2bfloat16_rz(sum)")
-    assert isinstance(judged(sums, truncated), WrongResult)
+    assert isinstance(judge(sums, truncated, device="cuda:0").verdict, WrongResult)

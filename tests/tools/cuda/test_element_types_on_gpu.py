@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from typed_tasks import Buffer, judged, typed_task
+from typed_tasks import Buffer, typed_task
 
+from cuda_llm import judge
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Passed, WrongResult
 from cuda_llm.tasks.loader import load_task
@@ -140,7 +141,7 @@ def test_a_task_is_admissible_and_a_right_kernel_is_timed(
     task = task_of(sums, tmp_path, baseline)
     admission = asyncio.run(check_task(task, open_device("cuda:0")))
     assert admission.ok, admission.problems
-    verdict = judged(task, sums.source())
+    verdict = judge(task, sums.source(), device="cuda:0").verdict
     assert isinstance(verdict, Passed), verdict
     assert verdict.profile is not None
     assert all(one.time_us > 0 for one in verdict.profile.sizes)
@@ -149,7 +150,7 @@ def test_a_task_is_admissible_and_a_right_kernel_is_timed(
 def test_wrong_kernels_are_refused(gpu: tuple[Hardware, str], sums: Sums, tmp_path: Path) -> None:
     task = task_of(sums, tmp_path, "kernel")
     for name, changed in sums.wrong.items():
-        verdict = judged(task, sums.source(**changed))
+        verdict = judge(task, sums.source(**changed), device="cuda:0").verdict
         assert isinstance(verdict, WrongResult), (name, verdict)
 
 
@@ -177,5 +178,5 @@ def test_moved_elements_keep_every_bit(
         source,
         tolerance='kind = "exact"\nbits = true',
     )
-    verdict = judged(task, source)
+    verdict = judge(task, source, device="cuda:0").verdict
     assert isinstance(verdict, Passed), verdict

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from typed_tasks import judged
 
+from cuda_llm import judge
 from cuda_llm.hardware_profiles.hardware import Hardware
 from cuda_llm.outcomes import Passed, WrongResult
 from cuda_llm.tasks.loader import load_task
@@ -27,7 +27,7 @@ def test_a_task_with_made_inputs_is_admissible(gpu: tuple[Hardware, str]) -> Non
 
 
 def test_a_right_kernel_passes_and_is_timed(gpu: tuple[Hardware, str]) -> None:
-    verdict = judged(TASK, KERNEL)
+    verdict = judge(TASK, KERNEL, device="cuda:0").verdict
     assert isinstance(verdict, Passed), verdict
     assert verdict.profile is not None
     assert all(one.time_us > 0 for one in verdict.profile.sizes)
@@ -36,7 +36,7 @@ def test_a_right_kernel_passes_and_is_timed(gpu: tuple[Hardware, str]) -> None:
 def test_a_kernel_for_rows_of_one_length_is_refused(gpu: tuple[Hardware, str]) -> None:
     even = KERNEL.replace("i < offsets[row + 1]", "i < offsets[row] + (offsets[1] - offsets[0])")
     assert even != KERNEL
-    assert isinstance(judged(TASK, even), WrongResult)
+    assert isinstance(judge(TASK, even, device="cuda:0").verdict, WrongResult)
 
 
 def test_sanitizers_see_the_offsets_that_the_task_makes(gpu: tuple[Hardware, str]) -> None:

@@ -12,7 +12,8 @@ from cuda_llm.tools.device import Device, ForwardingDevice, T, Work
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.compile import compile_source
-from cuda_llm.tools.judge.judge import Judged, assemble_passed, judge, open_bench
+from cuda_llm.tools.judge.judge import assemble_passed, judge, open_bench
+from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 

@@ -18,7 +18,8 @@ from cuda_llm.outcomes import (
 from cuda_llm.search import Attempt, Kind
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.task import Task
-from cuda_llm.tools.judge.judge import Judged, judge, open_bench
+from cuda_llm.tools.judge.judge import judge, open_bench
+from cuda_llm.tools.judge.judged import Judged
 from cuda_llm.tools.judge.published_check import beyond, known_answer, needs_a_call
 from cuda_llm.tools.open_device import open_device
 from cuda_llm.tools.timing.times import KernelTimes

@@ -1,16 +1,15 @@
 """A kernel beside a module of PyTorch on a real GPU."""
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cuda_llm import judge
 from cuda_llm.errors import MissingError
 from cuda_llm.hardware_profiles.roofline import roof
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.kernelbench.import_problems import import_problems
 from cuda_llm.tools.open_device import open_device
 
@@ -45,15 +44,7 @@ def test_neither_of_two_sessions_of_other_kinds_is_timed_faster_than_memory_is(
     task = load_task(folder)
     bench_size = {"rows": ROWS, "columns": COLUMNS}
     task = replace(task, sizes=replace(task.sizes, bench=(bench_size,)))
-    bench = open_bench(task, device)
-
-    async def judged() -> object:
-        baseline = asyncio.ensure_future(bench.time_baseline())
-        found = await judge(bench, KERNEL, "kernel.cu", baseline=baseline)
-        await baseline
-        return found.verdict
-
-    verdict = asyncio.run(judged())
+    verdict = judge(task, KERNEL, device=device).verdict
     assert isinstance(verdict, Passed), verdict
     assert verdict.profile is not None
     size = verdict.profile.sizes[0]

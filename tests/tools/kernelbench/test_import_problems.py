@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from corpus_sample import sample
 
+from cuda_llm import judge_many
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tasks.signature import signature
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.admission import check_task
 from cuda_llm.tools.judge.compile import compile_baseline
-from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.kernelbench.import_problems import Imported, import_problems, task_name
 from cuda_llm.tools.open_device import open_device
 
@@ -117,21 +117,13 @@ extern "C" void solve(const float* x, float* out, int rows, int columns)
 
 
 def test_a_kernel_is_judged_against_the_module_and_beside_it(imported: Import) -> None:
-    bench = open_bench(task_of(imported, "scaled_relu_1"), open_device("emulated"))
-
-    async def verdict_on(source: str) -> object:
-        baseline = asyncio.ensure_future(bench.time_baseline())
-        judged = await judge(bench, source, "kernel.cu", baseline=baseline)
-        await baseline
-        return judged.verdict
-
-    passed = asyncio.run(verdict_on(RIGHT))
-    assert getattr(passed, "code", "") == "PASSED", passed
-    size = passed.profile.sizes[0]  # type: ignore[attr-defined]
+    planted = RIGHT.replace("x[i] > 0.0f", "x[i] > 0.01f")
+    task = task_of(imported, "scaled_relu_1")
+    passed, wrong = judge_many(task, [RIGHT, planted], device="emulated")
+    assert passed.verdict.code == "PASSED", passed.verdict
     # Two eager operators move twice the bytes of one kernel, and are launched twice.
-    assert 1.5 < size.baseline_us / size.time_us < 3.0
-    wrong = asyncio.run(verdict_on(RIGHT.replace("x[i] > 0.0f", "x[i] > 0.01f")))
-    assert getattr(wrong, "code", "") == "WRONG_RESULT"
+    assert 1.5 < (passed.sizes[0].speedup or 0.0) < 3.0
+    assert wrong.verdict.code == "WRONG_RESULT"
 
 
 def test_the_baseline_depends_on_the_module_beside_it(imported: Import, tmp_path: Path) -> None:

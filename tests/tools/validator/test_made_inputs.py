@@ -4,8 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from typed_tasks import judged, validated
+from typed_tasks import validated
 
+from cuda_llm import judge
 from cuda_llm.outcomes import IllegalAccess, Passed, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.judge.admission import check_task
@@ -38,7 +39,7 @@ def test_a_task_with_made_inputs_is_admissible() -> None:
 
 
 def test_another_right_kernel_passes_and_is_timed() -> None:
-    verdict = judged(TASK, WARP_A_ROW, "emulated:H200")
+    verdict = judge(TASK, WARP_A_ROW, device="emulated:H200").verdict
     assert isinstance(verdict, Passed), verdict
     assert verdict.profile is not None
     assert all(one.time_us > 0 for one in verdict.profile.sizes)

@@ -19,6 +19,12 @@ SMALLEST_NORMAL: Mapping[str, float] = MappingProxyType(
 )
 """Below it numbers are subnormal, and their rounding error stays constant; by precision."""
 
+LOST_TO_OVERFLOW: Mapping[str, float] = MappingProxyType(
+    {name: 2.0**-1014 if name == "fp64" else 2.0**-121 for name in FORMATS}
+)
+"""Absolute error of an elementwise result where an intermediate value overflows, by precision:
+`x / (1 + expf(-x))` is 0 from where expf is beyond 2^128 (2^1024), at |x| below 2^7 (2^10)."""
+
 FEWEST_FOR_RMS = 64
 """With fewer elements the root mean square adds nothing to the largest error."""
 
@@ -57,6 +63,8 @@ class Terms:
     """Independent around zero: partial sums stay far below sum|x|."""
     repeated: bool = False
     """Whether all terms are equal: every addition may round the same way."""
+    may_overflow: bool = False
+    """Whether inputs are large enough for an intermediate value of a formula to overflow."""
 
 
 def limits(tolerance: Tolerance, terms: Terms) -> ErrorLimits:
@@ -67,12 +75,16 @@ def limits(tolerance: Tolerance, terms: Terms) -> ErrorLimits:
     own = _sum_limits(tolerance, terms) if sums else _elementwise_limits(tolerance)
     max_units = tolerance.max_units or own.max_units
     floor = SMALLEST_NORMAL[tolerance.precision]
+    rms_units = tolerance.rms_units or tolerance.max_units or own.rms_units
     if sums:
         floor = max(floor, _lost_in_sum(tolerance, terms) / (max_units * own.unit))
+    elif terms.may_overflow:
+        lost = LOST_TO_OVERFLOW[tolerance.precision]
+        floor = max(floor, lost / (min(max_units, rms_units) * own.unit))
     return ErrorLimits(
         unit=own.unit,
         max_units=max_units,
-        rms_units=tolerance.rms_units or tolerance.max_units or own.rms_units,
+        rms_units=rms_units,
         floor=floor,
         scale_weight=own.scale_weight,
         value_weight=own.value_weight,

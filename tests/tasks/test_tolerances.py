@@ -107,3 +107,18 @@ def test_sums_may_flush_denormals_as_global_float_atomics_do_and_single_results_
     tree = Tolerance(kind=ToleranceClass.REDUCTION, order=SummationOrder.TREE)
     assert not compare(got, Expected(right, scale), limits(tree, Terms(count=1000))).ok
     assert not compare(got, Expected(right), limits(ELEMENTWISE, Terms())).ok
+
+
+def test_a_plain_silu_is_right_where_its_exponential_overflows() -> None:
+    """From x = -88.7 on the quotient is -0, where x / (1 + exp(-x)) is up to 2^-121.5."""
+    x = np.linspace(-110, 110, 44_001).astype(np.float32)
+    wide = x.astype(np.float64)
+    right = Expected(wide / (1 + np.exp(-wide)))
+    with np.errstate(over="ignore"):
+        plain = x / (np.float32(1) + np.exp(-x))
+    own = limits(ELEMENTWISE, Terms(may_overflow=True))
+    assert (plain[wide < -89] == 0).all() and (right.value[wide < -89] < -1e-46).all()
+    assert compare(plain, right, own).ok
+    assert not compare(plain, right, limits(ELEMENTWISE, Terms())).ok
+    cut_off = np.where(x < -80, np.float32(0), plain)
+    assert not compare(cut_off, right, own).ok

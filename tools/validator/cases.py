@@ -24,6 +24,7 @@ from cuda_llm.tools.validator.distributions import (
     DOMINANT,
     REPEATED,
     SYMMETRIC,
+    TINY,
     in_regions,
     short_label,
     spellings_in,
@@ -359,6 +360,7 @@ def terms_of(task: Task, case: Case) -> Terms:
             for one in used
         ),
         repeated=all(one.name in REPEATED for one in used) or "nearly_equal" in arrangements,
+        may_overflow=not all(one.name in TINY for one in used),
     )
 
 

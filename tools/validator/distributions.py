@@ -100,6 +100,9 @@ DISTRIBUTIONS: Mapping[str, InputDistribution] = MappingProxyType(
 SYMMETRIC = frozenset({"normal", "uniform_signed"})
 """Independent elements around zero, no long tail: their sums cancel, so tolerances are tight."""
 
+TINY = frozenset({"denormal", "zeros"})
+"""Distributions of numbers so small that no formula of them overflows on the way."""
+
 REPEATED = frozenset({"all_equal", "constant_rows", "spike"})
 """Distributions of equal values: every addition of a chain may round the same way."""
 

@@ -8,7 +8,7 @@ nobody compares results.
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
@@ -32,7 +32,7 @@ from cuda_llm.outcomes import (
 from cuda_llm.profile import Compared, NotCompared
 from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.reference import Dims, load_reference
-from cuda_llm.tasks.task import Task
+from cuda_llm.tasks.task import ArgumentRole, Task, is_float
 from cuda_llm.tools.device import (
     SAMPLE_COST,
     CallReport,
@@ -177,8 +177,8 @@ async def _time_calls(
         )
     if not samples or not isinstance(times, KernelTimes):
         return times
-    shared = nonce is not None
-    return await model_sizes(task, site, compiled, times, shared=shared, compares=compares)
+    beside = baseline if nonce is None else None
+    return await model_sizes(task, site, compiled, times, beside=beside, compares=compares)
 
 
 async def _find_cause(
@@ -213,20 +213,21 @@ async def model_sizes(
     compiled: Baseline,
     verified: KernelTimes,
     *,
-    shared: bool = False,
+    beside: Baseline | None = None,
     compares: bool = True,
 ) -> KernelTimes | Verdict:
     """Model the task's `bench` sizes; `verified` are the times of small ones.
 
-    Inputs and executed blocks follow from the source: the same source has the same times, and a
-    source that was to know them would have to contain its own hash. Where they are `shared`, those
-    of timed calls are the same for every kernel of the task: where the same runs it takes the same
-    time, and kernels differ by nothing that was drawn. A size that can be executed neither in part
-    nor whole within a few seconds is extrapolated from smaller sizes: of its own shape where the
-    task allows some, else from all. Each size's note names the number of executed blocks, or why
-    the size is extrapolated.
+    Without `beside`, inputs and executed blocks of timed calls are the same for every kernel of the
+    task: where the same runs it takes the same time, and kernels differ by nothing that was drawn.
+    Else they follow from the source, which to know them would have to contain its own hash, and the
+    baseline `beside` is timed on them, too: rows of unlike length take as long for both. A size
+    that can be executed neither in part nor whole within a few seconds is extrapolated from smaller
+    sizes: of its own shape where the task allows some, else from all. Each size's note names the
+    number of executed blocks, or why the size is extrapolated.
     """
-    modeller = _Modeller(task, site, compiled, verified, shared=shared, compares=compares)
+    nonce = _own_nonce(compiled) if beside else SHARED_NONCE
+    modeller = _Modeller(task, site, compiled, verified, timed_nonce=nonce, compares=compares)
     sizes = task.sizes.bench
     by_work = sorted(range(len(sizes)), key=lambda number: modeller.work(sizes[number]))
     modelled: dict[int, _ModelledSize] = {}
@@ -248,6 +249,13 @@ async def model_sizes(
     if beyond is not None:
         return beyond
     reports = {number: one.report for number, one in modelled.items()}
+    baseline_us = dict[int, float]()
+    if beside is not None and _depends_on_draw(task, reports.values()):
+        own = _Modeller(task, site, beside, verified, timed_nonce=nonce, compares=False)
+        for number in (one for one in by_work if one in reports):
+            found = await own.model(sizes[number])
+            if isinstance(found, _ModelledSize):
+                baseline_us[number] = found.report.time_us
     known = [_Executed(dims=sizes[number], report=one) for number, one in reports.items()]
     points = [*verified.times, *((one.dims, one.report.time_us) for one in known)]
     calls = [one.as_call for one in known] or [
@@ -274,6 +282,7 @@ async def model_sizes(
     return replace(
         verified,
         times=times,
+        baseline_us=tuple(map(baseline_us.get, range(len(sizes)))) if baseline_us else (),
         spreads=tuple(_spread(reports.get(number)) for number in range(len(sizes))),
         size_notes=tuple(
             _blocks_note(reports[number]) if number in reports else notes[number]
@@ -319,6 +328,18 @@ def _times_the_work(task: Task, size: Dims, dims: Dims) -> float:
     return max(more / base for more, base in (moved, done) if base)
 
 
+def _depends_on_draw(task: Task, reports: Iterable[CallReport]) -> bool:
+    """Return whether other inputs or blocks of a size may take another time: whole numbers decide
+    how long rows are and what is reached, or blocks were seen to do unlike work."""
+    drawn = (one for one in task.arguments if one.role in (ArgumentRole.IN, ArgumentRole.INOUT))
+    return any(not is_float(one.dtype) for one in drawn) or any(map(_spread, reports))
+
+
+def _own_nonce(compiled: Baseline) -> bytes:
+    """Return the nonce that follows from a kernel's source."""
+    return hashlib.blake2b(compiled.source.encode(), digest_size=NONCE_BYTES).digest()
+
+
 def _nothing(task: Task, dims: Dims, why_not: NotCompared) -> Compared:
     return Compared(elements=elements(task, dims)[1], compared=0, why_not=why_not)
 
@@ -333,7 +354,7 @@ class _Modeller:
         compiled: Baseline,
         verified: KernelTimes,
         *,
-        shared: bool,
+        timed_nonce: bytes,
         compares: bool,
     ) -> None:
         self._task = task
@@ -341,8 +362,8 @@ class _Modeller:
         self._compiled = compiled
         self._compares = compares
         self._reference = None if task.reference is None else load_reference(task)
-        self._nonce = hashlib.blake2b(compiled.source.encode(), digest_size=NONCE_BYTES).digest()
-        self._timed_nonce = SHARED_NONCE if shared else self._nonce
+        self._nonce = _own_nonce(compiled)
+        self._timed_nonce = timed_nonce
         self._verified = verified.times
         self._proved = [(verified.times[-1][0], verified.operations or {})]
         """Sizes whose outputs were compared, and the operations counted there."""

@@ -48,6 +48,9 @@ class KernelTimes:
     spreads: tuple[float, ...] = ()
     """Modelled: relative half-width of each time, as far as blocks that stand for all tell; empty
     where all were executed."""
+    baseline_us: tuple[float | None, ...] = ()
+    """Modelled: microseconds of the baseline on the same inputs and blocks, by size; None where it
+    was not executed there, and empty where all kernels of the task share them."""
     size_notes: tuple[str, ...] = ()
     """How each of `times` was obtained, by size; empty without a note."""
     operations: Mapping[str, float] | None = None
@@ -179,13 +182,14 @@ def bytes_written(task: Task, dims: Dims) -> int:
 def compare_with_baseline(
     timing: KernelTimes, baseline: KernelTimes, source: TimeSource
 ) -> tuple[SizeTime, ...]:
-    """Put each size beside the baseline's time: the time measured beside it, where there is one."""
+    """Put each size beside the baseline's time: that of the same inputs, where there is one."""
     if timing.sizes:
         return timing.sizes
     none = (0.0,) * len(timing.times)
     rows = zip(
         timing.times,
         baseline.times,
+        timing.baseline_us or (None,) * len(none),
         timing.spreads or none,
         timing.size_notes or ("",) * len(none),
         timing.compared or (None,) * len(none),
@@ -195,13 +199,13 @@ def compare_with_baseline(
         SizeTime(
             dims=dims,
             time_us=time_us,
-            baseline_us=baseline_us,
+            baseline_us=baseline_us if beside_us is None else beside_us,
             source=source,
             spread=spread,
             note=note,
             compared=compared,
         )
-        for (dims, time_us), (_, baseline_us), spread, note, compared in rows
+        for (dims, time_us), (_, baseline_us), beside_us, spread, note, compared in rows
     )
 
 

@@ -559,3 +559,20 @@ def test_what_runs_at_a_size_has_one_time_whatever_else_the_text_holds() -> None
     assert len(times(b"of a run")) == 1
     # Without a nonce each text has draws of its own, which show in the times.
     assert len(times(None)) == len(sources)
+
+
+def test_a_kernel_takes_as_long_as_the_same_baseline_on_rows_of_unlike_length() -> None:
+    """In a last check inputs follow from the source, a remark is another source, and rows that are
+    drawn anew take another time: the baseline is timed on the same rows."""
+    task = load_task(FIXTURES / "tasks/sparse_rows")
+    size = {"rows": 2048, "nonzeros": 1 << 16}
+    task = with_sizes(task, {"rows": 60, "nonzeros": 200}, size)
+    plain = task.baseline.read_text()
+    found = [timed(task, f"// {word}\n{plain}", None) for word in ("one", "two")]
+    for one in found:
+        assert isinstance(one, KernelTimes), one
+        assert one.baseline_us == (one.times[0][1],)
+    assert found[0].times != found[1].times
+    shared = timed(task, f"// three\n{plain}")
+    assert isinstance(shared, KernelTimes), shared
+    assert shared.baseline_us == ()

@@ -52,11 +52,13 @@ MAY_KNOW_INSIDE_TOOLS = {
     "validator": {"device", "compiler"},
     "timing": {"device", "validator", "profiler", "native"},
     "kernelbench": set(),
+    "gate": {"judge"},
     "judge": {"device", "timing", "validator", "compiler", "profiler", "native"},
 }
 
 OPTIONAL = (
     "tools.cluster",
+    "tools.gate",
     "tools.kernelbench",
     "graph.benchmark",
     "traces.export",

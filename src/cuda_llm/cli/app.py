@@ -64,6 +64,10 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
         "evaluate:evaluate",
         "Compile kernels, check them against the task's reference, and time them.",
     ),
+    "gate": Subcommand(
+        "gate:gate",
+        "Judge a repository's kernels, and fail where any is wrong, or slower than recorded.",
+    ),
     "check": Subcommand(
         "check:check",
         "Report races, bounds, unset values and barriers of any kernel; no reference, no GPU.",

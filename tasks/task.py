@@ -150,6 +150,9 @@ class Tolerance:
     order: SummationOrder = SummationOrder.ANY
     terms: Expression = "1"
     """Number of terms that are added for an output element, as an expression in dims."""
+    roundings: Count = 1
+    """How often a value is rounded to a `precision` of 16 or 8 bits on its way to an output: once,
+    at the end, where all else is kept in fp32; after each operator in eager PyTorch."""
     bits: bool = False
     """With `exact`: values are moved, so -0 and the bits of a NaN have to be preserved."""
 

@@ -118,9 +118,10 @@ def _sum_limits(tolerance: Tolerance, terms: Terms) -> ErrorLimits:
     if tolerance.precision == "tf32":
         # Both operands rounded: (1 + u)^2, then a float32 sum.
         return ErrorLimits(unit=unit, max_units=2.001 + accumulated, rms_units=2.001 + accumulated)
-    # A float32 sum, then one rounding of the result.
+    # A float32 sum, whose terms may have been rounded before, then one rounding of the result.
+    before = accumulated + tolerance.roundings - 1
     return ErrorLimits(
-        unit=unit, max_units=1.01, rms_units=1.01, scale_weight=accumulated, value_weight=1.0
+        unit=unit, max_units=1.01, rms_units=1.01, scale_weight=before, value_weight=1.0
     )
 
 

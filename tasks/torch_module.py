@@ -1,14 +1,16 @@
-"""A PyTorch module as the oracle and the baseline of a task.
+"""A call of PyTorch as the oracle and the baseline of a task: a module of KernelBench, or what
+`tasks.torch_function` reads.
 
-Its file defines `Model`, `get_inputs()` and `get_init_inputs()`, as a problem of KernelBench does.
-Whole numbers that the file assigns at its top level may be dims of the task: the file is executed
-with their values in their place.
+A KernelBench file defines `Model`, `get_inputs()` and `get_init_inputs()`. Whole numbers that the
+file assigns at its top level may be dims of the task: the file is executed with their values in
+their place.
 """
 
 import ast
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -45,22 +47,36 @@ def execute_with(source: str, file: Path, numbers: Mapping[str, int]) -> dict[st
 
     Raises TaskError where the source fails.
     """
-    try:
-        tree = ast.parse(source, str(file))
-    except SyntaxError as error:
-        raise TaskError(f"{file}:{error.lineno}: {error.msg}") from None
+    tree = _parsed(source, file)
     for statement in tree.body:
         for name, node, _ in _assigned_numbers(statement):
             if name in numbers:
                 _replace(statement, node, ast.copy_location(ast.Constant(numbers[name]), node))
+    names = _executed(tree, file)
+    for name in ("Model", "get_inputs", "get_init_inputs"):
+        if not callable(names.get(name)):
+            raise TaskError(f"{file}: has no {name}; expected a problem of KernelBench")
+    return names
+
+
+def execute(source: str, file: Path) -> dict[str, Any]:
+    """Execute the source, and return its names. Raises TaskError where the source fails."""
+    return _executed(_parsed(source, file), file)
+
+
+def _parsed(source: str, file: Path) -> ast.Module:
+    try:
+        return ast.parse(source, str(file))
+    except SyntaxError as error:
+        raise TaskError(f"{file}:{error.lineno}: {error.msg}") from None
+
+
+def _executed(tree: ast.Module, file: Path) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": file.stem, "__file__": str(file)}
     try:
         exec(compile(tree, str(file), "exec"), names)
     except Exception as error:
         raise TaskError(f"{file}: {type(error).__name__}: {error}") from error
-    for name in ("Model", "get_inputs", "get_init_inputs"):
-        if not callable(names.get(name)):
-            raise TaskError(f"{file}: has no {name}; expected a problem of KernelBench")
     return names
 
 
@@ -92,13 +108,21 @@ def _replace(statement: ast.stmt, node: ast.expr, new: ast.expr) -> None:
         statement.value = new
 
 
-class TorchModule:
-    """The PyTorch module of a file, at any of the task's sizes."""
+class TorchCall(ABC):
+    """A call of PyTorch, at any of the task's sizes."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._source = file.read_text(encoding="utf-8")
-        self._built: OrderedDict[object, Any] = OrderedDict()
+    @abstractmethod
+    def call(
+        self,
+        torch: Any,
+        inputs: Sequence[Any],
+        state: Mapping[str, Any],
+        dims: Mapping[str, int],
+        *,
+        double: bool = False,
+    ) -> list[Any]:
+        """Call it on tensors, and return its outputs in order. With `double`, floats are float64,
+        and what the call has of its own is, too."""
 
     def compute(
         self,
@@ -107,18 +131,24 @@ class TorchModule:
         state: Mapping[str, Any],
         dims: Mapping[str, int],
         outputs: Sequence[str],
+        types: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Return the module's outputs by name, computed in float64 where it computes in floats.
+        """Return the outputs by name, computed in float64 where the call computes in floats.
 
-        `inputs` are forward's arguments in order, `state` the parameters and buffers that are not
-        the module's own; arrays of `xp`, NumPy or CuPy.
+        `inputs` are the arguments in order, `state` the parameters and buffers that are not a
+        module's own; arrays of `xp`, NumPy or CuPy. With `types` of inputs and state, in order,
+        the call computes in them, as the baseline does.
         """
         torch = import_torch()
-        tensors = [_tensor(torch, one) for one in inputs]
-        own = {name: _tensor(torch, one) for name, one in state.items()}
-        with double_precision(torch):
-            results = self.call(torch, tensors, own, dims, double=True)
+        tensors = [_tensor(torch, one) for one in (*inputs, *state.values())]
+        if types:
+            tensors = [_typed(torch, *pair) for pair in zip(tensors, types, strict=True)]
+        given = tensors[: len(inputs)]
+        own = dict(zip(state, tensors[len(inputs) :], strict=True))
+        with nullcontext() if types else double_precision(torch):
+            results = self.call(torch, given, own, dims, double=not types)
         tensors.clear()
+        given.clear()
         own.clear()
         named = zip(outputs, results, strict=True)
         arrays = {name: _array(xp, torch.atleast_1d(result)) for name, result in named}
@@ -135,18 +165,49 @@ class TorchModule:
         dims: Mapping[str, int],
         outputs: Sequence[str],
     ) -> dict[str, Any]:
-        """Return the sums of the absolute values of all terms, of a module linear in each."""
-        absolute = [abs(one) for one in inputs]
+        """Return the sums of the absolute values of all terms, of a call linear in each."""
+        absolute = [one if one is None or isinstance(one, str) else abs(one) for one in inputs]
         return self.compute(
             xp, absolute, {name: abs(one) for name, one in state.items()}, dims, outputs
         )
 
-    def spread(self, xp: Any, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """Return |expected| plus its root mean square: no element is more exact than its tensor."""
-        return {
-            name: abs(one) + xp.sqrt(xp.mean(xp.square(xp.where(xp.isfinite(one), one, 0.0))))
-            for name, one in expected.items()
-        }
+    def spread(
+        self,
+        xp: Any,
+        expected: Mapping[str, Any],
+        own: Mapping[str, Any] | None = None,
+        unit: float = 1.0,
+    ) -> dict[str, Any]:
+        """Return |expected| plus its root mean square: no element is more exact than its tensor.
+
+        With `own`, the results in the call's own types, their root mean square error and their
+        median relative error are added, in rounding units: where a function grows what was rounded
+        before, as an exponential does, it is that far off.
+        """
+
+        def size(one: Any) -> Any:
+            return xp.sqrt(xp.mean(xp.square(xp.where(xp.isfinite(one), one, 0.0))))
+
+        found = {name: abs(one) + size(one) for name, one in expected.items()}
+        if own is not None:
+            for name, one in expected.items():
+                if one.dtype.kind != "f":
+                    continue
+                error = abs(own[name] - one)
+                error = xp.where(xp.isfinite(error), error, 0.0)
+                relative = error / xp.maximum(abs(one), 1e-300)
+                own_units = size(error) + xp.median(relative) * abs(one)
+                found[name] = found[name] + own_units / unit
+        return found
+
+
+class TorchModule(TorchCall):
+    """The module of a problem of KernelBench."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._source = file.read_text(encoding="utf-8")
+        self._built: OrderedDict[object, Any] = OrderedDict()
 
     def call(
         self,
@@ -184,11 +245,30 @@ class TorchModule:
 
 @contextmanager
 def double_precision(torch: Any) -> Iterator[None]:
-    """Have tensors that a module makes without a type made of float64."""
+    """Have every tensor made of float64 that would be made without a type, or of float32 or a float
+    of 16 bits: what a call rounds on its way is part of its error, not of its meaning.
+
+    Floats of 8 bits stay, since a call that converts to them quantises.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    wider = dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), torch.float64)
+    wider[torch.complex64] = torch.complex128
+
+    class _Widened(TorchDispatchMode):  # type: ignore[misc]  # untyped in PyTorch
+        def __torch_dispatch__(
+            self, function: Any, _types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            given = dict(kwargs or {})
+            if "dtype" in given:
+                given["dtype"] = wider.get(given["dtype"], given["dtype"])
+            return function(*args, **given)
+
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        yield
+        with _Widened():
+            yield
     finally:
         torch.set_default_dtype(before)
 
@@ -205,10 +285,18 @@ def _tensor(torch: Any, given: Any) -> Any:
     return tensor.double() if tensor.is_floating_point() else tensor.clone()
 
 
+def _typed(torch: Any, given: Any, dtype: str) -> Any:
+    """Return a tensor of floats in another type; everything else is returned unchanged."""
+    is_float = torch.is_tensor(given) and given.is_floating_point()
+    return given.to(getattr(torch, dtype)) if is_float else given
+
+
 def _is_host(array: Any) -> bool:
     return type(array).__module__.partition(".")[0] == "numpy"
 
 
 def _array(xp: Any, tensor: Any) -> Any:
     tensor = tensor.detach().contiguous()
+    if tensor.is_floating_point() and tensor.element_size() < 4:
+        tensor = tensor.double()
     return tensor.numpy() if xp.__name__ == "numpy" else xp.from_dlpack(tensor)

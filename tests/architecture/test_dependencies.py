@@ -51,15 +51,15 @@ MAY_KNOW_INSIDE_TOOLS = {
     "open_device": {"device", "emulator", "cuda"},
     "validator": {"device", "compiler"},
     "timing": {"device", "validator", "profiler", "native"},
-    "kernelbench": set(),
     "gate": {"judge"},
+    "pytorch": set(),
     "judge": {"device", "timing", "validator", "compiler", "profiler", "native"},
 }
 
 OPTIONAL = (
     "tools.cluster",
     "tools.gate",
-    "tools.kernelbench",
+    "tools.pytorch",
     "graph.benchmark",
     "traces.export",
     "traces.otlp",

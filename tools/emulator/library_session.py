@@ -57,7 +57,10 @@ class HostLibrarySession:
     ) -> CallReport | Verdict:
         """Call the library once on the CPU and model its time."""
         torch, started = self._torch, time.monotonic()
-        tensors = {name: torch.from_numpy(one.data) for name, one in self._placed.items()}
+        tensors = {
+            name: torch.from_numpy(one.data).view(self._dtype(one.spec))
+            for name, one in self._placed.items()
+        }
         results = self._run(tensors, arguments)
         for name, result in zip(self._call.outputs, results or (), strict=bool(results)):
             tensors[name].copy_(result.reshape(tensors[name].shape))
@@ -85,12 +88,15 @@ class HostLibrarySession:
         time_us = sum(operator_us(one, self._hardware) for one in operators)
         return CallReport(wall_s=wall_s, time_us=time_us, kernels=max(1, len(operators)))
 
+    def _dtype(self, spec: BufferSpec) -> Any:
+        return getattr(self._torch, spec.element_type.name)
+
     def _operators(self, arguments: Sequence[Argument]) -> tuple[Operator, ...]:
         """Return the operators of a call, recorded on tensors of the device `meta`, which hold no
         elements."""
         torch = self._torch
         meta = {
-            name: torch.empty(one.shape, dtype=getattr(torch, one.dtype), device="meta")
+            name: torch.empty(one.shape, dtype=self._dtype(one), device="meta")
             for name, one in self._specs.items()
         }
         operators, _ = record_operators(torch, lambda: self._run(meta, arguments))

@@ -112,22 +112,61 @@ def new(
 
 
 class Collection(StrEnum):
-    """Where problems come from."""
+    """What tasks are made of."""
 
     KERNELBENCH = "kernelbench"
+    TORCH = "torch"
 
 
 @tasks_app.command("import")
 def import_from(
-    collection: Annotated[Collection, typer.Argument(help="What the problems are written for.")],
-    path: Annotated[Path, typer.Argument(help="A problem's file, or a folder of them.")],
+    collection: Annotated[
+        Collection, typer.Argument(help="Problems of KernelBench, or a function of PyTorch.")
+    ],
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="A problem's file or a folder of them; of torch FILE.py:function, or "
+            "'FILE.py:Module(4096)'.",
+        ),
+    ],
+    example: Annotated[
+        str | None,
+        typer.Option(
+            help="Of torch: arguments of the function at the size to make fast, as "
+            "'randn(2048, 4096, dtype=bfloat16), 1e-6' or 'my_inputs()' of the file."
+        ),
+    ] = None,
     to: Annotated[Path, typer.Option(help="Where to make the tasks' folders.")] = Path(),
 ) -> int:
-    """Make tasks of PyTorch modules: the module itself is oracle and baseline.
+    """Make tasks of PyTorch code: the code itself is oracle and baseline.
 
-    The problems are executed, here and whenever their tasks are judged. Needs PyTorch.
+    It is executed, here and whenever its task is judged. Needs PyTorch.
     """
-    from cuda_llm.tools.kernelbench.import_problems import import_problems
+    if collection is Collection.TORCH:
+        return _import_function(path, example, to)
+    if example is not None:
+        raise UsageError("--example: problems of KernelBench have get_inputs(); leave it out")
+    return _import_problems(Path(path), to)
+
+
+def _import_function(named: str, example: str | None, to: Path) -> int:
+    from cuda_llm.tools.pytorch.import_tasks import import_function
+
+    if example is None:
+        raise UsageError(
+            f"{named}: --example is missing: arguments of the function, as in "
+            "--example 'randn(2048, 4096, dtype=bfloat16), randn(4096, dtype=bfloat16)'"
+        )
+    folder = import_function(named, example, to)
+    typer.echo(str(folder))
+    typer.echo(f"then: cuda-llm tasks check {shlex.quote(str(folder))}")
+    return 0
+
+
+def _import_problems(path: Path, to: Path) -> int:
+    from cuda_llm.tools.pytorch.import_tasks import import_problems
 
     if not path.exists():
         raise UsageError(f"{path}: not found; expected a .py file or a folder of them")

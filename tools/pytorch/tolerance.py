@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cuda_llm.tasks.task import ToleranceClass, is_float
-from cuda_llm.tools.kernelbench.trace import ModuleTrace
+from cuda_llm.tools.pytorch.trace import ModuleTrace
 
 _MOVING = frozenset(
     {

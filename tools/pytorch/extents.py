@@ -1,7 +1,8 @@
-"""Finds the dims of a problem, and each extent as an expression in them.
+"""Finds the dims of a call, and each extent as an expression in them.
 
-A dim is a whole number at the top level of the problem's file that an extent of forward's arguments
-follows. Expressions of other extents are found by running the module at other values.
+A dim is a named whole number that an extent of the arguments follows: of a problem of KernelBench
+one at the top level of its file, of a function the extent of an argument. Expressions of other
+extents are found by running the call at other values.
 """
 
 import math
@@ -14,7 +15,7 @@ import numpy as np
 
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.expressions import evaluate
-from cuda_llm.tools.kernelbench.trace import Extents, ModuleTrace
+from cuda_llm.tools.pytorch.trace import Extents, ModuleTrace
 
 Dims = Mapping[str, int]
 TraceAt = Callable[[Dims], ModuleTrace]
@@ -42,22 +43,26 @@ class Expressed:
     """Exclusive upper limits of the integers among forward's arguments, in order."""
 
 
-def express(numbers: Dims, trace_at: TraceAt, *, of_state: bool = False) -> Expressed:
+def express(
+    numbers: Dims, trace_at: TraceAt, steps: Mapping[str, int], *, of_state: bool = False
+) -> Expressed:
     """Find the dims among `numbers` and express all extents in them.
+
+    The values of a number are multiples of its step, or all whole numbers where it has none.
 
     With `of_state`, a number that extents of the module's own tensors follow is a dim as well. A
     dim that some extent follows by no expression known here stays a constant. Raises TaskError
     where the module cannot run unchanged.
     """
     base = trace_at({})
-    found = {n: _follows(n, value, base, trace_at) for n, value in numbers.items()}
+    found = {n: _follows(n, value, steps.get(n, 1), base, trace_at) for n, value in numbers.items()}
     dims = {
         name: value
         for name, value in numbers.items()
         if found[name] == "inputs" or (of_state and found[name] == "state")
     }
     while True:
-        seen = _Seen(dims, base, trace_at)
+        seen = _Seen(dims, base, trace_at, steps)
         fitted = [seen.fit(of) for of in _measures(base)]
         missed = next((one for one in fitted if one.expression is None), None)
         if missed is None:
@@ -81,11 +86,12 @@ def express(numbers: Dims, trace_at: TraceAt, *, of_state: bool = False) -> Expr
 
 
 def _follows(
-    name: str, value: int, base: ModuleTrace, trace_at: TraceAt
+    name: str, value: int, step: int, base: ModuleTrace, trace_at: TraceAt
 ) -> Literal["inputs", "state", "nothing"]:
     """Return whose extents follow the number, if it may have other values."""
     followed: Literal["inputs", "state", "nothing"] = "nothing"
-    for changed in (value + 1, value + 2, value + 3, max(1, value // 2)):
+    half = max(step, value // step // 2 * step)
+    for changed in (*(value + step * more for more in (1, 2, 3)), half):
         try:
             trace = trace_at({name: changed})
         except TaskError:
@@ -136,20 +142,27 @@ class _Fit:
 class _Seen:
     """Traces at other values of the dims."""
 
-    def __init__(self, dims: Dims, base: ModuleTrace, trace_at: TraceAt) -> None:
+    def __init__(
+        self, dims: Dims, base: ModuleTrace, trace_at: TraceAt, steps: Mapping[str, int]
+    ) -> None:
         self._dims = dims
         self._base = base
         self._alone: dict[str, list[tuple[Dims, ModuleTrace]]] = {name: [] for name in dims}
         self._joint: list[tuple[Dims, ModuleTrace]] = []
         for name, value in dims.items():
-            shorter = (*range(1, 18), *range(18, value, max(1, value // 7)))
-            smaller = {max(1, value - step) for step in shorter}
-            for other in (*sorted(smaller), *(value + step for step in _STEPS)):
-                self._try(self._alone[name], {**dims, name: other}, trace_at)
+            step = steps.get(name, 1)
+            count = value // step
+            shorter = (*range(1, 18), *range(18, count, max(1, count // 7)))
+            smaller = {max(1, count - less) for less in shorter}
+            for other in (*sorted(smaller), *(count + more for more in _STEPS)):
+                self._try(self._alone[name], {**dims, name: other * step}, trace_at)
         rng = np.random.default_rng(0)
         for _ in range(_JOINT if len(dims) > 1 else 0):
-            steps = rng.choice(_STEPS, len(dims))
-            changed = {n: v + int(s) for (n, v), s in zip(dims.items(), steps, strict=True)}
+            drawn = rng.choice(_STEPS, len(dims))
+            changed = {
+                name: value + int(more) * steps.get(name, 1)
+                for (name, value), more in zip(dims.items(), drawn, strict=True)
+            }
             self._try(self._joint, changed, trace_at)
 
     def _try(self, seen: list[tuple[Dims, ModuleTrace]], dims: Dims, trace_at: TraceAt) -> None:

@@ -16,8 +16,9 @@ from cuda_llm.tasks.task import Task
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.admission import check_task
 from cuda_llm.tools.judge.compile import compile_baseline
-from cuda_llm.tools.kernelbench.import_problems import Imported, import_problems, task_name
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.pytorch.import_tasks import Imported, import_problems
+from cuda_llm.tools.pytorch.kernelbench import task_name
 
 Import = Callable[[str], Imported]
 PROBLEMS = Path(__file__).parents[2] / "fixtures/kernelbench"

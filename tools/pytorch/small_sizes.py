@@ -9,7 +9,7 @@ import numpy as np
 
 from cuda_llm.errors import TaskError
 from cuda_llm.tasks.task import DimRange
-from cuda_llm.tools.kernelbench.extents import Dims, Expressed, TraceAt
+from cuda_llm.tools.pytorch.extents import Dims, Expressed, TraceAt
 
 MOST_ELEMENTS = 1 << 17
 """Largest number of elements of all tensors of a check together."""
@@ -37,12 +37,12 @@ class TooLarge(TaskError):
     """The module accepts no size that is small enough."""
 
 
-def choose_sizes(expressed: Expressed, trace_at: TraceAt) -> SmallSizes:
-    """Choose small sizes. Raises TooLarge."""
+def choose_sizes(expressed: Expressed, trace_at: TraceAt, steps: Mapping[str, int]) -> SmallSizes:
+    """Choose small sizes; the values of a dim are multiples of its step. Raises TooLarge."""
     own = expressed.dims
-    chooser = _Chooser(own, trace_at)
+    chooser = _Chooser(own, trace_at, steps)
     least = {name: chooser.least(name) for name in own}
-    small = {n: _at_least(least[n], own[n], 8) for n in own}
+    small = {name: chooser.capped(name, least, 8) for name in own}
     if not chooser.fits(small):
         small = dict(least)
     if not chooser.fits(small):
@@ -61,14 +61,11 @@ def choose_sizes(expressed: Expressed, trace_at: TraceAt) -> SmallSizes:
     )
 
 
-def _at_least(least: int, own: int, wanted: int) -> int:
-    return max(least, min(own, wanted))
-
-
 class _Chooser:
-    def __init__(self, own: Dims, trace_at: TraceAt) -> None:
+    def __init__(self, own: Dims, trace_at: TraceAt, steps: Mapping[str, int]) -> None:
         self._own = own
         self._trace_at = trace_at
+        self._steps = {name: steps.get(name, 1) for name in own}
         self._known: dict[tuple[int, ...], bool] = {}
 
     def runs(self, dims: Dims) -> bool:
@@ -96,14 +93,19 @@ class _Chooser:
     def least(self, name: str) -> int:
         """Return the smallest value of a dim that the module accepts."""
         own = self._own[name]
-        smaller = [one for one in _LEAST if one < own]
+        smaller = [one * self._steps[name] for one in _LEAST if one * self._steps[name] < own]
         return next((one for one in smaller if self.runs({**self._own, name: one})), own)
+
+    def capped(self, name: str, least: Dims, cap: int) -> int:
+        """Return a value of a dim that is about `cap`, but at least `least`, at most its own."""
+        step = self._steps[name]
+        return max(least[name], min(self._own[name], -(-cap // step) * step))
 
     def largest(self, caps: Sequence[int], least: Dims) -> Iterator[Dims]:
         """Yield small sizes, the largest first, each dim at most as long as its own."""
         before: Dims = {}
         for cap in caps:
-            dims = {name: _at_least(least[name], own, cap) for name, own in self._own.items()}
+            dims = {name: self.capped(name, least, cap) for name in self._own}
             if dims != before and self.fits(dims):
                 before = dims
                 yield dims
@@ -115,13 +117,14 @@ class _Chooser:
             for shift in (1, 0):
                 caps = (_ODD[max(0, start - shift * place)] for place in range(len(self._own)))
                 dims = {
-                    name: _at_least(least[name], own, cap)
-                    for (name, own), cap in zip(self._own.items(), caps, strict=False)
+                    name: self.capped(name, least, cap * self._steps[name])
+                    for name, cap in zip(self._own, caps, strict=True)
                 }
                 if dims not in found and self.fits(dims):
                     found.append(dims)
-        step = max(1, -(-len(found) // _EDGES))
-        yield from found[::-1][::step][::-1]
+        last, places = len(found) - 1, min(len(found), _EDGES) - 1
+        chosen = sorted({round(place * last / max(1, places)) for place in range(places + 1)})
+        yield from (found[place] for place in chosen)
 
     def hidden(self, known: Sequence[Dims]) -> Mapping[str, DimRange]:
         """Return ranges of sizes that the module accepts, as far as trials show."""
@@ -131,23 +134,33 @@ class _Chooser:
         }
         last = known[-1]
         for name, (low, high) in list(ranges.items()):
-            if math.prod(most - least + 1 for least, most in ranges.values()) >= _FEWEST_HIDDEN:
+            counts = (
+                (most - least) // self._steps[one] + 1 for one, (least, most) in ranges.items()
+            )
+            if math.prod(counts) >= _FEWEST_HIDDEN:
                 break
-            wider = {**ranges, name: (low, high + _FEWEST_HIDDEN)}
+            wider = {**ranges, name: (low, high + _FEWEST_HIDDEN * self._steps[name])}
             if self._all_run(wider):
                 ranges = wider
         while not self._all_run(ranges):
             wide = [name for name, (low, high) in ranges.items() if low < high]
             name = max(wide, key=lambda one: ranges[one][1] - ranges[one][0])
             ranges[name] = (last[name], last[name])
-        return {n: DimRange(minimum=low, maximum=high) for n, (low, high) in ranges.items()}
+        return {
+            name: DimRange(minimum=low, maximum=high, multiple_of=self._steps[name])
+            for name, (low, high) in ranges.items()
+        }
 
     def _all_run(self, ranges: Mapping[str, tuple[int, int]]) -> bool:
         if all(low == high for low, high in ranges.values()):
             return True
         rng = np.random.default_rng(1)
         draws = (
-            {name: int(rng.integers(low, high + 1)) for name, (low, high) in ranges.items()}
+            {
+                name: int(rng.integers(low // self._steps[name], high // self._steps[name] + 1))
+                * self._steps[name]
+                for name, (low, high) in ranges.items()
+            }
             for _ in range(_DRAWS)
         )
         return all(map(self.runs, draws))

@@ -10,8 +10,8 @@ from cuda_llm.errors import MissingError
 from cuda_llm.hardware_profiles.roofline import roof
 from cuda_llm.outcomes import Passed
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tools.kernelbench.import_problems import import_problems
 from cuda_llm.tools.open_device import open_device
+from cuda_llm.tools.pytorch.import_tasks import import_problems
 
 PROBLEM = Path(__file__).parents[2] / "fixtures/kernelbench/1_Scaled_ReLU.py"
 ROWS = COLUMNS = 1 << 14

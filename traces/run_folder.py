@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cuda_llm.codec import decode, decode_verdict, encode, encode_verdict
-from cuda_llm.conversation import Call, Reply
+from cuda_llm.conversation import Call, Message, Reply
 from cuda_llm.errors import UnusableFile, UsageError
 from cuda_llm.lessons import Lesson
 from cuda_llm.log import Log
@@ -44,6 +44,8 @@ BODY = "reply.http"
 """Beside a prompt: an answer that came whole, and whose reply is still to be read."""
 UNFIT = (ValueError, KeyError, TypeError, AttributeError)
 """Raised where a file holds other JSON than a run writes."""
+_ROLE = re.compile(r"^## (system|user|assistant)$", re.MULTILINE)
+"""Head of a message in `prompt.md`."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -284,6 +286,14 @@ class RunFolder:
         """Write the prompt of a call. A prompt without a reply is a call that never ended."""
         parts = [f"## {message.role}\n\n{message.text.rstrip()}\n" for message in call.messages]
         write_file(self._below(call.id) / "prompt.md", "\n".join(parts))
+
+    def prompt(self, call: str) -> tuple[Message, ...]:
+        """Return the messages of a call's prompt; none where there is no such prompt."""
+        parts = _ROLE.split(read_text(self._below(call) / "prompt.md") or "")[1:]
+        return tuple(
+            decode(Message, {"role": role, "text": text.strip("\n")})
+            for role, text in zip(parts[::2], parts[1::2], strict=True)
+        )
 
     def write_body(self, call: str, body: bytes) -> None:
         """Write an answer as it came; it goes when its reply is written."""

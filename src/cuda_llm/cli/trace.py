@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cuda_llm.cli.printing import open_console, print_lines
+from cuda_llm.cli.trace_dataset import dataset
 from cuda_llm.cli.trace_events import events, otlp
 from cuda_llm.cli.trace_follow import follow_run
 from cuda_llm.cli.trace_look import (
@@ -244,4 +245,5 @@ trace_app.command()(compare)
 trace_app.command()(report)
 trace_app.command()(serve)
 trace_app.command()(events)
+trace_app.command()(dataset)
 trace_app.command()(otlp)

@@ -22,6 +22,7 @@ from cuda_llm.tasks.entry_point import (
     EntryPoint,
     read_entry,
 )
+from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.launches import find_launch
 from cuda_llm.tasks.loader import TASK_NAME, list_tasks, spell_task
 from cuda_llm.tasks.macros import spell
@@ -34,6 +35,12 @@ _EDGES = (3, 31, 67, 33, 130)
 """Extents of edge sizes, rotated through the dims, so that they differ."""
 _EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
 """Extents of emulated sizes, by number of dims."""
+
+MOST_TIMED = 1 << 22
+"""Elements of the largest buffer of a drafted `bench` size, at most: they fill every GPU several
+times, and are drawn and compared in a second."""
+MOST_SUMMED = 1 << 31
+"""Elements of outputs times what each depends on, at a drafted `bench` size, at most."""
 
 _FLOATS = '"normal", "mixed", "uniform(7, 8)", "all_equal(0.3)"'
 """What floats are drawn from: regions of every size, a mean far above the spread, ties."""
@@ -70,6 +77,8 @@ class Executed:
     """What a dim has to be a multiple of, where that is not 1, by dim."""
     flops: str = "0"
     bytes: str = "0"
+    terms: str = ""
+    """Elements of an input that an element of an output depends on; empty where that is unknown."""
 
 
 NOT_EXECUTED = Executed()
@@ -318,9 +327,9 @@ def _task_toml(
     floats = [element_type(one.dtype).floating for one in outputs if is_float(one.dtype)]
     lines += [
         "",
-        *_sizes(dims, executed),
+        *_sizes(dims, executed, [one.name for one in outputs]),
         "",
-        *_tolerance(dims, floats),
+        *_tolerance(dims, floats, executed),
         "",
         *_rest(dims, executed),
     ]
@@ -383,7 +392,9 @@ def _requires(executed: Executed) -> Iterator[str]:
         yield f'requires = "{" and ".join(conditions)}" # CONFIRM: as executed'
 
 
-def _sizes(dims: Sequence[str], executed: Executed) -> list[str]:
+def _sizes(dims: Sequence[str], executed: Executed, outputs: Sequence[str]) -> list[str]:
+    """Write the sizes: of the kernel's multiples, and for times as large as is affordable."""
+
     def size(*extents: int) -> str:
         """Spell a size, each extent rounded to what the kernel takes."""
         pairs = []
@@ -393,15 +404,32 @@ def _sizes(dims: Sequence[str], executed: Executed) -> list[str]:
         return "{ " + ", ".join(pairs) + " }"
 
     emulated = _EMULATED.get(len(dims), (8, 16))
+    largest = emulated[-1]
+    while _is_affordable(2 * largest, dims, executed, outputs):
+        largest *= 2
     edges = [size(1), *(size(*_EDGES[i:], *_EDGES[:i]) for i in range(len(_EDGES)))]
     edges = list(dict.fromkeys(edges if len(dims) < 4 else (size(1), size(7))))
     return [
         "[sizes] # CONFIRM",
-        f"bench = [{size(emulated[-1])}]",
+        f"bench = [{size(largest)}]",
         f"edge = [{', '.join(edges)}]",
         f"emulated = [{', '.join(map(size, emulated))}]",
         *_hidden(dims, executed),
     ]
+
+
+def _is_affordable(
+    extent: int, dims: Sequence[str], executed: Executed, outputs: Sequence[str]
+) -> bool:
+    """Return whether a size of equal extents may be timed: its buffers, and the sums that a kernel
+    was seen to make, are not too large. Without executed shapes nothing is known."""
+    size = dict.fromkeys(dims, extent)
+    counts = {name: evaluate(one, size) for name, one in executed.shapes.items()}
+    if not counts:
+        return False
+    each = evaluate(executed.terms or " * ".join(dims), size)
+    written = max((counts[one] for one in outputs if one in counts), default=0)
+    return max(counts.values()) <= MOST_TIMED and written * each <= MOST_SUMMED
 
 
 def _hidden(dims: Sequence[str], executed: Executed) -> Iterator[str]:
@@ -415,12 +443,15 @@ def _hidden(dims: Sequence[str], executed: Executed) -> Iterator[str]:
             yield f"dims.{dim} = {{ min = {step}, max = {most}, multiple_of = {step} }}"
 
 
-def _tolerance(dims: Sequence[str], floats: Sequence[FloatFormat]) -> list[str]:
-    """Write the tolerance of outputs, those that are floats in these formats."""
+def _tolerance(dims: Sequence[str], floats: Sequence[FloatFormat], executed: Executed) -> list[str]:
+    """Write the tolerance of outputs, those that are floats in these formats: of a sum of as many
+    terms as an output was seen to depend on, or as there are indices where that is unknown."""
     head = "[tolerance] # CONFIRM: exact, elementwise, reduction or dot"
     if not floats:
         return [head, 'kind = "exact"']
-    lines = [head, 'kind = "reduction"', f'terms = "{" * ".join(dims)}"']
+    lines = [head, 'kind = "reduction"', f'terms = "{executed.terms or " * ".join(dims)}"']
+    if executed.terms == "1":
+        lines = [head, 'kind = "elementwise"']
     shortest = min(floats, key=lambda one: one.significand_bits)
     if shortest.is_short:
         lines.append(f'precision = "{shortest.name}" # CONFIRM: sums in fp32, rounded once')

@@ -8,7 +8,7 @@ are indices into it. Where the source does not say how the kernel is launched, t
 that writes every element of the outputs at every size.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -86,6 +86,8 @@ class _Call:
     """Elements of buffers that are not as long as can be."""
     indices: Mapping[str, int] = field(default_factory=dict)
     """Whole number that an input is filled with, by argument; 0 for other whole numbers."""
+    spots: Mapping[str, int] = field(default_factory=dict)
+    """Index of the element that is NaN, by float input."""
     poison: int = 0
     level: Level = Level.CHECK
 
@@ -160,6 +162,11 @@ class _Kernel:
             elif is_float(one.dtype):
                 element = self.task.element_types[one.name]
                 data[...] = element.encode(np.ones(data.shape, element.array), np)
+            if one.name in call.spots:
+                element = self.task.element_types[one.name]
+                data[call.spots[one.name]] = element.encode(np.full(1, np.nan, element.array), np)[
+                    0
+                ]
         choice = Scalar(value=call.choice, ctype="int")
         options = CallOptions(level=call.level, limit_s=LIMIT_S)
         outcome = await session.call([*call_arguments(self.task, call.dims), choice], options)
@@ -283,6 +290,7 @@ async def _execute(
         reached=reached,
         multiples=await _multiples(kernel, sizes[0], choice, written[0], fitted),
         flops=await _flops(kernel, sizes, choice, known),
+        terms=await _terms(kernel, sizes, choice, known, {*distributions, *reached}),
         bytes=_bytes(kernel.task, known),
     )
 
@@ -497,6 +505,71 @@ async def _flops(
         outputs = (one.name for one in kernel.buffers if one.is_output)
         return " + ".join(shapes[name] for name in outputs if name in shapes) or "0"
     return best
+
+
+async def _terms(
+    kernel: _Kernel,
+    sizes: Sequence[Dims],
+    choice: int,
+    shapes: Mapping[str, str],
+    indexed: Collection[str],
+) -> str:
+    """Return how many elements of one input an element of an output depends on, for the input with
+    the most: a product of dims. Empty where no float input shows it.
+
+    An input with one NaN makes the outputs NaN that depend on that element. All elements together
+    reach as many outputs as all outputs depend on elements. Buffers that are `indexed`, where one
+    element may serve all outputs, are left out, and indices; other whole numbers are 1, as masks.
+    """
+    whole = [one.name for one in kernel.buffers if not is_float(one.dtype) and not one.is_output]
+    ones = {name: 1 for name in whole if name not in indexed}
+    floats = [one for one in kernel.buffers if is_float(one.dtype) and one.name in shapes]
+    inputs = [one.name for one in floats if one.role in (ArgumentRole.IN, ArgumentRole.INOUT)]
+    outputs = [one.name for one in floats if one.is_output]
+    most, terms = 0.0, ""
+    for name in (one for one in inputs if one not in indexed):
+        found = [
+            await _reached(kernel, dims, choice, shapes, name, outputs, ones) for dims in sizes
+        ]
+        if not any(found):
+            continue
+        fitted = fit([int(one) for one in found], sizes) if all(map(_is_whole, found)) else ""
+        if not fitted:
+            return ""
+        count = max(float(evaluate(fitted, dims)) for dims in sizes)
+        if count > most:
+            most, terms = count, fitted
+    return terms
+
+
+def _is_whole(number: float) -> bool:
+    return number >= 1 and number == int(number)
+
+
+async def _reached(
+    kernel: _Kernel,
+    dims: Dims,
+    choice: int,
+    shapes: Mapping[str, str],
+    name: str,
+    outputs: Sequence[str],
+    indices: Mapping[str, int],
+) -> float:
+    """Return how many elements of an input an element of an output depends on at a size, by the
+    input's first, middle and last element; 0 where a call fails."""
+    lengths = {one: int(evaluate(shape, dims)) for one, shape in shapes.items()}
+    most = 0.0
+    for place in sorted({0, lengths[name] // 2, lengths[name] - 1}):
+        call = _Call(
+            dims=dims, choice=choice, lengths=lengths, indices=indices, spots={name: place}
+        )
+        outcome, data = await kernel.call(call)
+        if not isinstance(outcome, CallReport):
+            return 0.0
+        for output in outputs:
+            numbers = kernel.task.element_types[output].decode(data[output], np)
+            most = max(most, float(np.isnan(numbers).sum()) * lengths[name] / lengths[output])
+    return most
 
 
 def _bytes(task: Task, shapes: Mapping[str, str]) -> str:

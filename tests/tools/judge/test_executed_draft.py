@@ -29,6 +29,7 @@ class Drafted:
     bytes: str
     distributions: dict[str, str] = field(default_factory=dict)
     multiples: dict[str, int] = field(default_factory=dict)
+    terms: str = ""
     problem: str = ""
     """Why the draft is not admissible before its inputs are made as the kernel needs them."""
 
@@ -46,18 +47,21 @@ DRAFTED = [
         "8 * tokens * heads * dim + 8 * (tokens * dim // 2) + 4 * tokens",
         {"pos": "ints(0, tokens)"},
         {"dim": 2},
+        terms="2",
     ),
     Drafted(
         "gemv",
         {"W": "rows * cols", "scales": "rows", "x": "cols", "y": "rows"},
         "2 * rows * cols",
         "rows * cols + 8 * rows + 4 * cols",
+        terms="cols",
     ),
     Drafted(
         "gelu",
         {"in": "rows * cols", "bias": "cols", "mask": "rows * cols", "out": "rows * cols"},
         "2 * rows * cols",
         "9 * rows * cols + 4 * cols",
+        terms="1",
     ),
     Drafted(
         "paged",
@@ -71,13 +75,14 @@ DRAFTED = [
         " + 4 * seqs * pages_per_seq * page * width",
         {"table": "ints(0, num_pages)"},
     ),
-    Drafted("scale_vectors", {"x": "n", "y": "n"}, "1 * n", "8 * n", multiples={"n": 4}),
+    Drafted("scale_vectors", {"x": "n", "y": "n"}, "1 * n", "8 * n", multiples={"n": 4}, terms="1"),
     Drafted(
         "transpose_tiles",
         {"in": "rows * cols", "out": "rows * cols"},
         "0",
         "8 * rows * cols",
         multiples={"rows": 32, "cols": 32},
+        terms="1",
     ),
     Drafted(
         "count_values",
@@ -91,18 +96,21 @@ DRAFTED = [
         {"m": "rows * cols", "sums": "rows"},
         "1 * rows * cols",
         "4 * rows * cols + 4 * rows",
+        terms="cols",
     ),
     Drafted(
         "dequant_gemm",
         {"A": "M * K", "B": "N * K", "scales": "(K + 3) // 4 * N", "C": "M * N"},
         "2 * M * N * K",
         "4 * M * K + N * K + 4 * ((K + 3) // 4 * N) + 4 * M * N",
+        terms="K",
     ),
     Drafted(
         "block_sums",
         {"x": "n", "partial": "(n + 127) // 128"},
         "1 * n",
         "4 * n + 4 * ((n + 127) // 128)",
+        terms="n",
     ),
     Drafted(
         "int4_gemv",
@@ -110,6 +118,7 @@ DRAFTED = [
         "2 * N * K",
         "(N * K // 2) + 2 * (N * K // 32) + 4 * K + 4 * N",
         multiples={"K": 32},
+        terms="K",
     ),
     Drafted(
         "top_two",
@@ -133,9 +142,16 @@ DRAFTED = [
         {"gate": "tokens * hidden", "up": "tokens * hidden", "out": "tokens * hidden"},
         "2 * tokens * hidden",
         "6 * tokens * hidden",
+        terms="1",
     ),
     Drafted("pixels", {"image": "4 * width * height"}, "0", "8 * width * height"),
-    Drafted("batched_inverse", {"in": "4 * count", "out": "4 * count"}, "2 * count", "32 * count"),
+    Drafted(
+        "batched_inverse",
+        {"in": "4 * count", "out": "4 * count"},
+        "2 * count",
+        "32 * count",
+        terms="4",
+    ),
 ]
 
 
@@ -161,6 +177,7 @@ def test_a_draft_has_the_shapes_that_its_kernel_touches(wanted: Drafted, tmp_pat
     assert found.distributions == wanted.distributions
     assert found.multiples == wanted.multiples
     assert (found.flops, found.bytes) == (wanted.flops, wanted.bytes)
+    assert found.terms == wanted.terms
     admission = asyncio.run(check_task(load_task(folder), open_device("emulated:H200")))
     assert admission.ok != bool(wanted.problem), admission.problems
     assert wanted.problem in "".join(admission.problems)

@@ -56,26 +56,27 @@ def _lines(task: Task, device: Device, source: str, judged: Judged) -> Iterator[
     """Yield the lines of `advise`."""
     verdict, profile = judged.verdict, judged.profile
     if profile is not None:
-        yield f"{verdict.code}: {describe_speed(profile)}"
+        what = f"{verdict.code}: {describe_speed(profile)}"
         kernel = OneKernel(text=source, outcome=verdict)
         hints = _speed_hints(task, device, kernel, profile)
     else:
-        yield f"{verdict.code}: {next(iter(describe(verdict)), '')}"
+        what = f"{verdict.code}: {next(iter(describe(verdict)), '')}"
         facts = facts_of(source)
         context = KernelContext(
             round=1, about=ONLY, source=facts, task=task, hardware=device.hardware
         )
         hint = hint_from(verdict, context)
         hints = () if hint is None else (hint,)
-    yield from (line for hint in hints for line in _hint_lines(hint))
+    yield what
+    yield from (line for hint in hints for line in _hint_lines(hint, what))
     if isinstance(verdict, InfraFailed):
         yield f"try: {NOT_TO_BLAME}"
 
 
-def _hint_lines(hint: Hint) -> Iterator[str]:
+def _hint_lines(hint: Hint, what: str) -> Iterator[str]:
     """Yield a hint with its facts of the hardware: who asks the judge has chosen the device."""
     seen = join_parts(hint.evidence, hint.hardware_evidence)
-    if seen:
+    if seen and seen not in what:
         yield f"seen: {seen}"
     yield f"try: {' '.join(filter(None, (hint.text, hint.hardware_text)))}"
     if hint.avoid:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
@@ -36,8 +37,12 @@ from cuda_llm.tools.timing.times import KernelTimes
 
 T = TypeVar("T")
 
-OnJudged = Callable[[int, Judged], object]
-"""Called with the place of a source among several, and what became of it."""
+OnJudged = Callable[[Judged], object]
+"""Called with what became of a kernel as soon as that is known."""
+
+
+def ignore_judged(_judged: Judged) -> None:
+    """Do nothing: the `OnJudged` of callers who wait for the end."""
 
 
 class TaskOptions(TypedDict, total=False):
@@ -251,27 +256,37 @@ class LoopJudge:
         self._benches: list[TimedBench] = []
 
     async def judge_one(
-        self, task: Task, text: str, name: str, *, on_stage: OnStage = ignore_stage
+        self,
+        task: Task,
+        text: str,
+        name: str,
+        *,
+        on_stage: OnStage = ignore_stage,
+        on_judged: OnJudged = ignore_judged,
     ) -> Judged:
         """Judge one source, and word the advice on it. Raises TaskError where the baseline is
         refused, as soon as it is."""
         timed = self._bench_of(task)
         baseline = timed.time_baseline()
-        shared = SharedTimes(baseline)
-        judging = asyncio.ensure_future(
-            steps.judge(timed.bench, text, name, baseline=shared, on_stage=on_stage)
-        )
+
+        async def judge_and_advise() -> Judged:
+            shared = SharedTimes(baseline)
+            judged = await steps.judge(timed.bench, text, name, baseline=shared, on_stage=on_stage)
+            isolation = (await shared).isolation if judged.compiled is not None else ""
+            advice = advise(task, self.device, text, judged)
+            judged = replace(judged, isolation=isolation, advice=advice)
+            on_judged(judged)
+            return judged
+
+        judging = asyncio.create_task(judge_and_advise())
         try:
             await asyncio.wait({judging, baseline}, return_when=asyncio.FIRST_COMPLETED)
-            if failed(baseline):
-                await shared
-            judged = await judging
-            if judged.compiled is not None:
-                judged = replace(judged, isolation=(await shared).isolation)
+            if failed(baseline) and not judging.done():
+                await SharedTimes(baseline)
+            return await judging
         finally:
             judging.cancel()
             await asyncio.gather(judging, return_exceptions=True)
-        return replace(judged, advice=advise(task, self.device, text, judged))
 
     async def judge_all(
         self,
@@ -279,21 +294,21 @@ class LoopJudge:
         kernels: Sequence[tuple[str, str]],
         *,
         on_stage: OnStage = ignore_stage,
-        on_judged: OnJudged | None = None,
+        on_judged: Callable[[int, Judged], object] = lambda _place, _judged: None,
     ) -> list[Judged]:
         """Judge kernels, each a name and a text, at once as far as the slots allow; return them in
-        their order. The first error ends all."""
+        their order. The first error ends all.
 
-        async def one(place: int, name: str, text: str) -> Judged:
-            judged = await self.judge_one(task, text, name, on_stage=on_stage)
-            if on_judged is not None:
-                on_judged(place, judged)
-            return judged
-
+        `on_judged` is called with the place of each kernel and what became of it, at once.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 begun = [
-                    group.create_task(one(place, name, text))
+                    group.create_task(
+                        self.judge_one(
+                            task, text, name, on_stage=on_stage, on_judged=partial(on_judged, place)
+                        )
+                    )
                     for place, (name, text) in enumerate(kernels)
                 ]
         except BaseExceptionGroup as errors:

@@ -22,8 +22,9 @@ async def aresume(run: str | Path, *, task: Task | None = None, **keywords: Any)
 
     `run` is the run's name or folder. Keywords are those of `optimize` that take objects; the
     objects that `optimize` was called with have to be passed again. Options stay as recorded.
-    Raises UsageError: no such run, finished, at work in another process, an option or a name among
-    the keywords, or an object that is not passed again; TypeError for a keyword that is none.
+    A run that is finished gives its result. Raises UsageError: no such run, at work in another
+    process, an option or a name among the keywords, or an object that is not passed again;
+    TypeError for a keyword that is none.
     """
     _, brought, observers = split_keywords("", keywords)
     for name, value in keywords.items():

@@ -15,7 +15,7 @@ from typing import Any
 from cuda_llm.agents.llm.budget import Budget
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.parts import NO_PARTS, Parts, RunParts
-from cuda_llm.graph.review_decisions import Reviewer
+from cuda_llm.graph.review_decisions import ACCEPT, Reviewer
 from cuda_llm.graph.runs.keywords import split_keywords
 from cuda_llm.graph.runs.parts import find_parts, find_parts_by_name
 from cuda_llm.graph.runs.record import (
@@ -30,6 +30,7 @@ from cuda_llm.own_thread import await_here
 from cuda_llm.run_config import RunConfig
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.open_device import ReportLine, print_line
+from cuda_llm.traces.best import remove_best
 from cuda_llm.traces.event_log import Observer, is_being_written
 from cuda_llm.traces.events import Event
 from cuda_llm.traces.find import spell_run
@@ -148,10 +149,15 @@ async def resume(
     `answer` is one to the review that the run waits for, `hints` accept it and add some. With
     neither, `reviewer` is asked, and without one all is accepted.
 
-    `report` is as for `start`. Raises UsageError: no run, finished, at work in another process, its
-    task has changed, or it was started with parts that are not brought again.
+    A run that is finished gives its result, as it would have to whoever was waiting for it: its
+    process may have been killed before it could. `report` is as for `start`. Raises UsageError: no
+    run, an answer to one that is finished, at work in another process, its task has changed, or it
+    was started with parts that are not brought again.
     """
-    check_open(folder)
+    check_at_rest(folder)
+    if _is_finished(folder):
+        return give_result(folder, hints or answer)
+    check_beginning(folder)
     parts = parts_of(folder, brought)
     budget = open_budget(parts)
     probes = await preflight(parts, budget, report)
@@ -159,24 +165,38 @@ async def resume(
     return read_result(folder)
 
 
-def check_open(folder: RunFolder) -> None:
-    """Raise UsageError where there is nothing to resume."""
-    run = folder.read_run()
-    recorded_config(folder, run)
+def check_at_rest(folder: RunFolder) -> None:
+    """Raise UsageError where the folder holds no run, or another process works on the run."""
+    recorded_config(folder, folder.read_run())
     if is_being_written(folder.events):
         msg = f"run {folder.name} is at work in another process; wait for it or stop it"
         raise UsageError(msg)
+
+
+def give_result(folder: RunFolder, answer: object) -> Result:
+    """Return the result of a run that is finished. Raises UsageError where an answer to a review
+    comes."""
+    if answer not in ((), ACCEPT):
+        raise UsageError(
+            f"run {folder.name} is finished and waits for no review; fork it with: "
+            f"cuda-llm resume {spell_run(folder)} --from-round K --edit-hints"
+        )
+    result = read_result(folder)
+    if result.best is None:
+        # Killed between the last event and what follows it.
+        remove_best(folder)
+    return result
+
+
+def check_beginning(folder: RunFolder) -> None:
+    """Raise UsageError where nothing says any more how a fork began."""
+    run = folder.read_run()
     if run["forked_from"] and not folder.checkpoint.exists():
         of, round_ = run["forked_from"]["run"], run["forked_from"]["round"]
         parent = RunFolder(folder.path.with_name(of))
         raise UsageError(
             f"{folder.checkpoint}: gone, and only it knows how the fork began; "
             f"fork again with: cuda-llm resume {spell_run(parent)} --from-round {round_}"
-        )
-    if _is_finished(folder):
-        raise UsageError(
-            f"run {folder.name} is finished; fork it with: "
-            f"cuda-llm resume {spell_run(folder)} --from-round K --edit-hints"
         )
 
 

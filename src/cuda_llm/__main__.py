@@ -10,10 +10,7 @@ TERMINATED = 143
 
 
 def main() -> None:
-    """Run the command line.
-
-    Exits 0 done, 1 nothing passed, 2 usage, 3 machine, 130 Ctrl-C, 143 SIGTERM.
-    """
+    """Run the command line; docs/judge.md lists the exit codes."""
     ended = _interrupt_on_sigterm()
     # Read when NumPy is loaded: its BLAS threads sleep after 2^4 cycles without work, not after
     # 2^26 of spinning on cores that compilers and kernels wait for.
@@ -21,15 +18,14 @@ def main() -> None:
     try:
         from cuda_llm.cli.app import run
 
-        code = run(sys.argv[1:])
+        code = run(sys.argv[1:], ended)
     except KeyboardInterrupt:
         # Typer answers Ctrl-C itself while a command runs; this is for before and after.
         print("error: interrupted", file=sys.stderr)
-        code = INTERRUPTED
-    if code == INTERRUPTED:
+        code = TERMINATED if ended else INTERRUPTED
+    if code in (INTERRUPTED, TERMINATED):
         # Python ends by the signal where it fell into an exec(), until another one has succeeded.
         exec("")
-        code = TERMINATED if ended else INTERRUPTED
     sys.exit(code)
 
 

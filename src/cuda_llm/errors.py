@@ -1,15 +1,16 @@
 """What goes wrong that is not a kernel's fault.
 
-CudaLLMError
+CudaLLMError              exit 70 where nothing else is said
 ├── UsageError            bad input from the user (exit 2)
 │   ├── TaskError         a task folder that cannot be used: file, key, what was expected
 │   ├── HardwareError     a GPU name nobody has described
 │   ├── UnusableFile      a file of a run that is gone, damaged or of a newer version
 │   └── InputRefused      the input of the graph itself; a ValueError, too
 ├── MissingError          the machine lacks something; the message names the remedy (exit 3)
+├── NothingPassed         a run has no kernel to hand on (exit 1)
 ├── Interrupted           a run stopped before its end; it can be resumed (exit 130)
-├── InternalError         a bug of ours in another process; never tried again
-└── InfrastructureError   our own parts failed; the only kind worth retrying
+├── InternalError         a bug of ours in another process; never tried again (exit 70)
+└── InfrastructureError   our own parts failed; the only kind worth retrying (exit 70)
     ├── NoMemory          our own buffers found none; smaller ones may
     ├── BrokenByWork      one work broke a device that is fine without it
     ├── WorkerLost        the process that had a work is gone; another takes its place
@@ -17,9 +18,23 @@ CudaLLMError
     └── DeviceLost        a device that stays broken; the message names it and the remedy
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+USAGE, MACHINE, CRASHED, INTERRUPTED, TERMINATED = 2, 3, 70, 130, 143
+ERROR_CODES: Mapping[int, str] = MappingProxyType(
+    {
+        USAGE: "usage",
+        MACHINE: "machine",
+        CRASHED: "crash",
+        INTERRUPTED: "interrupted",
+        TERMINATED: "terminated",
+    }
+)
+"""Stable names of why a command ended without its answer, by exit code. 70 is an internal error in
+sysexits.h; 130 and 143 are what a shell makes of SIGINT and SIGTERM."""
 
 _NO_MEMORY = ("out of memory", "out_of_memory", "alloc_failed", "memoryallocation")
 """What drivers and libraries write where they find none."""
@@ -30,13 +45,13 @@ _LONGEST_DETAIL = 500
 class CudaLLMError(Exception):
     """Every error this package raises on purpose. `str()` is one line fit for a person."""
 
-    exit_code = 1
+    exit_code = CRASHED
 
 
 class UsageError(CudaLLMError):
     """The user asked for something that cannot be done as asked."""
 
-    exit_code = 2
+    exit_code = USAGE
 
 
 class TaskError(UsageError):
@@ -69,7 +84,7 @@ class InputRefused(UsageError, ValueError):
 class MissingError(CudaLLMError):
     """The machine lacks something a command needs."""
 
-    exit_code = 3
+    exit_code = MACHINE
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what}; {remedy}")
@@ -81,10 +96,16 @@ class MissingError(CudaLLMError):
         return type(self), (self.what, self.remedy)
 
 
+class NothingPassed(CudaLLMError):
+    """No candidate of a run has passed, and a kernel of the run is asked for."""
+
+    exit_code = 1
+
+
 class Interrupted(CudaLLMError):
     """A run stopped before its end, as somebody asked; it can be resumed."""
 
-    exit_code = 130
+    exit_code = INTERRUPTED
 
 
 class InternalError(CudaLLMError):

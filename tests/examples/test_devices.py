@@ -68,7 +68,7 @@ def test_a_right_and_a_wrong_kernel_are_evaluated_on_it(
     wrong = tmp_path / "wrong.cu"
     wrong.write_text(RIGHT.read_text().replace("A[i] + B[i]", "A[i] - B[i]"))
     given = ["evaluate", *map(str, (task, RIGHT, wrong)), "--device", LOOPBACK, "--json"]
-    assert run(given) == 0
+    assert run(given) == 1
     good, bad = json.loads(capsys.readouterr().out)["results"]
     assert good["verdict"]["code"] == "PASSED"
     assert {size["source"] for size in good["sizes"]} == {"modelled"}

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from cuda_llm.codec import encode
-from cuda_llm.errors import CudaLLMError, UsageError
+from cuda_llm.errors import NothingPassed, UsageError
 from cuda_llm.figure_wording import describe_no_gain, describe_over
 from cuda_llm.outcomes import Passed
 from cuda_llm.search import Attempt
@@ -42,14 +42,14 @@ class Winner:
 def find_winner(run: RunFolder) -> Winner:
     """Return the winner, or the best so far of a run that has not ended.
 
-    Raises UsageError where the run cannot be read, CudaLLMError where no candidate has passed.
+    Raises UsageError where the run cannot be read, NothingPassed where no candidate has passed.
     """
     about = run.read_run()
     history, _ = read_history(run)
     name = history.incumbent
     if name is None:
         ended = "; the baseline stands" if history.finished else " yet"
-        raise CudaLLMError(f"run {run.name}: no candidate has passed{ended}: nothing to export")
+        raise NothingPassed(f"run {run.name}: no candidate has passed{ended}: nothing to export")
     attempt, verdict, source = run.attempt(name), run.kept_verdict(name), run.source(name)
     if attempt is None or not isinstance(verdict, Passed) or not source:
         raise UsageError(f"{run.candidate(name)}: incomplete; expected a kernel that passed")

@@ -1,9 +1,10 @@
 """The `cuda-llm` command: every command in one table, every failure in one line on stderr."""
 
 import os
-from collections.abc import Mapping
+import traceback
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -12,11 +13,19 @@ from typing import Annotated, Any
 import typer
 
 from cuda_llm.atomic_file import FULL, describe_full_disk
-from cuda_llm.errors import CudaLLMError, InfrastructureError
+from cuda_llm.errors import (
+    CRASHED,
+    ERROR_CODES,
+    INTERRUPTED,
+    TERMINATED,
+    USAGE,
+    CudaLLMError,
+    InfrastructureError,
+    InternalError,
+    describe_error,
+)
 from cuda_llm.log import CommandLine, Log
 
-INTERRUPTED = 130
-USAGE = 2
 HELP = ("-h", "--help")
 LOG_OPTIONS = ("--log-format", "--log-level", "--log-file")
 
@@ -204,8 +213,7 @@ def options(
 
 def asks_for_help(arguments: list[str]) -> bool:
     """Return whether a command only shows its help: no log is opened, no setting is read."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    return bool({*HELP} & {*arguments[:end]})
+    return bool({*HELP} & {*before_end_of_options(arguments)})
 
 
 def open_log(
@@ -259,15 +267,40 @@ def split_log_options(arguments: list[str]) -> tuple[list[str], list[str]]:
     return log, others
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; failures are one line on stderr."""
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a command has ended without its answer."""
+
+    exit_code: int
+    message: str
+    """One line; the help, where a command was called without anything."""
+    error: Exception | None = None
+    """What the log shows the traceback of."""
+
+
+def run(arguments: list[str], terminated: Sequence[int] = ()) -> int:
+    """Run one command and return its exit code.
+
+    A failure is one line on stderr and, with --json, the document on stdout, unless that is printed
+    already. `terminated` is not empty where SIGTERM has interrupted the command.
+    """
+    from cuda_llm.cli.json_text import Printed
+
+    Printed.document = False
     with ExitStack() as closing:
-        code = answer(arguments, closing)
+        answered = answer(arguments, closing)
+        if isinstance(answered, Failure):
+            if terminated and answered.exit_code == INTERRUPTED:
+                answered = replace(answered, exit_code=TERMINATED)
+            report(answered, as_json="--json" in before_end_of_options(arguments))
+            code = answered.exit_code
+        else:
+            code = answered
         _log.debug("command has ended", exit_code=code)
         return code
 
 
-def answer(arguments: list[str], closing: ExitStack) -> int:
+def answer(arguments: list[str], closing: ExitStack) -> int | Failure:
     """Return the exit code of a command; its log is open until `closing` is closed."""
     log_options, others = split_log_options(arguments)
     try:
@@ -282,29 +315,46 @@ def answer(arguments: list[str], closing: ExitStack) -> int:
         message = error.format_message()
         for theirs, ours in TYPER_WORDS.items():
             message = message.replace(theirs, ours)
-        if "\n" in message:
-            # No arguments: the message is the help.
-            typer.echo(message, err=True)
-        elif message:
-            print_error(message)
-        return USAGE
-    except InfrastructureError as error:
+        return Failure(exit_code=USAGE, message=message)
+    except (InternalError, InfrastructureError) as error:
         whose = "of our parts or of the device, not of the kernel"
-        print_error(f"{error} (a fault {whose}; try again, then report it)", error)
-        return error.exit_code
+        message = f"{error} (a fault {whose}; try again, then report it)"
+        return Failure(exit_code=error.exit_code, message=message, error=error)
     except CudaLLMError as error:
-        print_error(str(error))
-        return error.exit_code
+        return Failure(exit_code=error.exit_code, message=str(error))
     except OSError as error:
         why = str(error.strerror or error)
         if error.errno in FULL:
             place = error.filename
             why = describe_full_disk(Path(place)) if place else "disk full: free space there"
-        print_error(f"{error.filename or 'operating system'}: {why}")
-        return USAGE
+        message = f"{error.filename or 'operating system'}: {why}"
+        return Failure(exit_code=USAGE, message=message)
+    except Exception as error:
+        traceback.print_exc()
+        whose = "a fault of cuda-llm, not of the kernel; report it with the lines above"
+        return Failure(exit_code=CRASHED, message=f"{describe_error(error)} ({whose})")
     if code == INTERRUPTED:
-        print_error("interrupted")
+        return Failure(exit_code=INTERRUPTED, message="interrupted")
     return code if isinstance(code, int) else 0
+
+
+def report(failure: Failure, *, as_json: bool) -> None:
+    """Print a failure on stderr, and as a document on stdout where that is asked for."""
+    from cuda_llm.cli.json_text import Printed, error_text, print_document
+
+    if "\n" in failure.message:
+        # No arguments: the message is the help.
+        typer.echo(failure.message, err=True)
+        return
+    if failure.message:
+        print_error(failure.message, failure.error)
+    if as_json and failure.exit_code in ERROR_CODES and not Printed.document:
+        print_document(error_text(failure.message, failure.exit_code))
+
+
+def before_end_of_options(arguments: list[str]) -> list[str]:
+    """Return the arguments that may be options: those before `--`."""
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
 def print_error(message: str, error: Exception | None = None) -> None:

@@ -124,13 +124,13 @@ def refuse_both(typed: Collection[str], swept: Collection[str]) -> None:
 
 def show_presets(*, as_json: bool) -> None:
     """Print each preset with its question, and the command that it stands for."""
-    from cuda_llm.cli.json_text import json_text
+    from cuda_llm.cli.json_text import json_text, print_document
     from cuda_llm.codec import encode
     from cuda_llm.graph.benchmark.presets import read_presets
 
     presets = read_presets()
     if as_json:
-        typer.echo(json_text({name: encode(one) for name, one in presets.items()}))
+        print_document(json_text({name: encode(one) for name, one in presets.items()}))
         return
     for name, one in presets.items():
         typer.echo(f"{name}: {one.question}\n  {one.command}")
@@ -244,12 +244,13 @@ def show(
     as_json: bool,
 ) -> None:
     """Print the result for a program or for a person."""
-    from cuda_llm.cli.json_text import json_text
+    from cuda_llm.cli.json_text import json_text, print_document
     from cuda_llm.graph.benchmark.render import document
 
-    typer.echo(
-        json_text(document(folder, plan, rows)) if as_json else "\n".join(lines(folder, plan, rows))
-    )
+    if as_json:
+        print_document(json_text(document(folder, plan, rows)))
+    else:
+        typer.echo("\n".join(lines(folder, plan, rows)))
 
 
 def lines(

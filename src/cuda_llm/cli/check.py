@@ -69,7 +69,7 @@ def check(
     The kernel is executed on the emulated device at small sizes, and is not timed.
     """
     from cuda_llm.cli.evaluate import read_sources
-    from cuda_llm.cli.json_text import json_text
+    from cuda_llm.cli.json_text import json_text, print_document
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.redaction import printable
     from cuda_llm.tools.judge.sanitize import Sanitized, sanitize
@@ -98,7 +98,7 @@ def check(
                 )
             )
     if as_json:
-        typer.echo(json_text(check_document(name, chosen.name, checked.task, found)))
+        print_document(json_text(check_document(name, chosen.name, checked.task, found)))
     else:
         typer.echo(printable(f"{name} · {chosen.name} (every access watched; no reference)"))
         for label, text in report(found):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cuda_llm.tools.judge.sanitize import Sanitized
     from cuda_llm.tools.timing.options import MeasureOptions
 
-NONE_PASSED = 1
+NOT_ALL = 1
 STDIN = Path("-")
 ObjectiveOption = Annotated[
     Literal["geomean", "largest", "worst"] | None,
@@ -95,12 +95,20 @@ def evaluate(
         bool,
         typer.Option("--all", help="Every distinct fault at small sizes, not only the first."),
     ] = False,
+    any_passes: Annotated[
+        bool,
+        typer.Option("--any", help="Exit with 0 where a file passes, not only where all do."),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
     ] = False,
 ) -> int:
-    """Compile kernels, check them against the task's reference, and time them."""
+    """Compile kernels, check them against the task's reference, and time them.
+
+    Exits with 1 where a file is not PASSED.
+    """
     from cuda_llm.cli.evaluate_output import evaluate_document, print_evaluation
+    from cuda_llm.cli.json_text import print_document
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.graph.judge import options_as_asked, task_as_asked
     from cuda_llm.settings import settings
@@ -135,12 +143,13 @@ def evaluate(
     for number, found in looked.items():
         judged[number] = with_inspection(loaded, chosen, judged[number], found)
     if as_json:
-        typer.echo(evaluate_document(loaded, chosen, judged, looked, precision, sanitized))
+        print_document(evaluate_document(loaded, chosen, judged, looked, precision, sanitized))
     else:
         print_evaluation(loaded, chosen, judged, looked, precision, sanitized)
     if was_stopped:
         raise Interrupted(f"interrupted: {len(judged)} of {len(sources)} files were judged")
-    return 0 if any(one.passed for one in judged) else NONE_PASSED
+    enough = any if any_passes else all
+    return 0 if enough(one.passed for one in judged) else NOT_ALL
 
 
 def refuse_beside_run(context: typer.Context) -> None:

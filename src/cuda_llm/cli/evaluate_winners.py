@@ -41,7 +41,7 @@ def evaluate_winners(
     What a run's folder already has is read and not judged again. Returns 0 where every winner
     passes everywhere, else 1. Raises UsageError before any work for what is not there.
     """
-    from cuda_llm.cli.json_text import json_text
+    from cuda_llm.cli.json_text import json_text, print_document
     from cuda_llm.graph.runs.elsewhere import read_judged
     from cuda_llm.settings import settings
     from cuda_llm.tools.open_device import open_device
@@ -69,7 +69,7 @@ def evaluate_winners(
             f"interrupted: {left} of {every} are left; the same command goes on"
         ) from None
     if as_json:
-        typer.echo(json_text(document(contenders, found)))
+        print_document(json_text(document(contenders, found)))
     else:
         typer.echo("\n".join(lines(contenders, found)))
     return 0 if all(one.standing != "wrong" for one in found) else NOT_ALL

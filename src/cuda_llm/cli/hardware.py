@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuda_llm.cli.json_text import json_text
+from cuda_llm.cli.json_text import json_text, print_document
 from cuda_llm.cli.printing import open_console
 from cuda_llm.errors import UsageError
 from cuda_llm.own_thread import await_here
@@ -180,7 +180,7 @@ def probe(
         keep_ceilings(profile, as_ceilings(found, published_ceilings(profile)))
     figures = compare_probe(found, profile)
     if as_json:
-        typer.echo(probe_document(device, found, figures))
+        print_document(probe_document(device, found, figures))
     else:
         show_probe(device, found, figures, kept)
 

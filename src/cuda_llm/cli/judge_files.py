@@ -29,7 +29,7 @@ def judge_files(
 
     Whoever can write to the folder has code of this package run here: keep the folder private.
     """
-    from cuda_llm.cli.json_text import json_text
+    from cuda_llm.cli.json_text import json_text, print_document
     from cuda_llm.redaction import printable
     from cuda_llm.tools.cluster.answer_orders import answer_orders
     from cuda_llm.tools.cluster.order_folder import OrderFolder
@@ -49,7 +49,7 @@ def judge_files(
         )
     )
     if as_json:
-        typer.echo(json_text({"schema": JUDGED_SCHEMA, "device": chosen.name, **asdict(found)}))
+        print_document(json_text({"schema": JUDGED_SCHEMA, "device": chosen.name, **asdict(found)}))
     else:
         typer.echo(
             printable(

@@ -72,13 +72,14 @@ def run_in_foreground(folder: "RunFolder", work: RunWork, *, as_json: bool) -> i
 
 def print_result(result: "Result", *, as_json: bool) -> None:
     """Print the result for a program or for a person."""
+    from cuda_llm.cli.json_text import print_document
     from cuda_llm.cli.run_output import run_document, show_run
     from cuda_llm.graph.runs.replay import replay_account
     from cuda_llm.traces.run_folder import RunFolder
 
     account = replay_account(RunFolder(result.run_dir))
     if as_json:
-        typer.echo(run_document(result, account))
+        print_document(run_document(result, account))
     else:
         show_run(result, account)
 

@@ -2,7 +2,6 @@
 something to import.
 """
 
-import json
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -58,7 +57,7 @@ def list_all(out: Out = None, as_json: AsJson = False) -> None:
     check_folder(out)
     found = [summarise(run) for run in list_runs(out)]
     if as_json:
-        typer.echo(json.dumps({"schema": SCHEMA, "runs": encode(found)}, indent=2))
+        print_document({"runs": encode(found)})
     elif found:
         show_table(found)
     else:
@@ -99,13 +98,12 @@ def show(
         events = [event_fields(one) for one in trace.events]
         skipped = {"unknown": trace.unknown, "torn": trace.torn}
         whole = {
-            "schema": SCHEMA,
             "run_dir": str(found.path),
             "summary": encode(summarise(found)),
             "skipped": skipped,
             "events": events,
         }
-        typer.echo(json.dumps(whole, indent=2))
+        print_document(whole)
     else:
         print_lines(describe_run(found) if long else describe_in_short(found))
 
@@ -155,7 +153,7 @@ def predictions(out: Out = None, as_json: AsJson = False) -> None:
     attempts = [one for history in histories for one in history.attempts.values()]
     found = tally(predictions_of(attempts))
     if as_json:
-        typer.echo(json.dumps({"schema": SCHEMA, "runs": len(runs), "kinds": encode(found)}))
+        print_document({"runs": len(runs), "kinds": encode(found)})
     elif found:
         print_lines(describe_records(found))
     else:

@@ -240,7 +240,7 @@ def encoded(value: Any) -> Any:
 
 
 def print_document(fields: dict[str, Any]) -> None:
-    """Print one JSON document."""
-    from cuda_llm.cli.json_text import json_text
+    """Print the fields as the one JSON document of a command on traces."""
+    from cuda_llm.cli import json_text
 
-    typer.echo(json_text({"schema": SCHEMA, **fields}))
+    json_text.print_document(json_text.json_text({"schema": SCHEMA, **fields}))

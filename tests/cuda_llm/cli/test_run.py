@@ -125,9 +125,9 @@ def test_ctrl_c_and_sigterm_end_everything_and_the_run_goes_on_by_the_printed_co
     assert again.code == 0, again.stderr
     assert document(again)["finished"] is True
     assert len(recorded_events(run, RunResumed)) == 1
-    third = command("resume", run.name)
-    assert third.code == 2
-    assert "is finished" in third.complaint
+    third = command("resume", run.name, "--json")
+    assert (third.code, document(third)) == (0, document(again))
+    assert command("resume", run.name, "--hint", "x").code == 2
 
 
 def test_a_killed_run_leaves_nobody_behind_and_goes_on_later(

@@ -38,7 +38,7 @@ class Broken(EmulatedDevice):
 class Interrupted(EmulatedDevice):
     @asynccontextmanager
     async def open(self, candidate):
-        while sum(one.get_coro().__name__ == "judge" for one in asyncio.all_tasks()) > 1:
+        while sum(one.get_coro().__name__ == "judge_and_advise" for one in asyncio.all_tasks()) > 1:
             await asyncio.sleep(0.01)
         # The baseline is opened, too: Ctrl-C is pressed once.
         if not pressed:

@@ -11,6 +11,7 @@ from run_starts import asked, events, parts, the_run, told_of
 
 from cuda_llm.errors import UsageError
 from cuda_llm.graph.parts import NO_PARTS, Parts
+from cuda_llm.graph.review_decisions import ACCEPT
 from cuda_llm.graph.runs.result import Result, read_result
 from cuda_llm.graph.runs.start import parts_of, resume, start
 from cuda_llm.tasks.loader import load_task
@@ -57,10 +58,15 @@ def test_an_interrupted_run_comes_to_what_the_undisturbed_one_does(
     assert sorted(told_of(run)) == sorted(one.id for one in result.attempts)
 
 
-def test_a_finished_run_is_not_resumed(tmp_path: Path) -> None:
-    asyncio.run(start(asked(tmp_path), brought=parts()))
-    with pytest.raises(UsageError, match="is finished; fork it with: cuda-llm resume"):
-        asyncio.run(resume(the_run(tmp_path), brought=parts()))
+def test_a_finished_run_gives_its_result_and_takes_no_answer(tmp_path: Path) -> None:
+    """As a supervisor needs that restarts a run whose process was killed at its very end."""
+    whole = asyncio.run(start(asked(tmp_path), brought=parts()))
+    run = the_run(tmp_path)
+    before = run.events.read_bytes()
+    assert asyncio.run(resume(run, answer=ACCEPT)) == whole
+    assert run.events.read_bytes() == before
+    with pytest.raises(UsageError, match="is finished and waits for no review; fork it with"):
+        asyncio.run(resume(run, hints=("use shared memory",)))
 
 
 def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def gate(
     compared, too: they are the same on every machine.
     """
     from cuda_llm.atomic_file import write_atomically
-    from cuda_llm.cli.json_text import json_text
+    from cuda_llm.cli.json_text import json_text, print_document
     from cuda_llm.cli.progress import open_progress
     from cuda_llm.outcomes import InfraFailed
     from cuda_llm.redaction import printable
@@ -112,7 +112,7 @@ def gate(
         if place is not None:
             write_atomically(place, text(report))
     if as_json:
-        typer.echo(json_text(gate_fields(report)))
+        print_document(json_text(gate_fields(report)))
     else:
         typer.echo(printable("\n".join(words.lines(report))))
     if any(isinstance(one.verdict, InfraFailed) for one in judged.values()):

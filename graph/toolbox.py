@@ -4,12 +4,12 @@ profiles in words.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from cuda_llm.figure_wording import describe_largest, describe_over, name_bottleneck
 from cuda_llm.outcomes import Diagnostic, Passed, Verdict
+from cuda_llm.own_thread import await_here
 from cuda_llm.profile import Profile, limiter
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.judge.bench import SOURCE_NAME, Bench
@@ -116,8 +116,7 @@ def _blocking(tool: Callable[[str], Awaitable[str]]) -> Callable[[str], str]:
         return await tool(source)
 
     def call(source: str) -> str:
-        with ThreadPoolExecutor(max_workers=1) as thread:
-            return thread.submit(lambda: asyncio.run(answer(source))).result()
+        return await_here(answer(source))
 
     call.__name__ = getattr(tool, "__name__", "")
     return call

@@ -21,6 +21,12 @@ EDG = re.compile(
     r"(?P<file>[^\s(][^(]*)\((?P<line>\d+)\): (?P<severity>catastrophic error|error|warning)"
     r"(?: #\d+(?:-D)?)?: (?P<message>.*)"
 )
+AT_END = re.compile(
+    r"At end of source: (?P<severity>catastrophic error|error|warning)(?: #\d+(?:-D)?)?: "
+    r"(?P<message>.*)"
+)
+OPENED = re.compile(r"(?P<file>[^\s(][^(]*)\((?P<line>\d+)\): note #3196-D: .*")
+"""Names the bracket that is not closed, behind a message about the end of the source."""
 GCC = re.compile(
     r"(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? "
     r"(?P<severity>fatal error|error|warning|Error|Warning): (?P<message>.*)"
@@ -33,7 +39,7 @@ TOOL = re.compile(
     r"(?P<message>.*)"
 )
 LINKER = re.compile(r"(?:\S*/)?ld: (?P<message>.*)")
-TOOL_OF_PATTERN = {EDG: "nvcc", GCC: "g++", PTXAS_LINE: "ptxas", LINKER: "ld"}
+TOOL_OF_PATTERN = {EDG: "nvcc", AT_END: "nvcc", GCC: "g++", PTXAS_LINE: "ptxas", LINKER: "ld"}
 
 MANGLED = re.compile(r"\b_Z\w+")
 
@@ -72,6 +78,9 @@ def parse_diagnostics(output: str, places: PathNames) -> Diagnostics:
         diagnostic = _parse(line, places)
         if diagnostic is not None:
             found.append(diagnostic)
+        elif found and found[-1].spot is None and (opened := OPENED.fullmatch(line.rstrip())):
+            spot = places.spot(opened["file"], int(opened["line"]))
+            found[-1] = replace(found[-1], spot=spot)
         elif found and line.startswith(" " * 10) and line.strip(" ^"):
             # EDG breaks long messages onto deeply indented lines.
             last = found[-1]
@@ -119,7 +128,7 @@ def limit_diagnostics(diagnostics: Iterable[Diagnostic]) -> Diagnostics:
 
 
 def _parse(line: str, places: PathNames) -> Diagnostic | None:
-    for pattern in (PTXAS_LINE, TOOL, EDG, GCC, LINKER):
+    for pattern in (PTXAS_LINE, TOOL, EDG, AT_END, GCC, LINKER):
         match = pattern.fullmatch(line.rstrip())
         if match is None or any(words in line for words in SUMMARY):
             continue
@@ -132,6 +141,8 @@ def _parse(line: str, places: PathNames) -> Diagnostic | None:
             file, number = _ptx_origin(places.folder / PTX, number)
         spot = places.spot(file, number) if file else None
         message = parts["message"]
+        if pattern is AT_END:
+            message = f"{message} at the end of the file"
         if spot is not None and spot.file == OUTSIDE:
             message = "this file is outside the kernel's folder"
         return Diagnostic(

@@ -58,6 +58,18 @@ def test_each_stage_names_the_line(compile_source: Compile, stage: str) -> None:
     assert describe(failed)[0] == f"mine.cu:{line}: {first.message}"
 
 
+def test_a_file_that_was_cut_short_is_named_with_the_bracket_that_is_open(
+    compile_source: Compile,
+) -> None:
+    failed = compile_source("__global__ void k(float* b) {}\n" + SOLVE + " {\n  k<<<1, 1>>>(b);\n")
+    assert isinstance(failed, CompileFailed)
+    assert describe(failed)[0] == 'mine.cu:2: expected a "}" at the end of the file'
+    assert failed.first_error is not None and failed.first_error.fault == "syntax"
+    failed = compile_source("int x")
+    assert isinstance(failed, CompileFailed)
+    assert describe(failed)[0] == 'expected a ";" at the end of the file'
+
+
 def test_errors_come_before_warnings_in_their_order(compile_source: Compile) -> None:
     source = "__global__ void k(float* b) {\n int idle;\n b[0] = first;\n b[1] = second;\n}"
     failed = compile_source(source + LAUNCH)

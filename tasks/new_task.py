@@ -36,6 +36,10 @@ _EDGES = (3, 31, 67, 33, 130)
 _EMULATED = {1: (65536, 262144), 2: (256, 512), 3: (64, 128)}
 """Extents of emulated sizes, by number of dims."""
 
+USUAL_ROWS = 16
+"""Elements of a row, where rows are of unlike length, of sizes that are timed."""
+LONG_ROWS = 40
+"""The same, of edge sizes: all elements in one row are more than a warp or a block takes."""
 MOST_TIMED = 1 << 22
 """Elements of the largest buffer of a drafted `bench` size, at most: they fill every GPU several
 times, and are drawn and compared in a second."""
@@ -79,6 +83,10 @@ class Executed:
     bytes: str = "0"
     terms: str = ""
     """Elements of an input that an element of an output depends on; empty where that is unknown."""
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    """Dim that counts the elements of all rows, by input that holds where rows begin."""
+    added: str = ""
+    """That dim, where the kernel takes no such number; else empty."""
 
 
 NOT_EXECUTED = Executed()
@@ -223,14 +231,38 @@ def draft(
     }
     given = {**found, **shapes}
     extents = {one.name: given.get(one.name) or _shape(one, point, dims) for one in buffers}
+    every = (*dims, executed.added) if executed.added else dims
     return {
-        "task.toml": _task_toml(name, point, dims, where, extents, executed),
+        "task.toml": _task_toml(name, point, every, where, extents, executed),
         "description.md": (
             f"CONFIRM: say in words what `{entry}` computes, from which inputs, and which sizes\n"
             "may occur. This text goes into the prompt; leave out how to make it fast.\n"
         ),
         "baseline.cu": _baseline(source, read, point, dims, extents, launch, executed),
+        **({"inputs.py": _inputs(executed)} if executed.offsets else {}),
     }
+
+
+def _inputs(executed: Executed) -> str:
+    """Write an inputs.py that makes the offsets of rows of unlike length."""
+    made = {
+        name: (executed.shapes[name].removesuffix(" + 1"), every)
+        for name, every in executed.offsets.items()
+    }
+    dims = ", ".join(dict.fromkeys(dim for pair in made.values() for dim in pair))
+
+    def function(name: str, says: str) -> str:
+        returned = ", ".join(
+            f'"{one}": _{name}(rng, {rows}, {every})' for one, (rows, every) in made.items()
+        )
+        return f'def {name}(rng, *, {dims}):\n    """{says}"""\n    return {{{returned}}}\n'
+
+    stub = (_SKELETON / "inputs.py.txt").read_text(encoding="utf-8")
+    functions = (
+        function("uneven", "Few long rows and many short or empty ones."),
+        function("one_row", "All elements in one row."),
+    )
+    return "\n\n".join((stub.rstrip("\n") + "\n", *functions))
 
 
 def _extents(elements: str, argument: EntryArgument, dims: Collection[str]) -> tuple[str, ...]:
@@ -379,6 +411,8 @@ def _argument(
         lines.append('initial = "0" # CONFIRM: as its caller does')
     if role in (ArgumentRole.IN, ArgumentRole.INOUT):
         drawn = _FLOATS if is_float(argument.dtype) else _WHOLE.get(argument.dtype, '"ints(0, 2)"')
+        if argument.name in executed.offsets:
+            drawn = '"inputs.uneven", "inputs.one_row"'
         indices = executed.distributions.get(argument.name)
         drawn = f'"{indices}"' if indices else drawn
         lines.append(f"distributions = [{drawn}] # CONFIRM")
@@ -395,25 +429,30 @@ def _requires(executed: Executed) -> Iterator[str]:
 def _sizes(dims: Sequence[str], executed: Executed, outputs: Sequence[str]) -> list[str]:
     """Write the sizes: of the kernel's multiples, and for times as large as is affordable."""
 
-    def size(*extents: int) -> str:
-        """Spell a size, each extent rounded to what the kernel takes."""
+    def size(*extents: int, in_row: int = 1) -> str:
+        """Spell a size, each extent rounded to what the kernel takes, with `in_row` times as many
+        elements of rows."""
         pairs = []
         for i, dim in enumerate(dims):
             step = executed.multiples.get(dim, 1)
-            pairs.append(f"{dim} = {max(1, extents[i % len(extents)] // step) * step}")
+            extent = extents[i % len(extents)] * (in_row if dim in executed.offsets.values() else 1)
+            pairs.append(f"{dim} = {max(1, extent // step) * step}")
         return "{ " + ", ".join(pairs) + " }"
 
     emulated = _EMULATED.get(len(dims), (8, 16))
     largest = emulated[-1]
     while _is_affordable(2 * largest, dims, executed, outputs):
         largest *= 2
-    edges = [size(1), *(size(*_EDGES[i:], *_EDGES[:i]) for i in range(len(_EDGES)))]
-    edges = list(dict.fromkeys(edges if len(dims) < 4 else (size(1), size(7))))
+    turned = [(*_EDGES[i:], *_EDGES[:i]) for i in range(len(_EDGES))]
+    edges = [size(1), *(size(*one, in_row=LONG_ROWS) for one in turned)]
+    edges = list(
+        dict.fromkeys(edges if len(dims) < 4 else (size(1), size(7, in_row=7 * LONG_ROWS)))
+    )
     return [
         "[sizes] # CONFIRM",
-        f"bench = [{size(largest)}]",
+        f"bench = [{size(largest, in_row=USUAL_ROWS)}]",
         f"edge = [{', '.join(edges)}]",
-        f"emulated = [{', '.join(map(size, emulated))}]",
+        f"emulated = [{', '.join(size(one, in_row=USUAL_ROWS) for one in emulated)}]",
         *_hidden(dims, executed),
     ]
 
@@ -459,7 +498,8 @@ def _tolerance(dims: Sequence[str], floats: Sequence[FloatFormat], executed: Exe
 
 
 def _rest(dims: Sequence[str], executed: Executed) -> list[str]:
-    volume = " * ".join(dims)
+    # Rows of unlike length are no product of dims.
+    volume = f"({' + '.join(dims)})" if executed.offsets else " * ".join(dims)
     return [
         "[roofline] # CONFIRM: the least arithmetic and traffic any kernel needs",
         f'flops = "{executed.flops}"',
@@ -596,7 +636,13 @@ def _choices(read: CudaSource, point: EntryPoint, dims: Sequence[str]) -> list[_
         return [_Launch(lines=(*found.statements, f"{point.called}<<<{grid}>>>({passed});{mark}"))]
     head = f"\n// CONFIRM: launch {function.qualified} the way your program does."
     call = f"{point.called}<<<blocks, threads>>>({passed}); // CONFIRM: shared memory, order"
-    shapes = [_launch_shape(function, point, dims), *_block_an_index(function, dims)]
+    # A thread an element of the dim that its index is compared with, or of all dims.
+    along = _along(function, "x", dims)
+    covered = dict.fromkeys(((along,) if along else tuple(dims), tuple(dims)))
+    shapes = [
+        *(_launch_shape(function, point, dims, one) for one in covered),
+        *_block_an_index(function, dims),
+    ]
     return [_Launch(lines=(*shape, call), head=head) for shape in shapes]
 
 
@@ -666,14 +712,17 @@ def _along(function: DefinedFunction, axis: str, dims: Sequence[str]) -> str:
     """Return the dim that indices along an axis of the grid are compared with; empty for none."""
     body = spell(function.body)
     for index in re.findall(rf"\b(\w+) = [^;=]*\bthreadIdx\.{axis}\b", body):
-        for dim in re.findall(rf"\b{index} (?:<|>=) (?:\w+\.)?(\w+)\b", body):
+        for dim in re.findall(rf"\b{index} (?:<|>=) (?:\w+\.)?(\w+)\b(?! \*)", body):
             if dim in dims:
                 return str(dim)
     return ""
 
 
-def _launch_shape(function: DefinedFunction, point: EntryPoint, dims: Sequence[str]) -> list[str]:
-    """Write blocks and threads that cover the dims, of two axes where the kernel uses `.y`."""
+def _launch_shape(
+    function: DefinedFunction, point: EntryPoint, dims: Sequence[str], covered: Sequence[str]
+) -> list[str]:
+    """Write blocks and threads, a thread for each index of the `covered` dims; two axes where the
+    kernel uses `.y`."""
     if not any(one.is_dim for one in point.arguments):
         return ["dim3 threads(256);", "dim3 blocks(1); // CONFIRM: the kernel takes no size"]
     body = spell(function.body)
@@ -686,9 +735,9 @@ def _launch_shape(function: DefinedFunction, point: EntryPoint, dims: Sequence[s
         ]
     threads = _block_of(point, body)
     block = threads if threads.isalnum() else f"({threads})"
-    grid = f"({_volume(dims)} + {block} - 1) / {block}"
+    grid = f"({_volume(covered)} + {block} - 1) / {block}"
     if threads == "256":
-        grid = f"({_volume(dims)} + 255) / 256"
+        grid = f"({_volume(covered)} + 255) / 256"
     return [
         f"dim3 threads({threads});",
         f"dim3 blocks({grid}); // CONFIRM: one thread an element",

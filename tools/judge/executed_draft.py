@@ -8,6 +8,7 @@ are indices into it. Where the source does not say how the kernel is launched, t
 that writes every element of the outputs at every size.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -86,6 +87,8 @@ class _Call:
     """Elements of buffers that are not as long as can be."""
     indices: Mapping[str, int] = field(default_factory=dict)
     """Whole number that an input is filled with, by argument; 0 for other whole numbers."""
+    steps: Mapping[str, int] = field(default_factory=dict)
+    """Difference of neighbours of an input that ascends from 0, by argument."""
     spots: Mapping[str, int] = field(default_factory=dict)
     """Index of the element that is NaN, by float input."""
     poison: int = 0
@@ -106,6 +109,8 @@ class _Kernel:
         """The last fault of a launch that was tried with long buffers."""
         self.known: Mapping[str, str] = {}
         """Shapes of buffers, as far as they are found."""
+        self.offsets: Mapping[str, str] = {}
+        """Dim that counts the elements of all rows, by input that holds where rows begin."""
         self._endless: TimedOut | None = None
         """The first call that did not end: no other is made."""
 
@@ -157,6 +162,12 @@ class _Kernel:
             data = placed[one.name].data
             if one.name in call.indices:
                 data[...] = call.indices[one.name]
+            elif one.name in call.steps:
+                data[...] = np.arange(data.size) * call.steps[one.name]
+            elif one.name in self.offsets:
+                rows = int(evaluate(self.known[one.name], call.dims)) - 1
+                begins = np.minimum(np.arange(data.size), rows)
+                data[...] = begins * call.dims[self.offsets[one.name]] // rows
             elif one.is_output:
                 data.view(np.uint8)[...] = call.poison
             elif is_float(one.dtype):
@@ -178,13 +189,20 @@ class _Kernel:
         return outcome, {name: one.data for name, one in placed.items()}
 
     async def length(
-        self, name: str, dims: Dims, choice: int, indices: Mapping[str, int] = MappingProxyType({})
+        self,
+        name: str,
+        dims: Dims,
+        choice: int,
+        indices: Mapping[str, int] = MappingProxyType({}),
+        steps: Mapping[str, int] = MappingProxyType({}),
     ) -> int:
         """Return the least length of a buffer with which a call stays inside; -1 for none."""
         low, high = 0, self.most(dims)
 
         async def fits(length: int) -> bool:
-            call = _Call(dims=dims, choice=choice, lengths={name: length}, indices=indices)
+            call = _Call(
+                dims=dims, choice=choice, lengths={name: length}, indices=indices, steps=steps
+            )
             return isinstance((await self.call(call))[0], CallReport)
 
         if not await fits(high):
@@ -270,15 +288,16 @@ async def _written(kernel: _Kernel, dims: Dims, choice: int) -> Mapping[str, int
 async def _execute(
     kernel: _Kernel, sizes: Sequence[Dims], choice: int, written: Sequence[Mapping[str, int]]
 ) -> Executed:
-    small: dict[str, str] = {}
-    for one in kernel.buffers:
-        ends = [found.get(one.name, 0) for found in written]
-        if one.role != ArgumentRole.INOUT:
-            # What is only filled or copied, as by cudaMemset, is no access of the kernel's.
-            touched = [await kernel.length(one.name, dims, choice) for dims in sizes]
-            ends = [*map(max, touched, ends)]
-        small[one.name] = fit(ends, sizes)
-    kernel.known = small
+    small = kernel.known = await _touched(kernel, sizes, choice, written)
+    offsets = await _find_offsets(kernel, sizes, choice, small)
+    added = ""
+    if offsets:
+        every = elements_dim(kernel.task, small)
+        if every not in kernel.task.dims:
+            added, place = every, len(kernel.task.dims) % MOST_DIMS
+            sizes = [{**size, added: EXTENTS[number][place]} for number, size in enumerate(sizes)]
+        kernel.offsets = dict.fromkeys(offsets, every)
+        small = kernel.known = await _touched(kernel, sizes, choice, written)
     fitted = await _at_large(kernel, sizes, choice, small)
     shapes, distributions, reached = await _indexed(kernel, sizes, choice, fitted)
     own = {one.name for one in kernel.buffers if one.role == ArgumentRole.WORKSPACE}
@@ -290,9 +309,65 @@ async def _execute(
         reached=reached,
         multiples=await _multiples(kernel, sizes[0], choice, written[0], fitted),
         flops=await _flops(kernel, sizes, choice, known),
-        terms=await _terms(kernel, sizes, choice, known, {*distributions, *reached}),
+        terms=kernel.offsets[offsets[0]]
+        if offsets
+        else await _terms(kernel, sizes, choice, known, {*distributions, *reached}),
+        offsets=kernel.offsets,
+        added=added,
         bytes=_bytes(kernel.task, known),
     )
+
+
+async def _touched(
+    kernel: _Kernel, sizes: Sequence[Dims], choice: int, written: Sequence[Mapping[str, int]]
+) -> Mapping[str, str]:
+    """Return the shapes of buffers as far as the kernel reaches or writes; empty for no product."""
+    shapes: dict[str, str] = {}
+    for one in kernel.buffers:
+        ends = [found.get(one.name, 0) for found in written]
+        if one.role != ArgumentRole.INOUT:
+            # What is only filled or copied, as by cudaMemset, is no access of the kernel's.
+            touched = [await kernel.length(one.name, dims, choice) for dims in sizes]
+            ends = [*map(max, touched, ends)]
+        shapes[one.name] = fit(ends, sizes)
+    return shapes
+
+
+async def _find_offsets(
+    kernel: _Kernel, sizes: Sequence[Dims], choice: int, shapes: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the inputs of whole numbers, one more than a dim, that say where rows begin: ascending
+    by 2 instead of 1 they make the kernel reach as many elements farther as there are rows."""
+    found = []
+    for one in kernel.buffers:
+        rows, is_longer, _ = shapes[one.name].partition(" + 1")
+        whole = one.role == ArgumentRole.IN and not is_float(one.dtype)
+        if not (whole and is_longer and rows in kernel.task.dims and item_bytes(one.dtype) >= 4):
+            continue
+        for other in kernel.buffers:
+            if other is one:
+                continue
+            farther = []
+            for dims in sizes[:2]:
+                ends = [
+                    await kernel.length(other.name, dims, choice, steps={one.name: step})
+                    for step in (1, 2)
+                ]
+                farther.append(min(ends) >= 0 and ends[1] - ends[0] == dims[rows])
+            if all(farther):
+                found.append(one.name)
+                break
+    return tuple(found)
+
+
+def elements_dim(task: Task, shapes: Mapping[str, str]) -> str:
+    """Return the dim that counts the elements of all rows: by its name one that no shape has, else
+    a new one."""
+    used = {word for shape in shapes.values() for word in shape.split()}
+    counts = re.compile(r"nnz|non_?zero|edge|element|total|entries", re.IGNORECASE)
+    known = [dim for dim in task.dims if dim not in used and counts.search(dim)]
+    taken = {one.name for one in task.arguments}
+    return known[0] if known else "nonzeros" if "nonzeros" not in taken else "nonzeros_count"
 
 
 async def _at_large(

@@ -9,11 +9,19 @@ from corpus_sample import sample
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda_llm.outcomes import IllegalAccess, TimedOut, Verdict
+from cuda_llm.outcomes import IllegalAccess, TimedOut, Verdict, WrongResult
 from cuda_llm.tasks.loader import load_task
-from cuda_llm.tasks.new_task import Executed, choose_entry, draft, write_task, write_tried
+from cuda_llm.tasks.new_task import (
+    Executed,
+    choose_entry,
+    draft,
+    find_guesses,
+    write_task,
+    write_tried,
+)
 from cuda_llm.tools.judge.admission import check_task
 from cuda_llm.tools.judge.executed_draft import EXTENTS, execute_draft, fit
+from cuda_llm.tools.judge.judge import judge, open_bench
 from cuda_llm.tools.open_device import DEFAULT_GPU, open_device, open_emulated
 
 FOLDER = Path(__file__).parents[2] / "fixtures/drafted"
@@ -144,6 +152,20 @@ DRAFTED = [
         "6 * tokens * hidden",
         terms="1",
     ),
+    Drafted(
+        "csr",
+        {
+            "row_ptr": "rows + 1",
+            "col_idx": "nonzeros",
+            "vals": "nonzeros",
+            "x": "cols",
+            "y": "rows",
+        },
+        "2 * nonzeros",
+        "4 * (rows + 1) + 8 * nonzeros + 4 * cols + 4 * rows",
+        {"col_idx": "ints(0, cols)"},
+        terms="nonzeros",
+    ),
     Drafted("pixels", {"image": "4 * width * height"}, "0", "8 * width * height"),
     Drafted(
         "batched_inverse",
@@ -181,6 +203,24 @@ def test_a_draft_has_the_shapes_that_its_kernel_touches(wanted: Drafted, tmp_pat
     admission = asyncio.run(check_task(load_task(folder), open_device("emulated:H200")))
     assert admission.ok != bool(wanted.problem), admission.problems
     assert wanted.problem in "".join(admission.problems)
+
+
+def test_a_draft_of_ragged_rows_refuses_a_kernel_that_drops_long_rows(tmp_path: Path) -> None:
+    folder, found = executed(tmp_path, "csr")
+    assert isinstance(found, Executed), found
+    assert (found.offsets, found.added) == ({"row_ptr": "nonzeros"}, "nonzeros")
+    task, device = load_task(folder), open_device("emulated:H200")
+    assert any(spot.file.endswith("inputs.py") for spot in find_guesses(task))
+    admission = asyncio.run(check_task(task, device))
+    assert admission.ok, admission.problems
+    whole, short = "row_ptr[row + 1]", "min(row_ptr[row + 1], row_ptr[row] + 32)"
+    source = task.baseline.read_text().replace(whole, short)
+
+    async def judged() -> Verdict:
+        bench = open_bench(task, device)
+        return (await judge(bench, source, baseline=await bench.time_baseline())).verdict
+
+    assert isinstance(asyncio.run(judged()), WrongResult)
 
 
 def test_every_kernel_on_disk_is_drafted() -> None:

@@ -77,6 +77,10 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
         "gate:gate",
         "Judge a repository's kernels, and fail where any is wrong, or slower than recorded.",
     ),
+    "mcp": Subcommand(
+        "mcp:mcp",
+        "Serve the judge to coding agents over the Model Context Protocol, until the client ends.",
+    ),
     "check": Subcommand(
         "check:check",
         "Report races, bounds, unset values and barriers of any kernel; no reference, no GPU.",

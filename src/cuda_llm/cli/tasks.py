@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cuda_llm.cli.completion import TaskName
-from cuda_llm.errors import MissingError, UsageError
+from cuda_llm.errors import UsageError
 from cuda_llm.own_thread import await_here
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def show(
     """Show what a task asks for, its sizes and how results are judged."""
     from cuda_llm.tasks.loader import load_task
 
-    typer.echo("\n".join(_describe(load_task(name))))
+    typer.echo("\n".join(describe_task(load_task(name))))
 
 
 @tasks_app.command()
@@ -59,55 +59,28 @@ def new(
     out: Annotated[Path, typer.Option(help="Where to make the folder.")] = Path(),
 ) -> None:
     """Write the folder of a new task: a skeleton, or a draft around a kernel you have."""
+    from cuda_llm.cli.draft_task import draft_task
     from cuda_llm.source_file import read_source
     from cuda_llm.tasks.loader import load_task
-    from cuda_llm.tasks.new_task import (
-        Executed,
-        choose_entry,
-        draft,
-        find_guesses,
-        skeleton,
-        write_task,
-        write_tried,
-    )
-    from cuda_llm.tools.judge.executed_draft import execute_draft
-    from cuda_llm.tools.open_device import DEFAULT_GPU, open_emulated
-    from cuda_llm.verdict_wording import describe
+    from cuda_llm.tasks.new_task import skeleton, write_task
 
     if source is None and entry is not None:
         raise UsageError(f"--entry {entry}: expected --from FILE too, the file that defines it")
     if source is None:
         folder = write_task(name, out, skeleton(name))
+        load_task(folder)
         typer.echo(f"{folder}: edit task.toml, description.md, reference.py and baseline.cu")
     else:
-        text = read_source(source)
-        entry = entry or choose_entry(text, source.name)
-        folder = write_task(name, out, draft(name, text, entry, source.name))
-        tried = write_tried(text, entry, source.name)
-        typer.echo(f"executing {entry} at small sizes", err=True)
-        try:
-            executed = await_here(
-                execute_draft(load_task(folder), open_emulated(DEFAULT_GPU), *tried)
-            )
-        except MissingError as error:
-            executed = None
-            typer.echo(f"not executed, so every shape is a guess: {error}", err=True)
-        if isinstance(executed, Executed):
-            for file, better in draft(name, text, entry, source.name, executed=executed).items():
-                (folder / file).write_text(better, encoding="utf-8")
-        elif executed is not None:
-            typer.echo(
-                "no launch that was tried writes its outputs whole, so launch and shapes are "
-                f"guesses ({executed.code}: {describe(executed)[0]}); draft around a function that "
-                "launches the kernel as your program does",
-                err=True,
-            )
-        marks = len(find_guesses(load_task(folder)))
+
+        def say(line: str) -> None:
+            typer.echo(line, err=True)
+
+        made = await_here(draft_task(name, read_source(source), source.name, entry, out, say))
+        folder = made.folder
         typer.echo(
-            f"{folder}: {entry} is the baseline and, without a reference.py, the oracle; "
-            f"look at the {marks} guesses marked CONFIRM"
+            f"{folder}: {made.entry} is the baseline and, without a reference.py, the oracle; "
+            f"look at the {len(made.guesses)} guesses marked CONFIRM"
         )
-    load_task(folder)
     typer.echo(f"then: cuda-llm tasks check {shlex.quote(str(folder))}")
 
 
@@ -215,7 +188,8 @@ def check(
     return 0
 
 
-def _describe(task: "Task") -> Iterable[str]:
+def describe_task(task: "Task") -> Iterable[str]:
+    """Yield what a task asks for: signature, arguments, sizes, tolerance, description."""
     from cuda_llm.tasks.signature import signature
 
     yield f"{task.name}: {task.title}"

@@ -20,6 +20,8 @@ class Operator:
     """Floating-point operations of a contraction; 0 for other operators."""
     terms: int
     """Largest number of terms that are added for an element of the result."""
+    dtype: str = ""
+    """Element type of what is contracted, as PyTorch names it; empty for other operators."""
 
 
 def record_operators(
@@ -69,12 +71,14 @@ def _operator(
         along = -1 if axis is None or not read or axis >= read[0].dim() else axis
         length = read[0].shape[along] if read and read[0].dim() else 1
         terms = length if least >= most else most // least
+    dtype = str(read[0].dtype).removeprefix("torch.") if flops and read else ""
     distinct = {id(one): one for one in (*read, *written)}.values()
     return Operator(
         name=name.rstrip("_"),
         bytes_moved=sum(one.numel() * one.element_size() for one in distinct),
         flops=flops,
         terms=max(1, terms),
+        dtype=dtype,
     )
 
 

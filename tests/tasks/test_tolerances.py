@@ -1,6 +1,7 @@
 """The limits hold for what they allow and not for what they forbid."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -122,3 +123,10 @@ def test_a_plain_silu_is_right_where_its_exponential_overflows() -> None:
     assert not compare(plain, right, limits(ELEMENTWISE, Terms())).ok
     cut_off = np.where(x < -80, np.float32(0), plain)
     assert not compare(cut_off, right, own).ok
+
+
+def test_roundings_before_the_last_are_relative_to_the_scale() -> None:
+    tolerance = Tolerance(kind=ToleranceClass.DOT, precision="bf16")
+    once = limits(tolerance, Terms(count=64))
+    often = limits(replace(tolerance, roundings=4), Terms(count=64))
+    assert often == replace(once, scale_weight=once.scale_weight + 3)

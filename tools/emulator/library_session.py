@@ -12,7 +12,7 @@ import numpy as np
 
 from cuda_llm.errors import TaskError
 from cuda_llm.hardware_profiles.hardware import Hardware
-from cuda_llm.hardware_profiles.roofline import roof
+from cuda_llm.hardware_profiles.roofline import published_peaks, roof
 from cuda_llm.outcomes import Verdict
 from cuda_llm.tasks.library import load_library
 from cuda_llm.tasks.torch_module import import_torch
@@ -23,6 +23,8 @@ from cuda_llm.tools.device.candidate import LibraryCall
 
 _GUARD_BYTES = 4096
 _ALIGNMENT = 256
+_TENSOR = {"float16": "tensor:fp16", "bfloat16": "tensor:bf16"}
+"""Peak of contractions by element type; fp32 is contracted on CUDA cores, as in `exact_torch`."""
 
 
 class HostLibrarySession:
@@ -116,7 +118,11 @@ class HostLibrarySession:
 
 def operator_us(operator: Operator, hardware: Hardware) -> float:
     """Return the modelled microseconds of an operator, including its launch."""
-    least = roof(hardware, flops=operator.flops, bytes_moved=operator.bytes_moved)
+    tensor = _TENSOR.get(operator.dtype, "")
+    precision = tensor if tensor in published_peaks(hardware) else "fp32"
+    least = roof(
+        hardware, flops=operator.flops, bytes_moved=operator.bytes_moved, precision=precision
+    )
     moving_us = least.memory_us / hardware.model.dram_efficiency
     return max(least.compute_us, moving_us) + hardware.model.launch_us
 

@@ -301,7 +301,7 @@ def _description(problem: ImportedProblem) -> str:
 
 
 def _told(one: SolveArgument) -> str:
-    extents = " x ".join(one.shape)
+    extents = ", ".join(one.shape)
     if one.shape:
         return f"{one.dtype} [{extents}]"
     return f"the number {one.value}" if one.is_number else f"always {one.value}"

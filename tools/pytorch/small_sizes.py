@@ -61,6 +61,10 @@ def choose_sizes(expressed: Expressed, trace_at: TraceAt, steps: Mapping[str, in
     )
 
 
+def _odd(place: int) -> int:
+    return _ODD[min(max(0, place), len(_ODD) - 1)]
+
+
 class _Chooser:
     def __init__(self, own: Dims, trace_at: TraceAt, steps: Mapping[str, int]) -> None:
         self._own = own
@@ -114,14 +118,15 @@ class _Chooser:
         """Yield sizes of odd extents that differ from dim to dim."""
         found: list[Dims] = []
         for start in range(len(_ODD)):
-            for shift in (1, 0):
-                caps = (_ODD[max(0, start - shift * place)] for place in range(len(self._own)))
+            # Rows longer than columns, and shorter, in turn; equal where nothing else fits.
+            for shift in ((1, -1, 0), (-1, 1, 0))[start % 2]:
                 dims = {
-                    name: self.capped(name, least, cap * self._steps[name])
-                    for name, cap in zip(self._own, caps, strict=True)
+                    name: self.capped(name, least, _odd(start - shift * place) * self._steps[name])
+                    for place, name in enumerate(self._own)
                 }
                 if dims not in found and self.fits(dims):
                     found.append(dims)
+                    break
         last, places = len(found) - 1, min(len(found), _EDGES) - 1
         chosen = sorted({round(place * last / max(1, places)) for place in range(places + 1)})
         yield from (found[place] for place in chosen)

@@ -75,7 +75,7 @@ def _exported(
                 _Called(), tuple(tensors), dynamic_shapes={"tensors": free}, strict=False
             )
     except Exception as error:
-        raise TaskError(_reason(error)) from error
+        raise TaskError(_reason(torch, run, tensors, error)) from error
     held = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
     environment = next(one.fake_mode.shape_env for one in held if hasattr(one, "fake_mode"))
     results = [*program.graph.nodes][-1].args[0]
@@ -85,7 +85,9 @@ def _exported(
             raise TaskError("the shape of its result depends on the values of its arguments")
     found = {}
     for symbol, origins in environment.var_to_sources.items():
-        match = _SOURCE.fullmatch(origins[0].name if origins else "")
+        # A method in older versions of PyTorch, a property in newer ones.
+        origin = origins[0].name if origins else ""
+        match = _SOURCE.fullmatch(origin() if callable(origin) else origin)
         if match:
             found[symbol] = (int(match[1]), int(match[2]))
     return [one.expr for one in environment.guards], found
@@ -128,11 +130,17 @@ def _plain(name: str) -> str:
     return "".join(char if char.isalnum() else "_" for char in name)
 
 
-def _reason(error: Exception) -> str:
+def _reason(torch: Any, run: Callable[..., Any], tensors: Sequence[Any], error: Exception) -> str:
+    """Return why a call cannot be exported: of shapes that do not fit, in numbers, not symbols."""
     text = str(error)
     if "data-dependent" in text or "DataDependent" in type(error).__name__:
         return (
             "what it computes depends on the values of its arguments beyond their shapes "
             "(`.item()`, `if tensor`, a shape made of values); a task needs fixed shapes"
         )
+    try:
+        with torch.no_grad():
+            run(*(one.to("meta") for one in tensors))
+    except Exception as plain:
+        error = plain
     return f"{type(error).__name__}: {first_line(error)}"

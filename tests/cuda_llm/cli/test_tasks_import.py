@@ -31,3 +31,16 @@ def test_a_path_that_is_not_there_is_told_in_one_line(command: Command, tmp_path
     done = command("tasks", "import", "kernelbench", str(tmp_path / "nothing"))
     assert done.code == 2
     assert "nothing: not found; expected a .py file or a folder of them" in done.stderr
+
+
+def test_a_function_without_example_is_told_how_one_looks(command: Command) -> None:
+    done = command("tasks", "import", "torch", "mine.py:swiglu")
+    assert done.code == 2
+    assert "--example is missing" in done.complaint
+    assert "--example 'randn(2048, 4096, dtype=bfloat16)" in done.complaint
+
+
+def test_a_problem_of_kernelbench_takes_no_example(command: Command, tmp_path: Path) -> None:
+    done = command("tasks", "import", "kernelbench", str(tmp_path), "--example", "randn(4)")
+    assert done.code == 2
+    assert "have get_inputs(); leave it out" in done.complaint

@@ -5,7 +5,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from corpus_sample import is_whole
+from corpus_sample import sample
 
 from cuda_llm import judge_many
 from cuda_llm.errors import TaskError, UsageError
@@ -90,23 +90,42 @@ def test_parameters_of_a_module_are_arguments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "example", "why"),
-    [
-        ("def f(x):\n    return x[x > 0]\n", "randn(8)", "shape of its result depends on the val"),
-        (
-            "def f(x):\n    return x * 2 if x.sum() > 0 else x\n",
-            "randn(8)",
-            "depends on the values",
-        ),
-        ("def f(x):\n    x += 1\n    return x * 2\n", "randn(8)", "writes to its argument x"),
-        ("def f(x):\n    return x + torch.rand_like(x)\n", "randn(8)", "its results are random"),
-        ("def f(x):\n    return {'y': x + 1}\n", "randn(8)", "returns a"),
-        ("def f(x):\n    return x + 1\n", "rand(8), 3", "the example does not fit: too many"),
-        ("def f(x):\n    return x + 1\n", "rnd(8)", "name 'rnd' is not defined; expected its arg"),
-        ("def f(x):\n    return x[0] + 1\n", "([rand(8)],)", "x is a list; expected a tensor"),
-        ("import absent_module\n\ndef f(x):\n    return x\n", "rand(8)", "No module named 'absent"),
-        ("def f(x)\n    return x\n", "rand(8)", "mine.py:5: expected ':'"),
-        ("def g(x):\n    return x + 1\n", "rand(8)", "mine.py:f: not found"),
-    ],
+    sample(
+        [
+            (
+                "def f(x):\n    return x[x > 0]\n",
+                "randn(8)",
+                "shape of its result depends on the val",
+            ),
+            (
+                "def f(x):\n    return x * 2 if x.sum() > 0 else x\n",
+                "randn(8)",
+                "depends on the values",
+            ),
+            ("def f(x):\n    x += 1\n    return x * 2\n", "randn(8)", "writes to its argument x"),
+            (
+                "def f(x):\n    return x + torch.rand_like(x)\n",
+                "randn(8)",
+                "its results are random",
+            ),
+            ("def f(x):\n    return {'y': x + 1}\n", "randn(8)", "returns a"),
+            ("def f(x):\n    return x + 1\n", "rand(8), 3", "the example does not fit: too many"),
+            (
+                "def f(x):\n    return x + 1\n",
+                "rnd(8)",
+                "name 'rnd' is not defined; expected its arg",
+            ),
+            ("def f(x):\n    return x[0] + 1\n", "([rand(8)],)", "x is a list; expected a tensor"),
+            (
+                "import absent_module\n\ndef f(x):\n    return x\n",
+                "rand(8)",
+                "No module named 'absent",
+            ),
+            ("def f(x)\n    return x\n", "rand(8)", "mine.py:5: expected ':'"),
+            ("def g(x):\n    return x + 1\n", "rand(8)", "mine.py:f: not found"),
+        ],
+        every=3,
+    ),
 )
 def test_what_is_no_task_is_refused_in_one_line(
     tmp_path: Path, source: str, example: str, why: str
@@ -203,12 +222,13 @@ extern "C" void solve(const float* x, const float* w, const float* v, float* out
                 "sum = __bfloat162float(__float2bfloat16(sum + rounded * rounded));",
             ).replace("rsqrtf(sum / n + eps)", "rsqrtf(sum / n + 1e-2f)"),
         ),
-        (
+        pytest.param(
             "feed_forward.py",
             "swiglu",
             "[one[:64, :96] for one in swiglu_example(float32)]",
             SWIGLU,
             SWIGLU.replace("k < inner", "k < inner - inner / 64"),
+            marks=pytest.mark.evidence,
         ),
     ],
 )
@@ -221,19 +241,12 @@ def test_a_right_kernel_passes_and_a_wrong_kernel_is_refused(
     assert refused.verdict.code == "WRONG_RESULT", refused.verdict
 
 
+@pytest.mark.evidence
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-@pytest.mark.parametrize(
-    ("file", "name"),
-    [
-        pytest.param(file, name, marks=[] if name == "embed" else [pytest.mark.evidence])
-        for file, name in REAL
-    ],
-)
+@pytest.mark.parametrize(("file", "name"), REAL)
 def test_a_function_of_model_code_is_an_admissible_task(
     tmp_path: Path, file: Path, name: str, dtype: str
 ) -> None:
-    if dtype == "float32" and not is_whole():
-        pytest.skip("one type is enough for a sample")
     folder = import_function(f"{file}:{name}", f"{name}_example({dtype})", tmp_path)
     admission = asyncio.run(check_task(load_task(folder), open_device("emulated")))
     assert admission.problems == ()

@@ -1,19 +1,21 @@
 """What becomes of a candidate when the device breaks under it, and what its verdict says."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from cuda_llm.errors import BrokenByWork, DeviceLost, InfrastructureError
 from cuda_llm.hardware_profiles.lookup import find_hardware
-from cuda_llm.outcomes import InfraFailed, Passed
+from cuda_llm.outcomes import ElementKind, InfraFailed, Passed, WrongResult
 from cuda_llm.tasks.loader import load_task
 from cuda_llm.tools.device import Device, ForwardingDevice, T, Work
 from cuda_llm.tools.device.candidate import Compiled
 from cuda_llm.tools.emulator.device import EmulatedDevice
 from cuda_llm.tools.judge.compile import compile_source
-from cuda_llm.tools.judge.judge import assemble_passed, judge, open_bench
+from cuda_llm.tools.judge.judge import assemble_passed, judge, open_bench, validate_compiled
 from cuda_llm.tools.judge.judged import Judged
+from cuda_llm.tools.open_device import open_emulated
 from cuda_llm.tools.timing.times import KernelTimes
 from cuda_llm.tools.validator.validate import Validated
 
@@ -85,3 +87,44 @@ def test_a_verdict_says_on_which_device_it_was_timed(timed_on: str, name: str) -
     profile = asyncio.run(verdict()).profile
     assert profile is not None
     assert profile.device.startswith(name)
+
+
+ADD = """
+#include <cuda_fp16.h>
+__global__ void add(const float* a, const float* b, float* c, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = VALUE;
+}
+extern "C" void solve(const float* a, const float* b, float* c, int n) {
+    add<<<(n + 255) / 256, 256>>>(a, b, c, n);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "pattern"),
+    [
+        ("(a[i] + b[i]) * 1.0003f", None),
+        ("__half2float(__float2half(a[i] + b[i]))", ElementKind.ROUNDED_TO_TF32),
+    ],
+)
+def test_rounding_to_a_short_type_is_suspected_only_where_the_code_has_one(
+    value: str, pattern: ElementKind | None
+) -> None:
+    device = open_emulated("H200")
+    task = load_task("vector_add")
+    narrow = [
+        replace(one, distributions=("uniform(1, 2)",)) if one.distributions else one
+        for one in task.arguments
+    ]
+    task = replace(task, arguments=tuple(narrow))
+
+    async def validated() -> object:
+        compiled = await compile_source(task, device, ADD.replace("VALUE", value), "solve.cu")
+        assert isinstance(compiled, Compiled), compiled
+        return await validate_compiled(task, device, compiled)
+
+    found = asyncio.run(validated())
+    assert isinstance(found, WrongResult), found
+    seen = found.looks_like
+    assert (None if seen is None else seen.kind) == pattern

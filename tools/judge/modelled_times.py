@@ -122,6 +122,9 @@ LEAST_STORED = 0.9
 LEAST_OPERATIONS = 0.5
 """Least floating-point operations for each one of the task, relative to the compared size that has
 the fewest: other orders of summation and shared intermediate results need fewer, too."""
+LEAST_FLOATING = 1 / 16
+"""Least share of the operations of a task of whole numbers that is floating-point where its work
+is: a product of 8-bit numbers is added up in whole numbers, and scaled once a row."""
 MOST_SAMPLES = 8
 """Most samples whose work is averaged before a kernel is found to leave work out: where few blocks
 can be executed, and blocks do unlike work, one sample may show half of the work."""
@@ -331,8 +334,12 @@ def _times_the_work(task: Task, size: Dims, dims: Dims) -> float:
 def _depends_on_draw(task: Task, reports: Iterable[CallReport]) -> bool:
     """Return whether other inputs or blocks of a size may take another time: whole numbers decide
     how long rows are and what is reached, or blocks were seen to do unlike work."""
+    return _takes_whole_numbers(task) or any(map(_spread, reports))
+
+
+def _takes_whole_numbers(task: Task) -> bool:
     drawn = (one for one in task.arguments if one.role in (ArgumentRole.IN, ArgumentRole.INOUT))
-    return any(not is_float(one.dtype) for one in drawn) or any(map(_spread, reports))
+    return any(not is_float(one.dtype) for one in drawn)
 
 
 def _own_nonce(compiled: Baseline) -> bytes:
@@ -715,7 +722,8 @@ def find_less_work(
     proved: Sequence[tuple[Dims, Mapping[str, float]]],
 ) -> Quarantined | None:
     """Return a Quarantined where a kernel computes less at `dims`, whose outputs nobody compared,
-    than at the sizes of `proved`, whose operations are given; None where it does not."""
+    than at the sizes of `proved`, whose operations are given; None where it does not, or where the
+    task's operations are those of whole numbers, which are not counted."""
     wanted = float(evaluate(task.roofline.flops, dims))
     shares = [
         (floating_operations(counted) / flops, beside)
@@ -725,6 +733,8 @@ def find_less_work(
     if report.operations is None or not wanted or not shares:
         return None
     share, beside = min(shares, key=lambda one: one[0])
+    if share < LEAST_FLOATING and _takes_whole_numbers(task):
+        return None
     # Small sizes need more besides the work itself; of that, the task's own work suffices.
     least = LEAST_OPERATIONS * min(1.0, share) * wanted
     counted = floating_operations(report.operations)

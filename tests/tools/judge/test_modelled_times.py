@@ -472,6 +472,20 @@ def test_nothing_is_said_of_less_work_without_operations_of_the_task() -> None:
     assert find_less_work(load_task("histogram"), {"n": 9, "num_bins": 4}, report, proved) is None
 
 
+@pytest.mark.parametrize(("dtype", "is_said"), [("int8", False), ("float32", True)])
+def test_products_of_whole_numbers_are_not_missed_as_floating_point_operations(
+    dtype: str, is_said: bool
+) -> None:
+    """An 8-bit product of a matrix and a vector has a floating-point operation a row: its scale."""
+    task = load_task("matrix_multiplication")
+    given = [replace(one, dtype=dtype) if one.role == "in" else one for one in task.arguments]
+    task = replace(task, arguments=tuple(given))
+    small, large = {"M": 64, "N": 1, "K": 64}, {"M": 64, "N": 1, "K": 4096}
+    report = CallReport(wall_s=0.0, operations={"fp32": 64.0})
+    found = find_less_work(task, large, report, [(small, {"fp32": 64.0})])
+    assert (found is not None) == is_said
+
+
 HALF = """\
 __global__ void multiply(const float* A, const float* B, float* C, int M, int N, int K, int most)
 {

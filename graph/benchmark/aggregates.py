@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 from statistics import geometric_mean, median
+from types import MappingProxyType
 
 from cuda_llm.codec import SPARSE
 from cuda_llm.graph.benchmark.row import STAGES, TaskRow
@@ -11,6 +12,10 @@ from cuda_llm.graph.benchmark.sweep import SEED, Setting, spell_setting, spell_v
 from cuda_llm.profile import TimeSource
 from cuda_llm.tasks.task import PublishedSpeedup
 
+FAST: Mapping[str, float] = MappingProxyType(
+    {"0": 0.0, "0.5": 0.5, "0.8": 0.8, "1": 1.0, "1.5": 1.5, "2": 2.0}
+)
+"""The p at which KernelBench states fast_p, by their spelling."""
 SOURCES: tuple[TimeSource, ...] = ("measured", "modelled")
 
 
@@ -51,6 +56,9 @@ class Aggregates:
     with_a_kernel: int
     speedup: Spread
     """Spread of the speed-ups over the baselines of the tasks."""
+    fast_p: Mapping[str, float]
+    """By p of FAST: part of the runs, 0 to 1, with a kernel that passed and is more than p times as
+    fast as the task's baseline."""
     roofline_share: Spread | None
     """Spread over the tasks of the geometric mean, over a task's sizes, of the winner's part of the
     roofline. None without a kernel."""
@@ -217,6 +225,7 @@ def _aggregate(source: TimeSource, rows: Sequence[TaskRow]) -> Aggregates:
         tasks=len(rows),
         with_a_kernel=sum(bool(one.best) for one in rows),
         speedup=speedups,
+        fast_p={name: _share_above(p, rows) for name, p in FAST.items()},
         roofline_share=spread(_means(rows, lambda row: [one.roofline_share for one in row.sizes])),
         baseline_roofline_share=spread(
             _means(rows, lambda row: [one.baseline_roofline_share for one in row.sizes])
@@ -226,6 +235,11 @@ def _aggregate(source: TimeSource, rows: Sequence[TaskRow]) -> Aggregates:
         beside_published=tuple(_beside_published(rows)),
         setting=without_seed(rows[0].setting),
     )
+
+
+def _share_above(p: float, rows: Sequence[TaskRow]) -> float:
+    """Return the part of the rows whose kernel passed and has a speed-up above p."""
+    return sum(bool(one.best) and (one.speedup or 0.0) > p for one in rows) / len(rows)
 
 
 def _means(

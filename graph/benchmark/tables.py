@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cuda_llm.graph.benchmark.aggregates import (
+    FAST,
     Aggregates,
     SettingComparison,
     Spread,
@@ -37,6 +38,7 @@ COST_HEAD = (
     *("launches to pay", "a size each", "limited by, after each round"),
 )
 MEAN_HEAD = ("figure", "times", "runs", "geometric mean", "median", "worst", "of")
+FAST_HEAD = ("times", "runs", *(f"fast_{p}" for p in FAST))
 SETTING_HEAD = (
     *("times", "runs", "geometric mean", "median", "worst", "of", "fastest of all on"),
     *("with a kernel", "candidates", "model calls", "tokens", "cost", *STAGE_HEAD),
@@ -49,6 +51,10 @@ MEAN_NOTE = (
     "Over all tasks, and all seeds where seeds are swept beside another option. A task without a "
     "kernel that stands counts as the baseline, 1x. `capped` counts each task at most at the "
     "published figure. Published figures are of other GPUs and other baselines."
+)
+FAST_NOTE = (
+    "KernelBench's measure: the part of the runs that are done whose kernel passed and is more "
+    "than p times as fast as the task's baseline; an imported problem's is its PyTorch module."
 )
 SETTING_NOTE = (
     "Each setting over the tasks and seeds that are done under every one, so that all means are of "
@@ -110,6 +116,9 @@ def make_page(plan: BenchmarkPlan, rows: Sequence[TaskRow]) -> Page:
     sizes = [cells for row in rows for cells in size_cells(row)]
     tables = [
         Table(title="Over all tasks", rows=((*compared, *MEAN_HEAD), *means), note=MEAN_NOTE),
+        Table(
+            title="fast_p", rows=((*compared, *FAST_HEAD), *map(fast_cells, found)), note=FAST_NOTE
+        ),
         Table(
             title="Tasks",
             rows=(behind_task(swept, TASK_HEAD), *map(task_cells, rows), *task_means(found, swept)),
@@ -369,6 +378,12 @@ def mean_cells(one: Aggregates) -> Iterator[tuple[str, ...]]:
     own = setting_cells(one.setting)
     for figure in _figures(one):
         yield (*own, *figure)
+
+
+def fast_cells(one: Aggregates) -> tuple[str, ...]:
+    """Return the cells of KernelBench's measure."""
+    shares = map(share, one.fast_p.values())
+    return (*setting_cells(one.setting), one.time_source, str(one.tasks), *shares)
 
 
 def _figures(one: Aggregates) -> Iterator[tuple[str, ...]]:

@@ -116,6 +116,7 @@ class LoopThread:
         """Do a work to its end for a caller that does not await; raises what the work raises.
 
         Ctrl-C cancels the work, and is raised when the work has ended. A second one does not wait.
+        Raises UsageError where this is closed, before or meanwhile.
         """
         begun: list[OneWork[T]] = []
         try:
@@ -128,6 +129,10 @@ class LoopThread:
             self._is_abandoned = True
             wait([one.done for one in begun])
             self._is_abandoned = False
+            raise
+        except asyncio.CancelledError:
+            if self._is_closed:
+                raise self._closed("was closed meanwhile") from None
             raise
 
     async def await_from_here(self, work: Coroutine[Any, Any, T]) -> T:
@@ -142,6 +147,9 @@ class LoopThread:
         except asyncio.CancelledError:
             begun.cancel()
             await asyncio.wait([here])
+            caller = asyncio.current_task()
+            if self._is_closed and caller is not None and not caller.cancelling():
+                raise self._closed("was closed meanwhile") from None
             raise
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> "OneWork[T]":
@@ -150,10 +158,13 @@ class LoopThread:
         with self._turn:
             if self._is_closed:
                 close_unbegun(work)
-                raise UsageError(f"{self._name} is closed; open another one")
+                raise self._closed("is closed")
             # In order of the calls: what is begun before the end is cancelled by the end.
             self._loop.call_soon_threadsafe(begun.begin)
         return begun
+
+    def _closed(self, what: str) -> UsageError:
+        return UsageError(f"{self._name} {what}; open another one")
 
     def close(self) -> None:
         """Cancel the works that are left, and return when they and the thread have ended."""

@@ -4,10 +4,13 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cuda_llm.own_thread import run_in_thread
+from cuda_llm.errors import UsageError
+from cuda_llm.own_thread import LoopThread, run_in_thread
 
 
 async def answer() -> int:
@@ -29,6 +32,57 @@ def test_it_runs_where_a_loop_runs_already() -> None:
 def test_what_it_raises_is_raised() -> None:
     with pytest.raises(ValueError, match=r"^as it is$"):
         run_in_thread(fail())
+
+
+def test_works_of_several_threads_are_done_in_one_loop() -> None:
+    async def loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    with LoopThread("a thread") as thread, ThreadPoolExecutor(3) as callers:
+        loops = {*callers.map(lambda _: thread.run(loop()), range(6)), thread.run(loop())}
+        assert len(loops) == 1
+    with pytest.raises(UsageError, match=r"^a thread is closed; open another one$"):
+        thread.run(loop())
+
+
+def test_a_caller_that_is_cancelled_waits_for_the_end_of_its_work() -> None:
+    ended = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            ended.append(True)
+
+    async def give_up(thread: LoopThread) -> None:
+        waiting = asyncio.create_task(thread.await_from_here(wait()))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert ended == [True]
+        assert waiting.cancelled()
+
+    with LoopThread() as thread:
+        asyncio.run(give_up(thread))
+
+
+def test_closing_ends_what_is_left_and_says_so_to_its_callers() -> None:
+    both = threading.Barrier(3)
+
+    async def wait() -> None:
+        await asyncio.to_thread(both.wait)
+        await asyncio.sleep(60)
+
+    thread = LoopThread("a thread")
+    with ThreadPoolExecutor(2) as callers:
+        left = callers.submit(thread.run, wait())
+        awaited = callers.submit(lambda: asyncio.run(thread.await_from_here(wait())))
+        both.wait()
+        thread.close()
+        for one in (left, awaited):
+            with pytest.raises(UsageError, match=r"^a thread was closed meanwhile"):
+                one.result(timeout=30)
 
 
 SCRIPT = """

@@ -157,8 +157,10 @@ def refuse_beside_run(context: typer.Context) -> None:
     from cuda_llm.cli.run import typed_options
 
     more = typed_options(context).keys() - {"from_run", "device", "nvcc", "as_json"}
-    if more:
-        raise UsageError(f"--from-run judges as the run did; leave out: {', '.join(sorted(more))}")
+    spelled = [one.opts[0] for one in context.command.params if one.name in more]
+    if spelled:
+        words = ", ".join(one if one.startswith("-") else one.upper() for one in spelled)
+        raise UsageError(f"--from-run judges as the run did; leave out: {words}")
 
 
 def read_sources(files: Sequence[Path]) -> list[tuple[str, str]]:

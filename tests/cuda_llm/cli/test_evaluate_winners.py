@@ -133,8 +133,8 @@ def find_contenders_sources(run: Path) -> list[Path]:
         ((), "expected TASK and files, or --from-run RUN"),
         (("vector_add",), "expected TASK and files, or --from-run RUN"),
         (("vector_add", "a.cu", "--device", "emulated", "--device", "cuda:0"), "more than one"),
-        (("--from-run", "latest", "--strict"), "leave out: strict"),
-        (("vector_add", "a.cu", "--from-run", "latest"), "leave out: files, task"),
+        (("--from-run", "latest", "--strict"), "leave out: --strict"),
+        (("vector_add", "a.cu", "--from-run", "latest"), "leave out: TASK, FILES"),
         (("--from-run", "nothing"), "no run 'nothing'"),
     ],
 )

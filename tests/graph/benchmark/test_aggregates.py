@@ -55,6 +55,25 @@ def row(name: str) -> st.SearchStrategy[TaskRow]:
     )
 
 
+def test_fast_p_counts_right_kernels_beyond_p_over_all_tasks_that_are_done() -> None:
+    """As KernelBench defines it: more than p times as fast, a wrong kernel at no p."""
+    figures = {"a": 2.0, "b": 1.2, "c": 0.6, "d": None, "e": 3.0}
+    given_rows = [
+        TaskRow(
+            task=name,
+            state="waiting" if name == "e" else "done",
+            time_source="measured",
+            sizes=(SizeRow(dims={"n": 7}, baseline_us=9.0, best_us=4.5, least_us=1.0),),
+            best="" if factor is None else "r1-c1",
+            speedup=factor,
+        )
+        for name, factor in figures.items()
+    ]
+    (found,) = aggregate(given_rows)
+    shares = {"0": 0.75, "0.5": 0.75, "0.8": 0.5, "1": 0.5, "1.5": 0.25, "2": 0.0}
+    assert dict(found.fast_p) == shares
+
+
 @EXAMPLES
 @given(rows())
 def test_measured_and_modelled_tasks_are_never_in_one_mean(given_rows: list[TaskRow]) -> None:

@@ -81,6 +81,11 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
         "mcp:mcp",
         "Serve the judge to coding agents over the Model Context Protocol, until the client ends.",
     ),
+    "agent-kit": Subcommand(
+        "agent_kit:agent_kit",
+        "Write a skill that teaches a coding agent the loop: judge, read, change one thing, "
+        "compare.",
+    ),
     "check": Subcommand(
         "check:check",
         "Report races, bounds, unset values and barriers of any kernel; no reference, no GPU.",

@@ -184,8 +184,10 @@ def task_as_asked(
 
 def read_kernel(source: str | Path) -> tuple[str, str]:
     """Return name and text of a source: text as it is, a path read. Raises UsageError for a file
-    that is no CUDA source."""
+    that is no CUDA source, and for its name in place of its path."""
     if isinstance(source, str):
+        if source.endswith((".cu", ".cuh")) and "\n" not in source and Path(source).is_file():
+            raise UsageError(f"{source}: a file's name; expected its Path, or the text of a source")
         return SOURCE_NAME, source
     text = read_source(source)
     require_solve(text, str(source))

@@ -74,6 +74,8 @@ def test_a_path_is_a_file_and_names_the_place(tmp_path: Path) -> None:
     judged = judge(ADD, file, device="emulated")
     assert judged.name == str(file)
     assert f"{file}:" in judged.advice
+    with pytest.raises(UsageError, match="expected its Path"):
+        judge(ADD, str(file), device="emulated")
     with pytest.raises(UsageError, match="No such file"):
         judge(ADD, tmp_path / "other.cu", device="emulated")
 

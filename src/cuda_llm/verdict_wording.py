@@ -4,6 +4,7 @@ The words for a model, with the likely cause and a remedy, are in `agents.reflec
 Nothing reads a sentence from here: code matches on fields.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -788,7 +789,7 @@ def _wrong_result(verdict: WrongResult) -> tuple[str, ...]:
     if verdict.wrong is not None and verdict.elements is not None:
         count = f"{verdict.wrong:,} of {verdict.elements:,} elements are wrong"
     if verdict.limit:  # Where results have to be equal, an error has no size.
-        extent = f"largest error {verdict.error:.3g} units, allowed {verdict.limit:.3g}"
+        extent = describe_error(verdict)
     patterns = _lines(
         phrase(verdict.looks_like),
         phrase(verdict.case_pattern),
@@ -797,6 +798,15 @@ def _wrong_result(verdict: WrongResult) -> tuple[str, ...]:
     return _lines(
         first, "; ".join(_lines(count, extent)), "; ".join(patterns), *describe_call(verdict)
     )
+
+
+def describe_error(verdict: WrongResult) -> str:
+    """Say how far the outputs are off: a number, unless one of them is none."""
+    if math.isfinite(verdict.error):
+        return f"largest error {verdict.error:.3g} units, allowed {verdict.limit:.3g}"
+    got, _ = verdict.numbers
+    found = "NaN" if got != got else "infinity" if abs(got) == math.inf else "NaN or infinity"
+    return f"{found} is right only where the reference has the same"
 
 
 def _elements(pattern: ElementPattern) -> str:
@@ -879,6 +889,8 @@ def _instability(verdict: Nondeterministic) -> str:
         )
     if verdict.units is None or verdict.limit is None:
         return ""
+    if not math.isfinite(verdict.units):
+        return "of two calls on the same inputs one has NaN or infinity where the other has none"
     return (
         f"two calls on the same inputs differ by {verdict.units:.3g} rounding units, more than a "
         f"quarter of the tolerance ({verdict.limit:.3g})"

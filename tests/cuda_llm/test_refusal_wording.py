@@ -241,26 +241,37 @@ def test_a_generators_own_message_comes_before_the_words_for_its_kind() -> None:
     assert first_line(failed) == "rate_limited: 429"
 
 
+OFF_BY_ONE = WrongResult(
+    size_class="edge",
+    dims={"n": 9},
+    distribution="normal",
+    buffer="y",
+    index=(3,),
+    got=4.0,
+    expected=5.0,
+    error=2300.0,
+    limit=8.0,
+    wrong=1,
+    elements=9,
+)
+
+
 @pytest.mark.parametrize(("limit", "has_size"), [(0.0, False), (8.0, True)])
 def test_an_error_has_a_size_only_where_results_need_not_be_equal(
     limit: float, has_size: bool
 ) -> None:
-    wrong = WrongResult(
-        size_class="edge",
-        dims={"n": 9},
-        distribution="normal",
-        buffer="y",
-        index=(3,),
-        got=4.0,
-        expected=5.0,
-        error=float("inf"),
-        limit=limit,
-        wrong=1,
-        elements=9,
-    )
-    extent = describe(wrong)[1]
+    extent = describe(replace(OFF_BY_ONE, limit=limit))[1]
     assert extent.startswith("1 of 9 elements are wrong")
-    assert ("largest error" in extent) is has_size
+    assert ("largest error 2.3e+03 units" in extent) is has_size
+
+
+@pytest.mark.parametrize(
+    ("got", "name"), [("nan", "NaN"), ("-inf", "infinity"), ("4", "NaN or infinity")]
+)
+def test_what_is_no_number_has_no_error_in_units(got: str, name: str) -> None:
+    lines = describe(replace(OFF_BY_ONE, got=float(got), error=float("inf")))
+    assert lines[1].endswith(f"; {name} is right only where the reference has the same")
+    assert "inf units" not in " ".join(lines)
 
 
 def test_an_impossible_time_may_be_a_fault_of_the_task() -> None:

@@ -32,7 +32,7 @@ from cuda_llm.tools.validator.oracle import (
     reference_oracle,
 )
 from cuda_llm.tools.validator.validate import Validated, validate
-from cuda_llm.verdict_wording import describe
+from cuda_llm.verdict_wording import describe, describe_error
 
 TAIL = 32
 """Elements of the last tile that a kernel forgets, at most."""
@@ -371,7 +371,7 @@ def _difference(task: Task, verdict: WrongResult) -> str:
     where = format_dims(verdict.dims) or "a hidden size"
     units = ""
     if verdict.limit:
-        units = f" ({verdict.error:.3g} rounding units, limit {verdict.limit:.3g})"
+        units = f" ({describe_error(verdict)})"
     says = "the other call" if task.reference is None else "the reference"
     got, expected = verdict.numbers
     return (

@@ -46,7 +46,7 @@ def show(
 
 @tasks_app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the new task.")],
+    name: Annotated[str, typer.Argument(help="Name of the new task, or its folder's path.")],
     source: Annotated[
         Path | None, typer.Option("--from", help="CUDA file with a kernel to draft it around.")
     ] = None,
@@ -64,6 +64,7 @@ def new(
     from cuda_llm.tasks.loader import load_task
     from cuda_llm.tasks.new_task import skeleton, write_task
 
+    out, name = out / Path(name).parent, Path(name).name
     if source is None and entry is not None:
         raise UsageError(f"--entry {entry}: expected --from FILE too, the file that defines it")
     if source is None:

@@ -41,7 +41,7 @@ def test_new_refuses_to_overwrite(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (tmp_path / "mine/task.toml").read_text() == kept
 
 
-@pytest.mark.parametrize("name", ["", "Mine", "../mine", "my task", "9lives", "a/b"])
+@pytest.mark.parametrize("name", ["", "Mine", "../Mine", "my task", "9lives", "a/B"])
 def test_new_refuses_odd_names(name: str, tmp_path: Path) -> None:
     assert run(["tasks", "new", name, "--out", str(tmp_path / "here")]) == 2
     assert list(tmp_path.iterdir()) == []
@@ -89,6 +89,14 @@ def test_check_of_a_task_that_was_never_made_says_how_to_make_it(
     assert complaint.startswith("error: my_relu: no such task or folder; make it first: ")
     assert command(*complaint.partition("cuda-llm ")[2].split()).code == 0
     assert load_task(tmp_path / "my_relu").name == "my_relu"
+
+
+def test_a_path_is_taken_for_a_name(tmp_path: Path, command: Command) -> None:
+    ran = command("tasks", "new", "work/mine")
+    assert ran.code == 0, ran.stderr
+    assert load_task(tmp_path / "work/mine").name == "mine"
+    ran = command("tasks", "new", "work/My-Task")
+    assert (ran.code, "'My-Task' is no task name" in ran.complaint) == (2, True)
 
 
 def test_the_skeleton_is_admissible(tmp_path: Path, command: Command) -> None:

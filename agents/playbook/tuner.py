@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cuda_llm.agents.playbook.failing import history_of, without_failing
 from cuda_llm.agents.playbook.history import History, hint_preferences, tried_points
 from cuda_llm.agents.playbook.idle import find_idle, fix_idle, history_within
 from cuda_llm.agents.playbook.kernels import TunableKernel
@@ -110,8 +111,10 @@ def _search(
         points = [(one, kernels.point_of(one.tunables)) for one in attempts]
         known = [(one, point) for one, point in points if point]
         space = fix_idle(space, find_idle(situation, space, known, history.best.point))
-        kernels = kernels.within(space)
         history = history_within(space, history)
+        space = without_failing(space, [one for one in known if one[0].is_about_its_kernel])
+        kernels = kernels.within(space)
+        history = history_of(space, history)
     if history.best and situation.config.components.hints:
         preferred = hint_preferences(space, situation, history.best.point)
         history = replace(history, preferred=preferred)

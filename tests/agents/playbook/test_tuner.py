@@ -222,3 +222,23 @@ def test_the_best_rewrite_is_rewritten_further() -> None:
     further = [one for one, pack in zip(trials, packs, strict=True) if pack]
     assert len(further) >= 5
     assert all("; " in one.draft.idea and "Pack<float, 4>" in one.draft.source for one in further)
+
+
+def test_a_value_that_failed_three_times_in_one_way_is_tried_no_more() -> None:
+    source = "#define WIDTH 1  // tunable: 1 2 4\n#define SIDE 1  // tunable: 1 2 3 4 5 6\nint n;\n"
+    source += "int w = WIDTH, s = SIDE;\n"
+
+    def tried(width: int, side: int, failure: str = "") -> Attempt:
+        speedup = None if failure else 1.0
+        one = attempt(f"r1-t{width}{side}", speedup, kind=Kind.TUNE, parent="r1-c1")
+        code = "WRONG_RESULT" if failure else "PASSED"
+        point = {"WIDTH": width, "SIDE": side}
+        return replace(one, code=code, failure=failure, tunables=point)
+
+    start = attempt("r1-c1", 1.0)
+    same = [tried(4, side, "misaligned") for side in (1, 2, 3)]
+    unlike = [tried(4, side, f"failure {side}") for side in (1, 2, 3)]
+    for failed, widths in ((same, {1, 2}), (unlike, {1, 2, 4}), (same[:2], {1, 2, 4})):
+        where = after([start, *failed, tried(1, 2)], {"r1-c1": source})
+        trials = TunableTuner().propose(where, [start], 20)
+        assert {one.draft.tunables["WIDTH"] for one in trials} == widths

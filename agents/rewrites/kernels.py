@@ -14,6 +14,7 @@ from cuda_llm.agents.rewrites import (
     block_size,
     elements,
     full_tiles,
+    neighbours,
     padding,
     vector_width,
 )
@@ -85,6 +86,20 @@ REWRITES = (
             "int": 4,
             "latency": 4,
             "launch_overhead": 4,
+        },
+    ),
+    Rewrite(
+        name="neighbours",
+        apply=neighbours.neighbouring_loads,
+        values=neighbours.NEIGHBOURS,
+        words="{} neighbouring loads as one where they are aligned".format,
+        relieves={
+            "uncoalesced_global": 4,
+            "dram_bandwidth": 4,
+            "l2_bandwidth": 4,
+            "l1_bandwidth": 4,
+            "issue": 4,
+            "latency": 4,
         },
     ),
     Rewrite(

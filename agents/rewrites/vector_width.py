@@ -29,7 +29,7 @@ from cuda_llm.agents.rewrites.kernel_source import (
 WIDTHS = (2, 4, 8, 16)
 MOST_BYTES = 16
 """Widest access of a thread."""
-_BYTES = {
+BYTES = {
     "char": 1, "signed char": 1, "unsigned char": 1, "int8_t": 1, "uint8_t": 1,
     "short": 2, "unsigned short": 2, "int16_t": 2, "uint16_t": 2, "half": 2, "__half": 2,
     "__nv_bfloat16": 2,
@@ -93,10 +93,11 @@ def wider_accesses(text: str, value: int) -> str | None:
     others = [one for one in source.kernels if not wider[one.name]]
     if not any(shares_launch(source, one, launches) for one in others):
         edits |= launches
-    return _with_pack(source, edits)
+    return with_pack(source, edits)
 
 
-def _with_pack(source: KernelSource, edits: Edits) -> str | None:
+def with_pack(source: KernelSource, edits: Edits) -> str | None:
+    """Return the source with its edits and the type of packs; None without edits."""
     if not edits:
         return None
     if "union Pack" not in source.source:
@@ -267,7 +268,7 @@ def _walks(
     A pointer that is written is left alone where it is used at other indices too, or where only
     some turns write.
     """
-    kinds = _pointer_kinds(source, kernel)
+    kinds = pointer_kinds(source, kernel)
     inside = [one for node in run for one in below(node)]
     declared = {
         declared_name(source, one)
@@ -284,21 +285,21 @@ def _walks(
             uses.setdefault(pointer, {}).setdefault(rest, []).append(one)
     walks = list[_Walk]()
     for pointer, by_rest in uses.items():
-        written = {one.start_byte for each in by_rest.values() for one in each if _is_written(one)}
+        written = {one.start_byte for each in by_rest.values() for one in each if is_written(one)}
         for rest, places in by_rest.items():
             if rest is None or (written and len(by_rest) > 1):
                 continue
             here = [one for one in places if one.start_byte in written]
-            if here and not all(_is_always_run(one, run) for one in here):
+            if here and not all(is_always_run(one, run) for one in here):
                 continue
             reads = any(one.start_byte not in written or _is_updated(one) for one in places)
             walks.append(_Walk(pointer, kinds[pointer], rest, tuple(places), reads, bool(here)))
-    if not walks or any(_BYTES[one.kind] * width > MOST_BYTES for one in walks):
+    if not walks or any(BYTES[one.kind] * width > MOST_BYTES for one in walks):
         return None
     return tuple(walks)
 
 
-def _pointer_kinds(source: KernelSource, kernel: Kernel) -> dict[str, str]:
+def pointer_kinds(source: KernelSource, kernel: Kernel) -> dict[str, str]:
     """Return the type of the elements of each pointer that the kernel takes or declares."""
     found = dict[str, str]()
     declared = [one for one in below(kernel.body) if one.type == "declaration"]
@@ -307,7 +308,7 @@ def _pointer_kinds(source: KernelSource, kernel: Kernel) -> dict[str, str]:
         pointer = re.fullmatch(
             r"(?:const )?([\w ]+?)(?: const)? ?\* ?(?:const )?(?:__restrict__ )?(\w+) ?;?", text
         )
-        if pointer and pointer[1] in _BYTES:
+        if pointer and pointer[1] in BYTES:
             found[pointer[2]] = pointer[1]
     return found
 
@@ -338,7 +339,8 @@ def _rest_of_index(
     return None
 
 
-def _is_written(node: Node) -> bool:
+def is_written(node: Node) -> bool:
+    """Return whether code gives an element another value, or takes its address."""
     around = node.parent
     if around is None:
         return False
@@ -353,7 +355,7 @@ def _is_updated(node: Node) -> bool:
     return operator is None or operator.type != "="
 
 
-def _is_always_run(node: Node, run: Sequence[Node]) -> bool:
+def is_always_run(node: Node, run: Sequence[Node]) -> bool:
     """Return whether each turn comes by a node."""
     starts = {(one.start_byte, one.end_byte) for one in run}
     around: Node | None = node
@@ -387,7 +389,7 @@ def _aligned(walks: Sequence[_Walk], counter: str, width: int) -> str:
     """Return the condition that the element of each pointer at a counter begins a pack."""
     return " && ".join(
         dict.fromkeys(
-            f"(size_t)({one.address(counter)}) % {_BYTES[one.kind] * width} == 0" for one in walks
+            f"(size_t)({one.address(counter)}) % {BYTES[one.kind] * width} == 0" for one in walks
         )
     )
 

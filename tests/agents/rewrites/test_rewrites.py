@@ -10,6 +10,7 @@ from cuda_llm.agents.rewrites.block_size import block_shape, block_threads, tile
 from cuda_llm.agents.rewrites.elements import fewer_threads, more_elements
 from cuda_llm.agents.rewrites.full_tiles import full_tiles
 from cuda_llm.agents.rewrites.kernels import REWRITES, find_rewrites
+from cuda_llm.agents.rewrites.neighbours import neighbouring_loads
 from cuda_llm.agents.rewrites.padding import padded_tiles
 from cuda_llm.agents.rewrites.vector_width import wider_accesses
 from cuda_llm.agents.syntax_tree import SyntaxTree
@@ -177,6 +178,46 @@ def test_elements_move_in_packs_with_a_scalar_rest() -> None:
 )
 def test_accesses_that_no_pack_can_hold_stay(body: str) -> None:
     assert wider_accesses(SAXPY.replace("if (i < n) y[i] += a * x[i];", body), 4) is None
+
+
+UNROLLED = """
+__global__ void dots(const float* a, const float* b, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float sum = a[4*i] * b[0] + a[4 * i + 1] * b[1];
+    sum += a[4 * i + 2] * b[2] + a[4 * i + 3] * b[3];
+    out[i] = sum;
+}
+extern "C" void solve(const float* a, const float* b, float* out, int n) {
+    dots<<<(n + 127) / 128, 128>>>(a, b, out, n);
+}
+"""
+
+
+def test_neighbouring_loads_become_one_where_they_are_aligned() -> None:
+    made = neighbouring_loads(UNROLLED, 4)
+    assert made is not None
+    assert "if ((size_t)(&a[4*i + 0]) % 16 == 0)" in made
+    assert "float sum = near0.at[0] * b[0] + near0.at[1] * b[1];" in made
+    assert made.index("return;") < made.index("near0.bits")
+    assert not SyntaxTree(made).has_error
+    kernels = find_rewrites(UNROLLED)
+    assert kernels is not None
+    assert "neighbours" in {one.name for one in kernels.space.tunables}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a[4 * i + 3]", "a[4 * i + 4]"),
+        ("sum += a[4", "i += 1; sum += a[4"),
+        ("sum += a[4", "if (n > 3) sum += a[4"),
+        ("out[i] = sum", "((float*)a)[i] = sum; a[i] = sum"),
+    ],
+)
+def test_loads_that_are_no_neighbours_of_one_moment_stay(old: str, new: str) -> None:
+    made = neighbouring_loads(UNROLLED.replace(old, new), 4) or ""
+    assert "&a[" not in made
 
 
 def test_a_block_within_its_bounds_asks_once() -> None:

@@ -175,29 +175,27 @@ class TorchCall(ABC):
         self,
         xp: Any,
         expected: Mapping[str, Any],
-        own: Mapping[str, Any] | None = None,
-        unit: float = 1.0,
+        own: Mapping[str, Any],
+        unit: float,
     ) -> dict[str, Any]:
         """Return |expected| plus its root mean square: no element is more exact than its tensor.
 
-        With `own`, the results in the call's own types, their root mean square error and their
-        median relative error are added, in rounding units: where a function grows what was rounded
-        before, as an exponential does, it is that far off.
+        `own` are the results in the call's own types: their root mean square error and their median
+        relative error are added, in rounding units. Where a call grows what was rounded before, as
+        an exponential does, it is that far off.
         """
 
         def size(one: Any) -> Any:
             return xp.sqrt(xp.mean(xp.square(xp.where(xp.isfinite(one), one, 0.0))))
 
-        found = {name: abs(one) + size(one) for name, one in expected.items()}
-        if own is not None:
-            for name, one in expected.items():
-                if one.dtype.kind != "f":
-                    continue
+        found = {}
+        for name, one in expected.items():
+            found[name] = abs(one) + size(one)
+            if one.dtype.kind == "f":
                 error = abs(own[name] - one)
                 error = xp.where(xp.isfinite(error), error, 0.0)
-                relative = error / xp.maximum(abs(one), 1e-300)
-                own_units = size(error) + xp.median(relative) * abs(one)
-                found[name] = found[name] + own_units / unit
+                relative = xp.median(error / xp.maximum(abs(one), 1e-300))
+                found[name] = found[name] + (size(error) + relative * abs(one)) / unit
         return found
 
 

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from cuda_llm.tools.pytorch.small_sizes import SmallSizes, choose_sizes
 from cuda_llm.tools.pytorch.subject import WholeNumbers, Wording
 from cuda_llm.tools.pytorch.symbols import find_symbols
 from cuda_llm.tools.pytorch.trace import ModuleTrace, first_line, trace_call
-from cuda_llm.tools.pytorch.whole_numbers import Ranges, ranges_of
+from cuda_llm.tools.pytorch.whole_numbers import Ranges, distinct_sizes, ranges_of, runs_at
 
 _STEPS = (*range(1, 33), 48, 64, 96, 128, 256)
 """Distances tried between the values that an extent may have."""
@@ -99,18 +100,32 @@ class FunctionExample:
         return arguments
 
     def _share_dims(self) -> None:
-        """Make one dim of those that one index indexes, where they are alike in the example."""
-        torch = import_torch()
-        if all(one.is_floating_point() for one in self.arguments.values() if torch.is_tensor(one)):
-            return
+        """Make one dim of those that are alike in the example and only work together: the function
+        computes at no other sizes, which `meta` may not see, or one index indexes both."""
         expressed = express(self.numbers, self.trace_at, self.steps)
         sizes = choose_sizes(expressed, self.trace_at, self.steps)
+        trial = distinct_sizes(self, expressed, sizes)[0]
+        if not runs_at(self, trial):
+            alike = (
+                (one, other)
+                for one, other in combinations(self.numbers, 2)
+                if self.numbers[one] == self.numbers[other]
+            )
+            for kept, name in alike:
+                if name in trial and runs_at(self, {**trial, name: trial.get(kept, trial[name])}):
+                    self._make_one(name, kept)
+                    break
+            expressed = express(self.numbers, self.trace_at, self.steps)
+            sizes = choose_sizes(expressed, self.trace_at, self.steps)
         for name, kept in ranges_of(self, expressed, sizes).shared.items():
-            self.numbers = {n: value for n, value in self.numbers.items() if n != name}
-            self._shapes = {
-                n: tuple(re.sub(rf"\b{name}\b", kept, extent) for extent in shape)
-                for n, shape in self._shapes.items()
-            }
+            self._make_one(name, kept)
+
+    def _make_one(self, name: str, kept: str) -> None:
+        self.numbers = {one: value for one, value in self.numbers.items() if one != name}
+        self._shapes = {
+            argument: tuple(re.sub(rf"\b{name}\b", kept, extent) for extent in shape)
+            for argument, shape in self._shapes.items()
+        }
         self._traced.cache_clear()
 
     def _called(self, *tensors: Any) -> Any:

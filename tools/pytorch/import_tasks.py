@@ -152,7 +152,6 @@ def read(subject: Subject) -> ImportedProblem:
         judging=judging,
         accuracy=own.accuracy(),
         makers=whole.makers,
-        compares_own=subject.runs_on_parts,
         split=find_split(subject, own, expressed, sizes.emulated[0]),
     )
 

@@ -193,7 +193,7 @@ def _is_float(torch: Any, one: Any) -> bool:
 
 
 def _drawn_like(tensor: Any) -> str:
-    values = tensor.detach().double().numpy()
+    values = (tensor.real if tensor.is_complex() else tensor).double().numpy()
     if values.size > 1 and np.isin(values, (-1.0, 0.0, 1.0)).all():
         return "exact_signs"
     if values.min() < 0:

@@ -64,8 +64,6 @@ class ImportedProblem:
     accuracy: Accuracy
     makers: str = ""
     """Text of inputs.py; empty where distributions suffice."""
-    compares_own: bool = False
-    """Whether errors are divided also by the error of the call's own results."""
     split: str = ""
     """Dim along which outputs can be computed in parts."""
 
@@ -255,8 +253,6 @@ def _reference(problem: ImportedProblem) -> str:
 
 
 def _spread(problem: ImportedProblem, passed: str) -> str:
-    if not problem.compares_own:
-        return "    return _CALL.spread(xp, expected)\n"
     types = ", ".join(f'"{one.dtype}"' for one in (*problem.inputs, *problem.state))
     bits = FORMATS[problem.accuracy.precision].significand_bits
     return (

@@ -30,7 +30,7 @@ class Wording:
 
 @dataclass(frozen=True, kw_only=True)
 class WholeNumbers:
-    """How arguments of whole numbers are drawn."""
+    """How arguments are drawn that have whole numbers, or values with a meaning of their own."""
 
     distributions: Mapping[str, tuple[str, ...]]
     """By the name of the argument."""

@@ -1,8 +1,13 @@
-"""Finds the values that a function's arguments of whole numbers may have.
+"""Finds the values that a function's arguments of whole numbers may have, and those of floats with
+infinities among them.
 
 An index is found by trial: the function runs at small sizes with one value everywhere, and the
 largest value that PyTorch does not refuse is one below the extent that is indexed. Whole numbers
 that PyTorch accepts at any size are no index, and keep the range of the example.
+
+Some values mean something of their own: -100 of a label to ignore, -inf or False of a place that is
+masked. They are mixed among the others by inputs.py, never at the first place of a row, which would
+else have nothing but such values.
 """
 
 import ast
@@ -45,10 +50,13 @@ class Trialled(Protocol):
 class Range:
     """Values of an argument."""
 
-    low: int
-    high: str
+    low: int = 0
+    high: str = "1"
     """Exclusive limit: an expression in dims."""
-    special: tuple[int, ...] = ()
+    others: str = ""
+    """What draws floats and truth values beside special ones: an expression of inputs.py with
+    `size`; empty for whole numbers from low to high."""
+    special: tuple[int | float | bool, ...] = ()
     """Further values, as -100 of labels to ignore."""
     share: float = 0.0
     """Share of the example's elements that have a special value."""
@@ -57,7 +65,7 @@ class Range:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranges:
-    """The range of each argument of whole numbers."""
+    """The range of each argument of whole numbers, and of floats with infinities among them."""
 
     by_name: Mapping[str, Range]
     shapes: Mapping[str, tuple[str, ...]]
@@ -97,27 +105,32 @@ class Ranges:
                 for name in _names_in(text)
             }
         )
-        values = ", ".join(str(v) for one in special.values() for v in one.special)
         lines = [
-            '"""Whole numbers among which some have a meaning of their own."""',
+            '"""Arguments among whose values some have a meaning of their own."""',
             "",
             "import numpy as np",
             "",
             "",
             f"def as_example(rng, *, {', '.join(used)}):",
-            f'    """Uniform in their range, but {values} in some places, never in the first."""',
+            f'    """As the example: {", ".join(_values(special))} in places, first in no row."""',
             "    made = {}",
         ]
         for name, one in special.items():
-            shape = ", ".join(self.shapes[name])
+            values = f"[{', '.join(_values({name: one}))}]"
             lines += [
-                f"    drawn = rng.integers({one.low}, {one.high}, size=({shape},))",
-                f"    is_special = rng.random(drawn.shape) < {one.share:.2g}",
-                "    is_special.flat[0] = False",
-                f"    special = rng.choice([{', '.join(map(str, one.special))}], drawn.shape)",
-                f'    made["{name}"] = np.where(is_special, special, drawn)',
+                f"    size = [{', '.join(self.shapes[name])}]",
+                f"    others = {one.others or f'rng.integers({one.low}, {one.high}, size=size)'}",
+                f"    is_special = rng.random(size) < {one.share:.2g}",
+                "    is_special[..., 0] = False",
+                f'    made["{name}"] = np.where(is_special, rng.choice({values}, size), others)',
             ]
         return "\n".join([*lines, "    return made"]) + "\n"
+
+
+def _values(special: Mapping[str, Range]) -> list[str]:
+    """Return the special values as Python writes them."""
+    values = [str(value) for one in special.values() for value in one.special]
+    return [value.replace("inf", "np.inf") for value in dict.fromkeys(values)]
 
 
 def _names_in(text: str) -> set[str]:
@@ -127,23 +140,23 @@ def _names_in(text: str) -> set[str]:
 def ranges_of(tried: Trialled, expressed: Expressed, sizes: SmallSizes) -> Ranges:
     """Find the range of each argument of whole numbers. Raises TaskError where there is none."""
     torch = import_torch()
-    whole = {
-        name: one
+    whole = _whole(torch, tried.arguments)
+    places = distinct_sizes(tried, expressed, sizes) if whole else []
+    found = {
+        name: _float_range(one)
         for name, one in tried.arguments.items()
-        if torch.is_tensor(one) and not one.is_floating_point() and not one.is_complex()
+        if torch.is_tensor(one) and one.is_floating_point() and not one.isfinite().all()
     }
-    places = _distinct_sizes(tried, expressed, sizes) if whole else []
-    found = {}
     for name, one in whole.items():
         if one.dtype is torch.bool:
-            found[name] = Range(low=0, high="2")
+            found[name] = _truth_range(tried, name, places[0])
             continue
-        limits = [_limit(torch, tried, name, whole, dims) for dims in places]
+        limits = [_limit(torch, tried, name, dims) for dims in places]
         found[name] = _range(name, one, limits, places, expressed)
     return Ranges(by_name=found, shapes=expressed.inputs)
 
 
-def _distinct_sizes(tried: Trialled, expressed: Expressed, sizes: SmallSizes) -> list[Dims]:
+def distinct_sizes(tried: Trialled, expressed: Expressed, sizes: SmallSizes) -> list[Dims]:
     """Return small sizes at which no two dims are alike, as far as the function accepts any."""
     names = list(expressed.dims)
     found = []
@@ -195,23 +208,68 @@ def _range(
     return Range(low=0, high=text, special=tuple(special), share=share, is_index=True)
 
 
-def _limit(
-    torch: Any, tried: Trialled, name: str, whole: Mapping[str, Any], dims: Dims
-) -> int | None:
+def _whole(torch: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: one
+        for name, one in arguments.items()
+        if torch.is_tensor(one) and not one.is_floating_point() and not one.is_complex()
+    }
+
+
+def _float_range(example: Any) -> Range:
+    """Return how floats are drawn among which are infinities: the others as the example's."""
+    finite = example[example.isfinite()].double()
+    distinct = finite.unique().tolist()
+    if len(distinct) <= _MOST_SPECIAL:
+        others = f"rng.choice({distinct or [0.0]}, size)"
+    else:
+        others = f"rng.normal({float(finite.mean()):.2g}, {float(finite.std()):.2g}, size)"
+    special = tuple(example[~example.isfinite()].double().unique().tolist())
+    share = 1.0 - finite.numel() / example.numel()
+    return Range(others=others, special=special, share=share)
+
+
+def _truth_range(tried: Trialled, name: str, dims: Dims) -> Range:
+    """Return how truth values are drawn: at random, unless a row of False gives no number."""
+    given, state = tried.examples(dims)
+    arguments = dict(zip(tried.arguments, given, strict=True))
+    arguments[name] = arguments[name] & False
+    found = _called(tried, arguments, state)
+    floats = [one for one in found or () if one.is_floating_point()]
+    if found is None or all(one.isfinite().all() for one in floats):
+        return Range(high="2")
+    is_false = 1.0 - float(tried.arguments[name].double().mean())
+    return Range(others="np.ones(size, bool)", special=(False,), share=is_false)
+
+
+def _called(
+    tried: Trialled, arguments: Mapping[str, Any], state: Mapping[str, Any]
+) -> list[Any] | None:
+    """Return the results of a call; None where PyTorch refuses it."""
+    try:
+        return tried.call.call(import_torch(), [*arguments.values()], state, {})
+    except Exception:
+        return None
+
+
+def runs_at(tried: Trialled, dims: Dims) -> bool:
+    """Return whether the function computes at a size: more is checked than on `meta`."""
+    torch = import_torch()
+    given, state = tried.examples(dims)
+    arguments = dict(zip(tried.arguments, given, strict=True))
+    zeros = {name: torch.zeros_like(one) for name, one in _whole(torch, arguments).items()}
+    return _called(tried, {**arguments, **zeros}, state) is not None
+
+
+def _limit(torch: Any, tried: Trialled, name: str, dims: Dims) -> int | None:
     """Return the extent that an argument indexes at a size; None where it is no index."""
     given, state = tried.examples(dims)
     arguments = dict(zip(tried.arguments, given, strict=True))
-    for other in whole:
-        arguments[other] = torch.zeros_like(arguments[other])
+    arguments |= {n: torch.zeros_like(one) for n, one in _whole(torch, arguments).items()}
 
     def accepts(value: int) -> bool:
         filled = torch.full_like(arguments[name], value)
-        inputs = [*{**arguments, name: filled}.values()]
-        try:
-            tried.call.call(torch, inputs, state, {})
-        except Exception:
-            return False
-        return True
+        return _called(tried, {**arguments, name: filled}, state) is not None
 
     highest: int = min(_HIGHEST, torch.iinfo(arguments[name].dtype).max)
     if accepts(highest) or not accepts(0):

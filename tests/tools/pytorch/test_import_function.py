@@ -4,12 +4,14 @@ import ast
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 from corpus_sample import sample
 
 from cuda_llm import judge_many
 from cuda_llm.errors import TaskError, UsageError
 from cuda_llm.tasks.loader import load_task
+from cuda_llm.tasks.made_inputs import make_inputs
 from cuda_llm.tasks.task import Task
 from cuda_llm.tools.judge.admission import check_task
 from cuda_llm.tools.open_device import open_device
@@ -68,6 +70,35 @@ def test_an_index_stays_below_the_extent_that_it_indexes(tmp_path: Path) -> None
     assert drawn["labels"] == ("inputs.as_example",)
     assert task.inputs is not None
     assert "rng.integers(0, table_1" in task.inputs.read_text()
+
+
+def test_values_with_a_meaning_of_their_own_are_mixed_among_the_others(tmp_path: Path) -> None:
+    task = imported(
+        tmp_path,
+        "def f(scores, mask, kept):\n"
+        "    masked = scores.masked_fill(~kept, -torch.inf)\n"
+        "    return torch.softmax(scores + mask, -1), torch.softmax(masked, -1)\n",
+        "randn(9, 7), full((9, 7), -inf).triu(1), ones(9, 7, dtype=torch.bool).tril()",
+    )
+    drawn = {one.name: one.distributions for one in task.arguments}
+    assert drawn["mask"] == drawn["kept"] == ("inputs.as_example",)
+    made = make_inputs(task, "as_example", 1, {"scores_0": 50, "scores_1": 40})
+    assert made["kept"].dtype == bool
+    assert 0.2 < made["kept"].mean() < 0.9
+    assert set(np.unique(made["mask"])) == {-np.inf, 0.0}
+    assert made["kept"][:, 0].all()
+    assert (made["mask"][:, 0] == 0.0).all()
+
+
+def test_extents_that_only_work_together_are_one_dim(tmp_path: Path) -> None:
+    """`meta` accepts groups that do not fit the weights; a real call refuses them."""
+    task = imported(
+        tmp_path,
+        "def f(x, weight):\n    return F.conv1d(x, weight.unsqueeze(1), groups=x.shape[1])\n",
+        "randn(2, 32, 40), randn(32, 4)",
+    )
+    shapes = {one.name: one.shape for one in task.arguments if one.shape}
+    assert shapes["x"][1] == shapes["weight"][0] == shapes["out"][1]
 
 
 def test_parameters_of_a_module_are_arguments(tmp_path: Path) -> None:

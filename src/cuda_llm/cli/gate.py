@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cuda_llm.errors import UsageError
+from cuda_llm.errors import InfrastructureError, UsageError
 from cuda_llm.own_thread import await_here
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 GATE_SCHEMA = 1
 FAILED = 1
-MACHINE = 3
-"""Exit code where a kernel could not be judged, which says nothing about the kernel."""
 Texts = Mapping[str, str]
 """Sources of kernels by the names of the kernels."""
 
@@ -116,7 +114,7 @@ def gate(
     else:
         typer.echo(printable("\n".join(words.lines(report))))
     if any(isinstance(one.verdict, InfraFailed) for one in judged.values()):
-        return MACHINE
+        return InfrastructureError.exit_code
     return FAILED if report.failed else 0
 
 

@@ -118,8 +118,9 @@ class _Chooser:
         """Yield sizes of odd extents that differ from dim to dim."""
         found: list[Dims] = []
         for start in range(len(_ODD)):
-            # Rows longer than columns, and shorter, in turn; equal where nothing else fits.
-            for shift in ((1, -1, 0), (-1, 1, 0))[start % 2]:
+            # Rows longer than columns, and shorter, in turn; equal where nothing else fits. A
+            # single element comes last: of a normalisation it is the weight, up to a sign.
+            for shift in ((-1, 1, 0), (1, -1, 0))[start % 2]:
                 dims = {
                     name: self.capped(name, least, _odd(start - shift * place) * self._steps[name])
                     for place, name in enumerate(self._own)

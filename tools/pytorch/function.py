@@ -15,7 +15,7 @@ from cuda_llm.tasks.expressions import evaluate
 from cuda_llm.tasks.torch_function import TorchFunction
 from cuda_llm.tasks.torch_module import import_torch
 from cuda_llm.tools.pytorch.extents import Dims, Expressed, express
-from cuda_llm.tools.pytorch.small_sizes import SmallSizes, choose_sizes
+from cuda_llm.tools.pytorch.small_sizes import SmallSizes, TooLarge, choose_sizes
 from cuda_llm.tools.pytorch.subject import WholeNumbers, Wording
 from cuda_llm.tools.pytorch.symbols import find_symbols
 from cuda_llm.tools.pytorch.trace import ModuleTrace, first_line, trace_call
@@ -103,7 +103,11 @@ class FunctionExample:
         """Make one dim of those that are alike in the example and only work together: the function
         computes at no other sizes, which `meta` may not see, or one index indexes both."""
         expressed = express(self.numbers, self.trace_at, self.steps)
-        sizes = choose_sizes(expressed, self.trace_at, self.steps)
+        try:
+            sizes = choose_sizes(expressed, self.trace_at, self.steps)
+        except TooLarge:
+            # Extents of the state may yet be dims.
+            return
         trial = distinct_sizes(self, expressed, sizes)[0]
         if not runs_at(self, trial):
             alike = (

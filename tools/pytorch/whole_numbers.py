@@ -145,7 +145,7 @@ def ranges_of(tried: Trialled, expressed: Expressed, sizes: SmallSizes) -> Range
     found = {
         name: _float_range(one)
         for name, one in tried.arguments.items()
-        if torch.is_tensor(one) and one.is_floating_point() and not one.isfinite().all()
+        if torch.is_tensor(one) and one.is_floating_point() and not one.double().isfinite().all()
     }
     for name, one in whole.items():
         if one.dtype is torch.bool:

@@ -105,7 +105,7 @@ def judge_many(
 
     async def judge_all() -> list[Judged]:
         asked = task_as_asked(task, **options)
-        kernels = list(map(read_kernel, sources))
+        kernels = read_kernels(sources)
         async with open_loop_judge(device, precision) as opened:
             return await opened.judge_all(asked, kernels)
 
@@ -153,7 +153,7 @@ class Judge:
         **options: Unpack[TaskOptions],
     ) -> list[Judged]:
         """Judge several kernels of one task; see `judge_many`."""
-        kernels = list(map(read_kernel, sources))
+        kernels = read_kernels(sources)
         asked = task_as_asked(task, **options)
         return self._thread.run(self._judge.judge_all(asked, kernels))
 
@@ -177,14 +177,27 @@ def task_as_asked(
     strict: bool = False,
 ) -> Task:
     """Return the task, loaded, with the options of a caller. Raises UsageError and TaskError."""
+    if isinstance(sizes, str) or not all(isinstance(one, str) for one in sizes):
+        raise UsageError(f"sizes: found {sizes!r}; expected a list such as ['M=4096,N=512']")
     loaded = task if isinstance(task, Task) else load_task(task)
     asked = with_objective(with_sizes(loaded, sizes), objective, weights)
     return replace(asked, strict=strict or asked.strict)
 
 
+def read_kernels(sources: Iterable[str | Path]) -> list[tuple[str, str]]:
+    """Return text and name of each source. Raises UsageError for one text or path in place of a
+    list, and for a file that is no CUDA source."""
+    if isinstance(sources, str | Path):
+        raise UsageError("sources: found one source; expected a list of them")
+    return [*map(read_kernel, sources)]
+
+
 def read_kernel(source: str | Path) -> tuple[str, str]:
     """Return name and text of a source: text as it is, a path read. Raises UsageError for a file
     that is no CUDA source, and for its name in place of its path."""
+    if not isinstance(source, str | Path):
+        kind = type(source).__name__
+        raise UsageError(f"source: found {kind}; expected the text of a .cu file, or its Path")
     if isinstance(source, str):
         if source.endswith((".cu", ".cuh")) and "\n" not in source and Path(source).is_file():
             raise UsageError(f"{source}: a file's name; expected its Path, or the text of a source")

@@ -5,7 +5,7 @@ import gc
 import os
 import re
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -206,3 +206,19 @@ def test_the_page_stands_as_it_is_written(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.startswith("False COMPILE_FAILED None COMPILE_FAILED: ")
     assert names["rewards"] == [0.0, 0.0]
     assert not names["first"].passed
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: judge_many("vector_add", "text", device="emulated"), "expected a list"),
+        (lambda: judge("vector_add", b"text", device="emulated"), "found bytes"),  # type: ignore[arg-type]
+        (lambda: judge("vector_add", "", sizes=[{"n": 4}]), "M=4096"),  # type: ignore[list-item]
+        (lambda: judge("vector_add", "", sizes="n=4"), "expected a list"),
+    ],
+)
+def test_an_argument_of_another_type_is_one_line(
+    call: Callable[[], object], complaint: str
+) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        call()

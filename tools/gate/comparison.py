@@ -71,9 +71,12 @@ class Gated:
 
     @property
     def ratio(self) -> float | None:
-        """Return the speed-up now over the recorded speed-up; None where either is missing."""
-        before = None if self.before is None else self.before.speedup
-        return None if before is None or self.now.speedup is None else self.now.speedup / before
+        """Return the speed-up now over the speed-up before; None where either is missing, or is
+        that of other sizes."""
+        if self.before is None or {*map(spell, self.before.sizes)} != {*map(spell, self.now.sizes)}:
+            return None
+        before, now = self.before.speedup, self.now.speedup
+        return None if before is None or now is None else now / before
 
     @property
     def error(self) -> float:
@@ -97,10 +100,16 @@ def compare(
     now: RecordedKernel,
     accept: Accepted,
     lines: tuple[str, ...] = (),
+    *,
+    may_be_new: bool = False,
 ) -> Gated:
-    """Compare a kernel with its recording. `lines` say why its verdict is what it is."""
+    """Compare a kernel with the kernel before. `lines` say why its verdict is what it is.
+
+    A kernel that there was not before fails unless it `may_be_new`.
+    """
     gated = Gated(name=name, before=before, now=now)
-    failures = tuple(find_failures(gated, accept, lines))
+    found = find_failures(gated, accept, lines)
+    failures = tuple(one for one in found if not (may_be_new and one == NotRecorded(what="kernel")))
     return Gated(name=name, before=before, now=now, failures=failures)
 
 

@@ -3,11 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from cuda_llm.data_file import Amount, Text, UnfitError, read_as, read_table
+from cuda_llm.data_file import Amount, Rule, Text, UnfitError, read_as, read_table
 from cuda_llm.errors import UsageError, nearest
 from cuda_llm.outcomes import Passed, Verdict
+
+Share = Annotated[
+    float,
+    Rule(lambda core: core.float_schema(ge=0, lt=1), "a share from 0 to less than 1: 0.05 is 5 %"),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +22,8 @@ class Accepted:
     verdict: Text = Passed.code
     """Code of the verdict that the kernel must have: another one for a kernel that is known to
     fail, as long as nobody has fixed it."""
-    slower: Amount = 0.0
-    """Share of the recorded speed-up that the kernel may lose beyond the interval of the times."""
+    slower: Share = 0.0
+    """Share of the speed-up before that the kernel may lose beyond the interval of the times."""
     counts: Amount = 0.01
     """Share by which each count of the kernel may grow: instructions, bytes, registers."""
 
@@ -83,5 +88,7 @@ def read_plan(path: Path) -> GatePlan:
     for name, kernel in file.kernel.items():
         if kernel.accept.verdict not in codes:
             known = nearest(kernel.accept.verdict, codes)
-            raise UsageError(f"{path}: kernel.{name}.accept.verdict: no such verdict; {known}")
+            raise UsageError(
+                f"{path}: kernel.{name}.accept.verdict: found {kernel.accept.verdict}; {known}"
+            )
     return GatePlan(path=path, file=file)

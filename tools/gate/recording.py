@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cuda_llm.atomic_file import write_atomically
 from cuda_llm.codec import encode
-from cuda_llm.data_file import UnfitError, read_as
+from cuda_llm.data_file import Amount, Positive, UnfitError, read_as
 from cuda_llm.errors import UsageError
 from cuda_llm.outcomes import Passed
 from cuda_llm.profile import LaunchProfile, Profile, SizeTime
@@ -35,9 +35,9 @@ class RecordedSize:
     """One timed size of a kernel."""
 
     dims: Mapping[str, int]
-    speedup: float
+    speedup: Positive
     """Time of the task's baseline over the time of the kernel."""
-    error: float
+    error: Amount
     """Relative half-width of the interval of `speedup`."""
     counts: Mapping[str, float] = field(default_factory=dict)
     """Instructions, bytes and bank conflicts of a call; empty where the device counts nothing."""
@@ -139,14 +139,20 @@ def counts_of(launches: tuple[LaunchProfile, ...]) -> Mapping[str, float]:
 def read_recording(path: Path) -> RecordingFile:
     """Read `kernels.gate.json`, empty where there is none. Raises UsageError for what does not
     fit."""
+    remedy = "delete the file and record again (gate --record)"
     try:
-        return read_as(RecordingFile, json.loads(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+        if "<<<<<<<" in text:
+            raise UsageError(f"{path}: holds a merge conflict; {remedy}")
+        return read_as(RecordingFile, json.loads(text))
     except FileNotFoundError:
         return RecordingFile()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    except (UnfitError, ValueError) as error:
-        raise UsageError(f"{path}: {error}; delete the file and record again") from None
+    except UnfitError as unfit:
+        raise UsageError(f"{path}: {unfit}; {remedy}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: is not JSON: {error}; {remedy}") from None
 
 
 def write_recording(path: Path, device: str, recording: Recording) -> None:

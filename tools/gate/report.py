@@ -18,7 +18,7 @@ COUNTS = {
     "warp_instructions": "warp instructions",
     "l2_bytes": "bytes from L2",
     "dram_bytes": "bytes from DRAM",
-    "bank_ways": "wavefronts a shared access, over those without bank conflicts,",
+    "bank_ways": "ways of bank conflicts a shared access, 1 without conflicts,",
     "registers": "registers a thread",
     "shared_bytes": "static shared bytes a block",
     "spill_load_bytes": "bytes of spill loads",
@@ -36,7 +36,9 @@ class GateReport:
     time_source: str
     """`measured` or `modelled`."""
     beside: str
-    """What the kernels were compared with: a recording, or a commit."""
+    """`compared with` a recording or a commit, or `recorded in` a file."""
+    gone: Sequence[str] = ()
+    """Kernels that are recorded and that `kernels.toml` no longer names."""
     kernels: Sequence[Gated]
 
     @property
@@ -57,13 +59,13 @@ def describe_failure(failure: Failure) -> str:
             return f"{what} is not recorded; cuda-llm gate --record records the size"
         case LostSpeed(before=before, now=now, error=error):
             return (
-                f"slower: {now / before:.3f}x of the recorded speed-up, within {error:.1%} "
-                f"({now:,.2f}x over the baseline, {before:,.2f}x recorded)"
+                f"slower: {now / before:.3f}x of the speed-up before, within {error:.1%} "
+                f"({now:,.2f}x over the baseline, {before:,.2f}x before)"
             )
         case GrownCount(name=name, before=before, now=now, accepted=accepted, size=size):
             where = f" at {size}" if size else ""
             share = f" ({now / before - 1:+.1%}, accepted {accepted:.1%})" if before else ""
-            return f"{COUNTS.get(name, name)}{where}: {now:,g}, recorded {before:,g}{share}"
+            return f"{COUNTS.get(name, name)}{where}: {now:,g}, before {before:,g}{share}"
 
 
 def describe_change(gated: Gated) -> str:
@@ -95,7 +97,8 @@ def summary(report: GateReport) -> str:
     """Return what was compared with what, and how many kernels fail."""
     many = len(report.kernels)
     passed = f"{many - report.failed} of {many} kernel{'s' * (many != 1)} pass"
-    return f"{passed} on {report.device} ({report.time_source}), compared with {report.beside}"
+    gone = f"; recorded, but no longer named: {', '.join(report.gone)}" if report.gone else ""
+    return f"{passed} on {report.device} ({report.time_source}), {report.beside}{gone}"
 
 
 def markdown(report: GateReport) -> str:
@@ -140,11 +143,14 @@ def junit(report: GateReport) -> str:
     )
     for one in report.kernels:
         case = ElementTree.SubElement(suite, "testcase", classname="cuda-llm.gate", name=one.name)
-        for failure in one.failures:
-            line = _NOT_XML.sub("?", describe_failure(failure))
-            found = ElementTree.SubElement(case, "failure", message=line, type=one.now.verdict)
-            more = failure.lines if isinstance(failure, WrongVerdict) else ()
-            found.text = _NOT_XML.sub("?", "\n".join(more)) or line
+        if one.failures:
+            said = [describe_failure(failure) for failure in one.failures]
+            for failure in one.failures:
+                said += failure.lines[1:] if isinstance(failure, WrongVerdict) else ()
+            found = ElementTree.SubElement(
+                case, "failure", message=_NOT_XML.sub("?", said[0]), type=one.failures[0].code
+            )
+            found.text = _NOT_XML.sub("?", "\n".join(said))
         output = ElementTree.SubElement(case, "system-out")
         output.text = f"{speedup_of(one)} over the baseline, {describe_change(one)}"
     whole = ElementTree.Element("testsuites")

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,7 +66,12 @@ def gate(
     from cuda_llm.tools.gate import report as words
     from cuda_llm.tools.gate.comparison import compare
     from cuda_llm.tools.gate.plan import read_plan
-    from cuda_llm.tools.gate.recording import Recording, record_kernel, write_recording
+    from cuda_llm.tools.gate.recording import (
+        Recording,
+        read_recording,
+        record_kernel,
+        write_recording,
+    )
     from cuda_llm.tools.open_device import open_device
     from cuda_llm.verdict_wording import describe
 
@@ -86,15 +92,19 @@ def gate(
         time_source=chosen.capabilities.time_source,
         kernels={name: record_kernel(one, texts[name]) for name, one in judged.items()},
     )
+    before, beside = (earlier or now).kernels, f"compared with {path}"
     if record:
-        write_recording(path, chosen.name, now)
-    before = (earlier or now).kernels
-    if against:
+        accepted = keep_accepted(plan, now, read_recording(path).devices.get(chosen.name))
+        write_recording(path, chosen.name, accepted)
+        beside = f"recorded in {path}"
+    elif against:
         before = {name: record_kernel(one, older[name]) for name, one in judged_older.items()}
+        beside = f"compared with commit {against}"
     report = words.GateReport(
         device=chosen.name,
         time_source=now.time_source,
-        beside=f"commit {against}" if against else str(path),
+        beside=beside,
+        gone=() if earlier is None else [*filter(lambda one: one not in texts, earlier.kernels)],
         kernels=[
             compare(
                 name,
@@ -102,6 +112,7 @@ def gate(
                 now.kernels[name],
                 kernel.accept,
                 tuple(describe(judged[name].verdict)),
+                may_be_new=bool(against),
             )
             for name, kernel in plan.file.kernel.items()
         ],
@@ -112,7 +123,7 @@ def gate(
     if as_json:
         print_document(json_text(gate_fields(report)))
     else:
-        typer.echo(printable("\n".join(words.lines(report))))
+        typer.echo("\n".join(map(printable, words.lines(report))))
     if any(isinstance(one.verdict, InfraFailed) for one in judged.values()):
         return InfrastructureError.exit_code
     return FAILED if report.failed else 0
@@ -187,6 +198,19 @@ def find_recording(path: Path, device: str, nvcc: str) -> "Recording":
             "(gate --record), or compare with a commit (gate --against REF)"
         )
     return found
+
+
+def keep_accepted(plan: "GatePlan", now: "Recording", before: "Recording | None") -> "Recording":
+    """Return what is recorded: a kernel whose verdict is not accepted stays as it was recorded by
+    the same nvcc, if it was."""
+    old = before.kernels if before is not None and before.nvcc == now.nvcc else {}
+    kernels = {}
+    for name, kernel in plan.file.kernel.items():
+        if now.kernels[name].verdict == kernel.accept.verdict:
+            kernels[name] = now.kernels[name]
+        elif name in old:
+            kernels[name] = old[name]
+    return replace(now, kernels=kernels)
 
 
 async def judge_texts(

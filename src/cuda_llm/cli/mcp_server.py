@@ -302,7 +302,7 @@ def make_server(desk: Desk, tasks: Path, runs: Path | None) -> MCPServer:
     )
     add_judging(server, desk)
     add_drafting(server, tasks)
-    add_knowledge(server)
+    add_knowledge(server, desk)
     add_runs(server, runs)
     return server
 
@@ -382,7 +382,7 @@ def add_drafting(server: MCPServer, tasks: Path) -> None:
         )
 
 
-def add_knowledge(server: MCPServer) -> None:
+def add_knowledge(server: MCPServer, desk: Desk) -> None:
     """Add what is known before anything is judged: tasks and GPUs."""
 
     @server.tool(name="list_tasks")
@@ -399,7 +399,11 @@ def add_knowledge(server: MCPServer) -> None:
     @server.tool()
     @with_one_line_errors(ToolError)
     async def hardware(name: str = "") -> list[HardwareAnswer]:
-        """List the GPUs there is a profile of, or the one of that name."""
+        """Return the GPU that kernels are judged for, the GPU of that name, or `all` of them."""
+        if name == "all":
+            found = [*list_hardware()]
+        else:
+            found = [find_hardware(name) if name else desk.judge.device.hardware]
         return [
             HardwareAnswer(
                 name=one.name,
@@ -409,7 +413,7 @@ def add_knowledge(server: MCPServer) -> None:
                 fp32_tflops=one.peaks.fp32_tflops,
                 dram_gb_s=one.peaks.dram_gb_s,
             )
-            for one in ([find_hardware(name)] if name else list_hardware())
+            for one in found
         ]
 
 

@@ -1,6 +1,7 @@
 """`cuda-llm gate` is green for a tie, and red for a kernel that got wrong, racy or slower."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
@@ -52,8 +53,14 @@ def test_a_tie_passes_and_a_racy_and_a_dearer_kernel_fail(
     assert recorded.code == 0, recorded.stderr
     recording = repository / "kernels.gate.json"
     before = recording.read_text()
-    recording.write_text(before.replace('"nvcc": "', '"nvcc": "9'))
-    assert "record again" in command("gate").complaint
+    for damaged, complaint in (
+        (before.replace('"nvcc": "', '"nvcc": "9'), "record again"),
+        (re.sub('"speedup": [^,]+', '"speedup": 0', before), "a number above 0"),
+        (f"<<<<<<< HEAD\n{before}", "merge conflict"),
+        (before[:-9], "is not JSON"),
+    ):
+        recording.write_text(damaged)
+        assert complaint in command("gate").complaint
     recording.write_text(before)
 
     edit(repository, "one", f"/* as it was */ {ADD}")
@@ -71,9 +78,18 @@ def test_a_tie_passes_and_a_racy_and_a_dearer_kernel_fail(
     assert [case.find("failure") is None for case in cases] == [True, False]
 
     edit(repository, "one", RACY)
+    again = command("gate", "--record")
+    assert again.code == 1 and f"recorded in {recording.name}" in again.stdout
+    kept = json.loads(recording.read_text())["devices"]["emulated RTX 3090 Ti"]["kernels"]
+    old = json.loads(before)["devices"]["emulated RTX 3090 Ti"]["kernels"]
+    assert kept["one"] == old["one"] and kept["two"] != old["two"]
     recording.unlink()
     beside = command("gate", "--against", "HEAD")
     assert beside.code == 1, beside.stderr
-    assert "FAILED one: DATA_RACE" in beside.stdout and "FAILED two: PASSED" in beside.stdout
+    assert [line[:17] for line in beside.stdout.splitlines() if line[0] != " "] == [
+        "FAILED one: DATA_",
+        "FAILED two: PASSE",
+        "0 of 2 kernels pa",
+    ]
     assert "compared with commit HEAD" in beside.stdout
     assert "no such commit" in command("gate", "--against", "nowhere").complaint

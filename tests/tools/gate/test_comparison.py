@@ -91,4 +91,12 @@ def test_what_was_not_recorded_fails() -> None:
         verdict="PASSED",
         sizes=(RecordedSize(dims={"n": 1}, speedup=2.0, error=0.0),),
     )
-    assert compare("k", other, kernel(), Accepted()).failures == (NotRecorded(what="n=4096"),)
+    resized = compare("k", other, kernel(), Accepted())
+    assert resized.failures == (NotRecorded(what="n=4096"),)
+    assert resized.change is None, "speed-ups of other sizes are not compared"
+
+
+def test_a_kernel_that_a_commit_does_not_have_has_to_be_right_only() -> None:
+    assert compare("k", None, kernel(), Accepted(), may_be_new=True).failures == ()
+    wrong = compare("k", None, kernel(verdict="DATA_RACE"), Accepted(), may_be_new=True)
+    assert wrong.failures

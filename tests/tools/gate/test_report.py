@@ -1,5 +1,6 @@
 """The outcome of a gate as Markdown and JUnit XML holds whatever a kernel is called or says."""
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from cuda_llm.tools.gate.comparison import compare
@@ -13,7 +14,7 @@ WRONG = RecordedKernel(source_sha256="0", verdict="WRONG_RESULT")
 REPORT = GateReport(
     device="emulated H200",
     time_source="modelled",
-    beside="commit main",
+    beside="compared with commit main",
     kernels=(
         compare("add", PASSED, PASSED, Accepted()),
         compare("a|b<c>", PASSED, WRONG, Accepted(), ("wrong: | < \x00 &", "second line")),
@@ -30,7 +31,8 @@ def test_junit_has_a_case_for_each_kernel_and_says_why_it_fails() -> None:
     failure = failed.find("failure")
     assert failed.get("name") == "a|b<c>" and failure is not None
     assert failure.get("message") == "WRONG_RESULT, expected PASSED: wrong: | < ? &"
-    assert failure.text == "wrong: | < ? &\nsecond line"
+    assert failure.get("type") == "wrong-verdict"
+    assert failure.text == f"{failure.get('message')}\nsecond line"
 
 
 def test_a_cell_of_the_table_stays_a_cell() -> None:
@@ -43,3 +45,7 @@ def test_a_cell_of_the_table_stays_a_cell() -> None:
 
 def test_lines_name_the_kernels_that_fail() -> None:
     assert lines(REPORT)[1].startswith("FAILED a|b<c>: WRONG_RESULT, – over the baseline")
+
+
+def test_a_kernel_that_is_no_longer_named_is_said() -> None:
+    assert lines(replace(REPORT, gone=("old",)))[-1].endswith("recorded, but no longer named: old")

@@ -14,7 +14,7 @@ FOLDER = "cuda-kernel-judge"
 
 def agent_kit(
     to: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder of skills, such as .claude/skills.")
+        Path, typer.Option(metavar="DIR", help="Folder in which the agent looks for skills.")
     ],
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
 ) -> None:

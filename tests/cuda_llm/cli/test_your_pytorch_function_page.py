@@ -32,10 +32,10 @@ def test_the_page_leads_from_a_function_to_an_export(tmp_path: Path) -> None:
             )
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
             said.append(done.stdout)
-    told = "".join(said)
-    assert "__nv_bfloat16* out1, int x_0, int x_1)" in told
-    assert "add_norm: admissible" in told
-    best = re.search(r"best +([\d.]+)x the baseline's speed", told)
+    said_all = "".join(said)
+    assert "__nv_bfloat16* out1, int x_0, int x_1)" in said_all
+    assert "add_norm: admissible" in said_all
+    best = re.search(r"best +([\d.]+)x the baseline's speed", said_all)
     assert best
     assert float(best[1]) > 2.0
     assert (tmp_path / "fast_add_norm/task/add_norm/module.py").is_file()

@@ -1,5 +1,6 @@
 """The speed of a correct kernel: its times, what limits it, what its launches did. Values only."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -106,6 +107,12 @@ class SizeTime:
         if self.paired_speedup is not None:
             return self.paired_speedup
         return None if self.baseline_us is None else self.baseline_us / self.time_us
+
+    @property
+    def speedup_half_width(self) -> float | None:
+        """Relative half-width of the 95 % interval of `speedup`; None where it has none."""
+        low, high = self.speedup_low, self.speedup_high
+        return math.sqrt(high / low) - 1 if low and high else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -120,8 +120,8 @@ def record_sizes(profile: Profile) -> tuple[RecordedSize, ...]:
 
 def error_of(size: SizeTime) -> float:
     """Return the relative half-width of the interval of a size's speed-up."""
-    if size.speedup_low and size.speedup_high:
-        return math.sqrt(size.speedup_high / size.speedup_low) - 1
+    if size.speedup_half_width is not None:
+        return size.speedup_half_width
     return max(TIE, math.hypot(size.spread, size.baseline_spread))
 
 

@@ -1,6 +1,5 @@
 """What became of one kernel: its verdict, and what follows from the verdict for a caller."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -51,9 +50,8 @@ class Judged:
     def speedup_half_width(self) -> float | None:
         """Half the 95 % interval of the least sure speed-up of a size, relatively; None where no
         size has one: modelled times have none."""
-        ends = [(one.speedup_low, one.speedup_high) for one in self.sizes]
-        known = [math.sqrt(high / low) - 1 for low, high in ends if low and high]
-        return max(known, default=None)
+        widths = (one.speedup_half_width for one in self.sizes)
+        return max((one for one in widths if one is not None), default=None)
 
     @property
     def speedup_interval(self) -> tuple[float, float] | None:

@@ -75,14 +75,15 @@ def evaluate_winners(
     return 0 if all(one.standing != "wrong" for one in found) else NOT_ALL
 
 
-def find_runs(name: str) -> "list[RunFolder]":
-    """Return the runs of a benchmark's folder, or the one run of that name. Raises UsageError."""
+def find_runs(name: str, out: Path | None = None) -> "list[RunFolder]":
+    """Return the runs of a benchmark's folder, or the one run of that name, in the folder `out` of
+    runs. Raises UsageError."""
     from cuda_llm.graph.benchmark.folder import BenchmarkFolder
     from cuda_llm.traces.find import find_run
 
     path = Path(name).expanduser()
     if not (path / "bench.json").is_file():
-        return [find_run(name)]
+        return [find_run(name, out)]
     folder = BenchmarkFolder(path.absolute())
     runs = [folder.run(one) for one in folder.read_plan().tasks]
     return [one for one in runs if one.events.exists()]

@@ -143,15 +143,10 @@ def gate_fields(report: "GateReport") -> dict[str, Any]:
 def read_texts(plan: "GatePlan") -> Texts:
     """Return the sources of all kernels as they stand now. Raises UsageError for one that cannot be
     judged."""
-    from cuda_llm.source_file import read_source
-    from cuda_llm.source_kinds import require_solve
+    from cuda_llm.graph.judge import read_kernel
 
-    found = {}
-    for name, kernel in plan.file.kernel.items():
-        path = plan.source_of(kernel)
-        found[name] = read_source(path)
-        require_solve(found[name], str(path))
-    return found
+    kernels = plan.file.kernel.items()
+    return {name: read_kernel(plan.source_of(kernel))[1] for name, kernel in kernels}
 
 
 def texts_at(plan: "GatePlan", commit: str) -> Texts:

@@ -53,7 +53,14 @@ never compare them with measured times."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskAnswer:
+class Answer:
+    """An answer to a client, whose schema describes fields by their docstrings."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"use_attribute_docstrings": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskAnswer(Answer):
     """One task that ships."""
 
     name: str
@@ -61,10 +68,9 @@ class TaskAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SizeAnswer:
+class SizeAnswer(Answer):
     """One timed size of a kernel that passed."""
 
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"use_attribute_docstrings": True}
     dims: dict[str, int]
     """Extents of the size, by the names of the task."""
     time_us: float
@@ -80,10 +86,9 @@ class SizeAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeAnswer:
+class JudgeAnswer(Answer):
     """What the judge found of one kernel."""
 
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"use_attribute_docstrings": True}
     name: str
     """Name of the kernel in this call."""
     passed: bool
@@ -105,10 +110,9 @@ class JudgeAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonAnswer:
+class ComparisonAnswer(Answer):
     """Several kernels of one task, judged beside the same baseline."""
 
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"use_attribute_docstrings": True}
     fastest: str | None
     """Name of the fastest kernel that passed; null where none did."""
     kernels: list[JudgeAnswer]
@@ -116,10 +120,9 @@ class ComparisonAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BottleneckAnswer:
+class BottleneckAnswer(Answer):
     """One cause of the time of a kernel."""
 
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"use_attribute_docstrings": True}
     code: str
     """Stable code of the bottleneck."""
     kernel: str
@@ -137,10 +140,9 @@ class BottleneckAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplanationAnswer:
+class ExplanationAnswer(Answer):
     """The verdict on a kernel and, where it passed, what limits it at the largest size."""
 
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"use_attribute_docstrings": True}
     judged: JudgeAnswer
     bottlenecks: list[BottleneckAnswer]
     """Causes of the time, the dearest first."""
@@ -149,10 +151,9 @@ class ExplanationAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportAnswer:
+class ImportAnswer(Answer):
     """A task that was drafted around a kernel."""
 
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"use_attribute_docstrings": True}
     task: str
     """Folder of the task, which the other tools take as `task`."""
     entry: str
@@ -164,10 +165,9 @@ class ImportAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardwareAnswer:
+class HardwareAnswer(Answer):
     """One GPU that kernels can be written for."""
 
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"use_attribute_docstrings": True}
     name: str
     compute_capability: str
     sm_count: int
